@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# What can be switched on and off. As a subproject, Tandem builds the library alone.
+
+set(TANDEM_CUDA "AUTO" CACHE STRING "CUDA devices: AUTO (if a compiler is found), ON or OFF")
+set_property(CACHE TANDEM_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT TANDEM_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "TANDEM_CUDA is '${TANDEM_CUDA}'; allowed: AUTO, ON, OFF")
+endif()
+set(TANDEM_SANITIZE "" CACHE STRING "Sanitizers: empty, 'address,undefined' or 'thread'")
+option(TANDEM_WERROR "Warnings are errors" OFF)
+option(TANDEM_TOOLS "Build the command line" ${PROJECT_IS_TOP_LEVEL})
+option(TANDEM_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TANDEM_BENCHMARKS "Build the micro-benchmarks" OFF)
+option(TANDEM_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TANDEM_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(TANDEM_CCACHE ccache)
+if(TANDEM_CCACHE AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${TANDEM_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${TANDEM_CCACHE}")
+endif()

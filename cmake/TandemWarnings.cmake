@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# tandem_warnings(TARGET): the warnings that our own code is clean of. Errors only where TANDEM_WERROR says so (CI), never for users.
+
+function(tandem_warnings target)
+  set(warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align
+      -Wformat=2 -Wimplicit-fallthrough -Wextra-semi)
+  if(TANDEM_WERROR)
+    list(APPEND warnings -Werror)
+  endif()
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
+endfunction()

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "tandem/base/error.hpp"
+
+namespace tandem {
+
+/// a · b for sizes. Throws InvalidArgument where the product does not fit.
+[[nodiscard]] constexpr std::size_t checked_mul(std::size_t a, std::size_t b) {
+  if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) {
+    throw InvalidArgument("a size in bytes does not fit in 64 bits");
+  }
+  return a * b;
+}
+
+[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+[[nodiscard]] constexpr std::size_t round_up(std::size_t a, std::size_t multiple) noexcept {
+  return (a + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace tandem

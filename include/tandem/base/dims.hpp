@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "tandem/base/export.hpp"
+
+namespace tandem {
+
+/// Up to eight 64-bit extents (or strides) by value. No dimensions means a scalar: one element.
+class TANDEM_API Dims {
+ public:
+  static constexpr std::size_t max_rank = 8;
+
+  Dims() = default;
+  Dims(std::initializer_list<std::int64_t> values);
+  explicit Dims(std::span<const std::int64_t> values);
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::int64_t operator[](std::size_t i) const noexcept { return values_[i]; }
+  [[nodiscard]] std::int64_t& operator[](std::size_t i) noexcept { return values_[i]; }
+  [[nodiscard]] const std::int64_t* begin() const noexcept { return values_.data(); }
+  [[nodiscard]] const std::int64_t* end() const noexcept { return values_.data() + size_; }
+
+  /// The product of all extents; 1 for none. Throws InvalidArgument for a negative extent or above 2^63 - 1.
+  [[nodiscard]] std::int64_t numel() const;
+
+  /// The row-major strides, in elements, of a dense tensor of these sizes.
+  [[nodiscard]] Dims dense_strides() const;
+
+  /// These extents with one more in front.
+  [[nodiscard]] Dims prepended(std::int64_t extent) const;
+
+  friend bool operator==(const Dims& a, const Dims& b) noexcept;
+
+ private:
+  std::array<std::int64_t, max_rank> values_{};
+  std::size_t size_ = 0;
+};
+
+/// "[4, 8]"
+[[nodiscard]] TANDEM_API std::string to_string(const Dims& dims);
+
+}  // namespace tandem

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "tandem/base/export.hpp"
+
+namespace tandem {
+
+/// How much Tandem writes to its log; each level includes those before it.
+enum class LogLevel : unsigned char { none, error, warn, info, trace };
+
+/// The emulated link of the host device: each copy to or from a peer takes at least `latency + bytes / bandwidth`.
+struct LinkOptions {
+  std::chrono::nanoseconds latency{0};
+  double bytes_per_second = 0;
+
+  friend bool operator==(const LinkOptions&, const LinkOptions&) = default;
+};
+
+/// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument.
+[[nodiscard]] TANDEM_API LinkOptions parse_link(const std::string& text);
+
+/// Everything that Tandem reads from the environment, read once and then unchanged. A malformed value, or a variable
+/// that begins with TANDEM_ and is not known, is an InvalidArgument that says what is allowed. What a launcher
+/// sets (ranks and job names) is read by `Launch`, not here.
+struct TANDEM_API Env {
+  LogLevel log = LogLevel::warn;                ///< TANDEM_LOG: none, error, warn, info or trace
+  std::string log_file;                         ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
+  std::chrono::milliseconds timeout{60'000};    ///< TANDEM_TIMEOUT: the deadline of each wait: "60", "250ms", "10s", "5m"
+  std::string device = "auto";                  ///< TANDEM_DEVICE: auto, host or cuda
+  std::optional<LinkOptions> link;              ///< TANDEM_LINK: the host device's emulated link
+  std::string trace;                            ///< TANDEM_TRACE: a path for the Chrome trace; empty: no trace
+  std::string gemm = "auto";                    ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
+
+  using Lookup = std::function<std::optional<std::string>(const std::string&)>;
+
+  /// Reads this process's environment. Throws InvalidArgument.
+  [[nodiscard]] static Env from_process();
+  /// Reads the variables through `lookup` instead (tests); unknown names are not looked for.
+  [[nodiscard]] static Env from(const Lookup& lookup);
+  /// The Markdown table of all variables, as docs/environment.md holds it.
+  [[nodiscard]] static std::string table();
+};
+
+}  // namespace tandem

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+#include "tandem/base/export.hpp"
+
+namespace tandem {
+
+/// Base of everything that Tandem throws. The message says what was asked, what is allowed, and on which rank.
+class TANDEM_API Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& what, std::source_location where = std::source_location::current());
+  Error(const Error&) = default;
+  Error& operator=(const Error&) = default;
+  ~Error() override;
+
+  /// The line of Tandem that threw.
+  [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
+
+ private:
+  std::source_location where_;
+};
+
+/// The caller asked for something that can never work: a shape, a dtype, a rank, a name, an option.
+class TANDEM_API InvalidArgument : public Error {
+ public:
+  using Error::Error;
+  ~InvalidArgument() override;
+};
+
+/// What was asked makes sense, but this build, device or machine cannot do it; the message says why.
+class TANDEM_API Unsupported : public Error {
+ public:
+  using Error::Error;
+  ~Unsupported() override;
+};
+
+/// Memory was asked for and not given; the message says how much and where.
+class TANDEM_API OutOfMemory : public Error {
+ public:
+  using Error::Error;
+  ~OutOfMemory() override;
+};
+
+/// The device or its driver refused a call.
+class TANDEM_API DeviceError : public Error {
+ public:
+  using Error::Error;
+  ~DeviceError() override;
+};
+
+/// The team was aborted, by this rank or by another one.
+class TANDEM_API Aborted : public Error {
+ public:
+  using Error::Error;
+  ~Aborted() override;
+};
+
+/// A wait reached its deadline. `peer` is the world rank that was waited for, or -1 if no single one was.
+class TANDEM_API Timeout : public Error {
+ public:
+  Timeout(const std::string& what, int peer, std::source_location where = std::source_location::current());
+  ~Timeout() override;
+  [[nodiscard]] int peer() const noexcept { return peer_; }
+
+ private:
+  int peer_;
+};
+
+/// A rank's process is gone. Sticky: each later call on a team that it belonged to ends the same way.
+class TANDEM_API PeerLost : public Error {
+ public:
+  PeerLost(const std::string& what, int rank, std::string host, std::int64_t pid,
+           std::source_location where = std::source_location::current());
+  PeerLost(const PeerLost&) = default;
+  PeerLost& operator=(const PeerLost&) = default;
+  ~PeerLost() override;
+
+  /// World rank, host name and process id of the rank that was lost.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] const std::string& host() const noexcept { return host_; }
+  [[nodiscard]] std::int64_t pid() const noexcept { return pid_; }
+
+ private:
+  int rank_;
+  std::string host_;
+  std::int64_t pid_;
+};
+
+}  // namespace tandem

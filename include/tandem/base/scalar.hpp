@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "tandem/base/dtype.hpp"
+
+namespace tandem {
+
+/// Storage types of the narrow floats, and their conversions: to float exactly, from float to the nearest, ties to even.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  BFloat16() = default;
+  explicit BFloat16(float value) noexcept {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    // A NaN whose payload sits in the low half would round to infinity: keep it a (quiet) NaN.
+    const bool nan = (u & 0x7fffffffU) > 0x7f800000U;
+    const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
+    bits = static_cast<std::uint16_t>((nan ? (u | 0x00400000U) : rounded) >> 16);
+  }
+  explicit operator float() const noexcept { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+};
+
+struct Half {
+  std::uint16_t bits = 0;
+
+  Half() = default;
+  explicit Half(float value) noexcept {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (u >> 16) & 0x8000U;
+    const std::uint32_t magnitude = u & 0x7fffffffU;
+    std::uint32_t h = 0;
+    if (magnitude >= 0x47800000U) {  // 65536 and above, infinity, NaN
+      h = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
+    } else if (magnitude < 0x38800000U) {  // below 2^-14: let the float unit do the rounding into a subnormal
+      h = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+    } else {
+      h = (magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U) >> 13;
+    }
+    bits = static_cast<std::uint16_t>(sign | h);
+  }
+  explicit operator float() const noexcept {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
+    const std::uint32_t shifted = static_cast<std::uint32_t>(bits & 0x7fffU) << 13;
+    std::uint32_t u = shifted + 0x38000000U;
+    if (shifted >= 0x0f800000U) {
+      u = shifted + 0x70000000U;  // infinity and NaN keep their exponent of all ones
+    } else if (shifted < 0x00800000U) {
+      u = std::bit_cast<std::uint32_t>(std::bit_cast<float>(shifted + 0x38800000U) - 0x1p-14F);
+    }
+    return std::bit_cast<float>(sign | u);
+  }
+};
+
+/// The C++ type that stores a dtype, for those with arithmetic on the host.
+template <DType> struct StorageOf;
+template <> struct StorageOf<DType::f32> { using type = float; };
+template <> struct StorageOf<DType::f16> { using type = Half; };
+template <> struct StorageOf<DType::bf16> { using type = BFloat16; };
+template <> struct StorageOf<DType::f64> { using type = double; };
+template <> struct StorageOf<DType::i32> { using type = std::int32_t; };
+template <> struct StorageOf<DType::i64> { using type = std::int64_t; };
+template <> struct StorageOf<DType::u8> { using type = std::uint8_t; };
+template <DType dtype> using Storage = typename StorageOf<dtype>::type;
+
+static_assert(sizeof(BFloat16) == 2 && sizeof(Half) == 2);
+
+}  // namespace tandem

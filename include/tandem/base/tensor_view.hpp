@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tandem/base/device_id.hpp"
+#include "tandem/base/dims.hpp"
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+
+namespace tandem {
+
+/// Somebody else's memory, seen as a tensor. Cheap to copy; owns nothing. Strides are in elements.
+class TANDEM_API TensorView {
+ public:
+  TensorView() = default;
+  /// A dense row-major tensor at `data`.
+  TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device = {});
+  TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device = {});
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  template <typename T> [[nodiscard]] T* data_as() const noexcept {
+    return static_cast<T*>(data_);
+  }
+  [[nodiscard]] const Dims& sizes() const noexcept { return sizes_; }
+  [[nodiscard]] const Dims& strides() const noexcept { return strides_; }
+  [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
+  [[nodiscard]] std::int64_t stride(std::size_t dim) const { return strides_[dim]; }
+  [[nodiscard]] std::size_t dim() const noexcept { return sizes_.size(); }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] DeviceId device() const noexcept { return device_; }
+
+  [[nodiscard]] std::int64_t numel() const { return sizes_.numel(); }
+  /// Bytes of the elements, without the gaps that strides leave.
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  /// True if the elements lie one after the other in row-major order (as for every empty tensor).
+  [[nodiscard]] bool is_dense() const;
+
+  /// Elements [start, start + length) of dimension `dim`. Throws InvalidArgument outside of the tensor.
+  [[nodiscard]] TensorView narrow(std::size_t dim, std::int64_t start, std::int64_t length) const;
+  /// The same dense elements under other sizes. Throws InvalidArgument if not dense or the count differs.
+  [[nodiscard]] TensorView reshaped(const Dims& sizes) const;
+
+ private:
+  void* data_ = nullptr;
+  Dims sizes_{0};
+  Dims strides_{1};
+  DType dtype_ = DType::f32;
+  DeviceId device_{};
+};
+
+/// "bf16[4, 8] on cuda:0"
+[[nodiscard]] TANDEM_API std::string to_string(const TensorView& view);
+
+}  // namespace tandem

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/export.hpp"
+
+namespace tandem {
+
+/// What a traced range spends its time on; the timeline colours by it.
+enum class TraceKind : std::uint8_t { compute, communication, wait, other };
+
+[[nodiscard]] TANDEM_API const char* name(TraceKind kind) noexcept;
+
+/// Something that took time on one of a rank's tracks. Times are nanoseconds of CLOCK_MONOTONIC, which all
+/// processes of a node share.
+struct TraceEvent {
+  std::string name;
+  TraceKind kind = TraceKind::other;
+  std::uint64_t track = 0;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+/// One rank's record of what ran when. Off by default, and then each range costs one branch. Safe from any thread.
+class TANDEM_API Trace {
+ public:
+  [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
+  void enable(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
+
+  void name_track(std::uint64_t track, std::string name);
+  void add(TraceEvent event);
+  [[nodiscard]] std::vector<TraceEvent> events() const;
+  void clear();
+
+  /// This rank's events as the comma-separated members of a Chrome trace's "traceEvents" array (pid = rank, tid = track).
+  [[nodiscard]] std::string chrome_events(int rank) const;
+
+  /// A whole Chrome trace, which ui.perfetto.dev opens, made of the `chrome_events` of any number of ranks.
+  [[nodiscard]] static std::string chrome_document(const std::vector<std::string>& ranks, const std::string& label = "");
+
+  /// CLOCK_MONOTONIC now.
+  [[nodiscard]] static std::int64_t now_ns() noexcept;
+
+ private:
+  std::atomic<bool> enabled_{false};
+  mutable std::mutex mutex_;
+  std::vector<TraceEvent> events_;
+  std::map<std::uint64_t, std::string> tracks_;
+};
+
+}  // namespace tandem

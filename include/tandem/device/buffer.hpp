@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "tandem/device/device.hpp"
+
+namespace tandem {
+
+/// Owns local memory of a device, which peers cannot reach. Keeps the device alive.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::shared_ptr<Device> device, std::size_t bytes)
+      : device_(std::move(device)), data_(bytes == 0 ? nullptr : device_->allocate(bytes)), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept
+      : device_(std::move(other.device_)), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) device_->deallocate(data_);
+  }
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  template <typename T> [[nodiscard]] T* data_as() const noexcept {
+    return static_cast<T*>(data_);
+  }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+static_assert(!std::is_copy_constructible_v<Buffer> && std::is_nothrow_move_constructible_v<Buffer>);
+
+}  // namespace tandem

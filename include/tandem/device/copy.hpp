@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem {
+
+/// Whether bytes stay within a rank's own memory or cross to a peer. Only the host's emulated link looks at it.
+enum class Path : std::uint8_t { local, link };
+
+/// `rows` rows of `bytes` each; `dst_pitch` and `src_pitch` are the bytes from one row's start to the next one's
+/// (not read for a single row). Source and destination do not overlap.
+struct Copy {
+  void* dst = nullptr;
+  const void* src = nullptr;
+  std::size_t bytes = 0;
+  std::size_t rows = 1;
+  std::size_t dst_pitch = 0;
+  std::size_t src_pitch = 0;
+  Path path = Path::local;
+};
+
+}  // namespace tandem

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "tandem/base/device_id.hpp"
+#include "tandem/base/env.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/trace.hpp"
+#include "tandem/device/copy.hpp"
+#include "tandem/device/event.hpp"
+#include "tandem/device/gemm.hpp"
+#include "tandem/device/reduce.hpp"
+#include "tandem/device/signal.hpp"
+#include "tandem/device/stream.hpp"
+
+namespace tandem {
+
+/// Constants of the cost model, measured once for each kind of device (docs/performance.md says how).
+struct CostTable {
+  double gemm_flops_per_second = 0;      ///< of a large product of 16-bit operands (host: f32)
+  double gemm_launch_seconds = 0;        ///< fixed cost of one more product
+  double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
+  double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
+  double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
+  bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
+};
+
+/// One rank's device: the small interface that every schedule is written on. All operations but those named as
+/// blocking are asynchronous on the stream they are given, in its order; they allocate nothing, wait for nothing on the
+/// host and, on CUDA, can be captured in a graph. Arguments are checked by the callers on the floors above.
+/// Safe from several threads at once.
+class TANDEM_API Device {
+ public:
+  virtual ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] DeviceId id() const noexcept { return id_; }
+  [[nodiscard]] Trace& trace() noexcept { return trace_; }
+  /// "NVIDIA H200, 132 SMs", "host, 2 cores, GEMM by oneDNN", …
+  [[nodiscard]] virtual std::string describe() const = 0;
+  [[nodiscard]] virtual CostTable costs() const = 0;
+
+  // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* memory) noexcept = 0;
+  /// Host memory that the device reads and writes as well, at the address returned here. Blocking; zeroed.
+  [[nodiscard]] virtual void* allocate_mapped(std::size_t bytes) = 0;
+  virtual void deallocate_mapped(void* memory) noexcept = 0;
+  /// Blocking copies between the host's memory and the device's; ordered with no stream.
+  virtual void upload(void* device_memory, const void* host_memory, std::size_t bytes) = 0;
+  virtual void download(void* host_memory, const void* device_memory, std::size_t bytes) = 0;
+
+  // Streams and events; `Stream` and `Event` own what these make.
+  [[nodiscard]] virtual StreamRef stream_create(StreamPriority priority) = 0;
+  virtual void stream_destroy(StreamRef stream) noexcept = 0;
+  virtual void stream_synchronize(StreamRef stream) = 0;  ///< blocking
+  [[nodiscard]] virtual bool stream_query(StreamRef stream) = 0;
+  [[nodiscard]] virtual void* event_create(Event::Timing timing) = 0;
+  virtual void event_destroy(void* event) noexcept = 0;
+  virtual void event_record(void* event, StreamRef stream) = 0;
+  virtual void event_hold(void* event, StreamRef stream) = 0;
+  [[nodiscard]] virtual bool event_query(void* event) = 0;
+  virtual void event_synchronize(void* event) = 0;  ///< blocking
+  [[nodiscard]] virtual double event_elapsed_ms(void* begin, void* end) = 0;
+  /// Waits until everything queued on all streams of this device has run. Blocking; only constructors and the end of a
+  /// world call it.
+  virtual void synchronize() = 0;
+
+  // Work.
+  virtual void copy(StreamRef stream, const Copy& copy) = 0;
+  /// All of them in any order, at once where the device can; the next thing on the stream comes after all.
+  virtual void copy_batch(StreamRef stream, std::span<const Copy> copies) = 0;
+  virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
+  virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
+  virtual void map(StreamRef stream, const Map& map) = 0;
+  virtual void column_sum(StreamRef stream, const ColumnSum& sum) = 0;
+  /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument or
+  /// Unsupported.
+  [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec) = 0;
+  /// Runs a function of the host's in the stream's order. It must not call the device's API.
+  virtual void launch(StreamRef stream, std::function<void()> function) = 0;
+
+  // Signals between ranks. At most `max_signals` in a call; all puts at once, all waits together.
+  virtual void signal(StreamRef stream, std::span<const SignalPut> puts) = 0;
+  /// Each wait ends when its count is reached, when `control.abort` is set, or at the deadline; the first to miss its deadline
+  /// fills `control.failure`, sets `control.abort` and lets the stream go on. `control` came from `allocate_mapped`.
+  virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
+
+  /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.
+  virtual void trace_begin(StreamRef stream, const char* name, TraceKind kind) = 0;
+  virtual void trace_end(StreamRef stream) = 0;
+  /// Makes every range that has ended visible in `trace()`. Blocking.
+  virtual void trace_collect() = 0;
+
+ protected:
+  explicit Device(DeviceId id) : id_(id) {}
+
+ private:
+  DeviceId id_;
+  Trace trace_;
+};
+
+struct DeviceOptions {
+  std::optional<LinkOptions> link;  ///< host: emulate a link
+  std::string gemm = "auto";        ///< host: which GEMM (see Env::gemm)
+  bool spin = true;                 ///< host: waits may spin before they sleep; false where ranks outnumber cores
+};
+
+/// How many devices of this type this process can use; 0 if none. Never throws.
+[[nodiscard]] TANDEM_API int device_count(DeviceType type) noexcept;
+/// Why `device_count` says 0: "built without CUDA", "libcuda.so.1 was not found", … Empty if it does not.
+[[nodiscard]] TANDEM_API std::string why_no_device(DeviceType type);
+/// Opens a device for one rank. Throws Unsupported with that reason, or InvalidArgument for an index out of range.
+[[nodiscard]] TANDEM_API std::shared_ptr<Device> open_device(DeviceId id, const DeviceOptions& options = {});
+
+}  // namespace tandem

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/device/stream.hpp"
+
+namespace tandem {
+
+/// What happens to a linear layer's sum after the bias. `gelu_erf` is x·Φ(x); `gelu_tanh` its usual approximation.
+enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
+
+[[nodiscard]] TANDEM_API const char* name(Activation activation) noexcept;
+
+/// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · D + bias[n]), all row-major. Sums are kept in
+/// fp32 (f64 for f64). A and B are of `dtype`: f32, f16 or bf16 (f64 on the host); D and the bias of `out_dtype`,
+/// which is `dtype` or f32. m and k are upper bounds: a run may use less.
+struct GemmSpec {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool transpose_a = false;  ///< A is stored [k, m]
+  bool transpose_b = false;  ///< B is stored [n, k], as PyTorch stores a linear layer's weight
+  DType dtype = f32;
+  DType out_dtype = f32;
+  bool bias = false;
+  Activation activation = Activation::none;
+  float alpha = 1.0F;
+  float beta = 0.0F;
+  std::int64_t lda = 0;  ///< elements from a row of A as it is stored to the next; 0: dense
+  std::int64_t ldb = 0;
+  std::int64_t ldd = 0;
+};
+
+/// One run's operands. `m` and `k` are this run's extents, -1 for the spec's; with either 0 nothing is multiplied,
+/// but beta, bias and activation still apply to what D holds.
+struct GemmOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+  const void* bias = nullptr;
+  std::int64_t m = -1;
+  std::int64_t k = -1;
+  float beta = -1.0F;  ///< this run's beta; negative: the spec's
+};
+
+/// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it
+/// is asynchronous and allocates nothing. Two runs of one Gemm are ordered by their stream or by the caller, since
+/// they share the workspace.
+class TANDEM_API Gemm {
+ public:
+  virtual ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  virtual void run(StreamRef stream, const GemmOperands& operands) = 0;
+  /// "cublasLt algo 21, workspace 32 MiB", "oneDNN sgemm, bf16 through f32 panels", …
+  [[nodiscard]] virtual std::string describe() const = 0;
+  [[nodiscard]] const GemmSpec& spec() const noexcept { return spec_; }
+
+ protected:
+  explicit Gemm(const GemmSpec& spec) : spec_(spec) {}
+
+ private:
+  GemmSpec spec_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/device/copy.hpp"
+#include "tandem/device/gemm.hpp"
+
+namespace tandem {
+
+inline constexpr std::size_t max_reduce_operands = 64;
+
+/// out[i] = activation(Σ_s sources[s][i] + bias[i mod columns]) for `count` elements, written to every destination.
+/// Sources are added in the order given, in fp32 for f32, f16 and bf16 (f64 in f64, integers in their own type), so
+/// the same sources in the same order give the same bits on every rank. Sources and destinations are dense, of
+/// `dtype` and `out_dtype` (which is `dtype` or f32), and may be peers' memory. A destination may be one of the
+/// sources (each element is read before it is written), otherwise they do not overlap.
+/// `bias` (of `out_dtype`) and `activation` are for floating-point dtypes only.
+struct Reduction {
+  std::span<const void* const> sources;
+  std::span<void* const> destinations;
+  std::int64_t count = 0;
+  DType dtype = f32;
+  DType out_dtype = f32;
+  const void* bias = nullptr;
+  std::int64_t columns = 1;
+  Activation activation = Activation::none;
+  std::size_t link_bytes = 0;  ///< bytes that cross between ranks, for the host's emulated link
+};
+
+/// One tensor in, one out, dense, of `dtype` f32, f16 or bf16 (casts: any pair of these).
+enum class MapKind : std::uint8_t {
+  cast,           ///< out = x
+  activate,       ///< out = activation(x + bias[i mod columns])
+  activate_grad,  ///< out = y · activation'(x + bias[i mod columns]); `y` is the gradient that came back
+  add,            ///< out = alpha · x + beta · y
+};
+
+struct Map {
+  MapKind kind = MapKind::cast;
+  void* out = nullptr;
+  const void* x = nullptr;
+  const void* y = nullptr;
+  const void* bias = nullptr;
+  std::int64_t count = 0;
+  std::int64_t columns = 1;
+  DType dtype = f32;
+  DType out_dtype = f32;
+  Activation activation = Activation::none;
+  float alpha = 1.0F;
+  float beta = 1.0F;
+};
+
+/// out[c] = Σ_r x[r, c] + accumulate · out[c]: a bias' gradient. x is dense [rows, columns]; out is f32.
+struct ColumnSum {
+  float* out = nullptr;
+  const void* x = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  DType dtype = f32;
+  bool accumulate = false;
+};
+
+}  // namespace tandem

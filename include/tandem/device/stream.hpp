@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "tandem/base/device_id.hpp"
+#include "tandem/base/export.hpp"
+
+struct CUstream_st;  // cudaStream_t is a pointer to this; CUDA's headers stay out of ours
+
+namespace tandem {
+
+class Device;
+class HostStream;
+
+enum class StreamPriority : std::uint8_t { normal, high };
+
+/// A view of somebody's stream: an ordered queue of work on a device. Each asynchronous call of Tandem takes one.
+/// A cudaStream_t converts to it; a literal 0 or nullptr does not compile, so that nobody means the default
+/// stream by accident.
+class StreamRef {
+ public:
+  StreamRef(CUstream_st* stream) noexcept : handle_(stream), type_(DeviceType::cuda) {}  // NOLINT(google-explicit-constructor)
+  explicit StreamRef(HostStream* stream) noexcept : handle_(stream), type_(DeviceType::host) {}
+  StreamRef(int) = delete;
+  StreamRef(std::nullptr_t) = delete;
+
+  [[nodiscard]] DeviceType type() const noexcept { return type_; }
+  /// The cudaStream_t, or the HostStream*.
+  [[nodiscard]] void* native_handle() const noexcept { return handle_; }
+
+  friend bool operator==(const StreamRef&, const StreamRef&) = default;
+
+ private:
+  void* handle_;
+  DeviceType type_;
+};
+
+/// Owns a stream. The destructor does not wait: work that was queued still runs, and the stream's resources go after it.
+class TANDEM_API Stream {
+ public:
+  explicit Stream(Device& device, StreamPriority priority = StreamPriority::normal);
+  /// Takes over a stream that `release` gave or that the device's own API made.
+  [[nodiscard]] static Stream from_native_handle(Device& device, StreamRef handle) noexcept;
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&& other) noexcept;
+  ~Stream();
+
+  operator StreamRef() const noexcept { return ref_; }  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] StreamRef ref() const noexcept { return ref_; }
+  [[nodiscard]] Device& device() const noexcept { return *device_; }
+  /// Gives the stream to the caller, who must destroy it.
+  [[nodiscard]] StreamRef release() noexcept;
+
+  /// Waits until all that was queued has run. Bounded, since each wait in the queue is; throws DeviceError.
+  /// Results of communication count only after `Team::synchronize` or `Team::check`, which know of lost peers.
+  void synchronize() const;
+  /// True if all that was queued has run.
+  [[nodiscard]] bool query() const;
+
+ private:
+  Stream(Device* device, StreamRef ref) noexcept : device_(device), ref_(ref) {}
+  Device* device_;  // null once moved from or released
+  StreamRef ref_;
+};
+
+static_assert(!std::is_copy_constructible_v<Stream> && std::is_nothrow_move_constructible_v<Stream>);
+static_assert(std::is_trivially_copyable_v<StreamRef>);
+static_assert(!std::is_constructible_v<StreamRef, int> && !std::is_constructible_v<StreamRef, std::nullptr_t>);
+
+}  // namespace tandem

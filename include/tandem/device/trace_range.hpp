@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tandem/device/device.hpp"
+
+namespace tandem {
+
+/// What is queued on `stream` while this lives shows as one range of the trace. One branch when the trace is off.
+/// `name` must outlive the device (a literal). Ranges of one stream nest.
+class TraceRange {
+ public:
+  TraceRange(Device& device, StreamRef stream, const char* name, TraceKind kind) : device_(device), stream_(stream) {
+    if (device.trace().enabled()) {
+      device.trace_begin(stream, name, kind);
+      open_ = true;
+    }
+  }
+  TraceRange(const TraceRange&) = delete;
+  TraceRange& operator=(const TraceRange&) = delete;
+  ~TraceRange() {
+    if (open_) device_.trace_end(stream_);
+  }
+
+ private:
+  Device& device_;
+  StreamRef stream_;
+  bool open_ = false;
+};
+
+}  // namespace tandem
