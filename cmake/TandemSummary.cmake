@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The last lines of a configuration: what is in, what is out, and why.
 
-function(tandem_summary_row what on reason)
-  if(on)
+function(tandem_summary_row what present reason)
+  if(present)
     message(STATUS "  ${what}: in  (${reason})")
   else()
     message(STATUS "  ${what}: out (${reason})")

@@ -3,7 +3,8 @@
 
 function(tandem_warnings target)
   set(warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align
-      -Wformat=2 -Wimplicit-fallthrough -Wextra-semi)
+      -Wformat=2 -Wimplicit-fallthrough -Wextra-semi
+      -Wno-maybe-uninitialized)  # GCC 12 sees std::optional uninitialized where it is not
   if(TANDEM_WERROR)
     list(APPEND warnings -Werror)
   endif()

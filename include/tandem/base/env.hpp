@@ -28,13 +28,13 @@ struct LinkOptions {
 /// that begins with TANDEM_ and is not known, is an InvalidArgument that says what is allowed. What a launcher
 /// sets (ranks and job names) is read by `Launch`, not here.
 struct TANDEM_API Env {
-  LogLevel log = LogLevel::warn;                ///< TANDEM_LOG: none, error, warn, info or trace
-  std::string log_file;                         ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
-  std::chrono::milliseconds timeout{60'000};    ///< TANDEM_TIMEOUT: the deadline of each wait: "60", "250ms", "10s", "5m"
-  std::string device = "auto";                  ///< TANDEM_DEVICE: auto, host or cuda
-  std::optional<LinkOptions> link;              ///< TANDEM_LINK: the host device's emulated link
-  std::string trace;                            ///< TANDEM_TRACE: a path for the Chrome trace; empty: no trace
-  std::string gemm = "auto";                    ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
+  LogLevel log = LogLevel::warn;              ///< TANDEM_LOG: none, error, warn, info or trace
+  std::string log_file;                       ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
+  std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: the deadline of each wait: "60", "250ms", "10s", "5m"
+  std::string device = "auto";                ///< TANDEM_DEVICE: auto, host or cuda
+  std::optional<LinkOptions> link;            ///< TANDEM_LINK: the host device's emulated link
+  std::string trace;                          ///< TANDEM_TRACE: a path for the Chrome trace; empty: no trace
+  std::string gemm = "auto";                  ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
 
   using Lookup = std::function<std::optional<std::string>(const std::string&)>;
 

@@ -9,7 +9,8 @@
 
 namespace tandem {
 
-/// Storage types of the narrow floats, and their conversions: to float exactly, from float to the nearest, ties to even.
+/// Storage types of the narrow floats, and their conversions: to float exactly, from float to the nearest, ties to
+/// even.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
@@ -57,13 +58,27 @@ struct Half {
 
 /// The C++ type that stores a dtype, for those with arithmetic on the host.
 template <DType> struct StorageOf;
-template <> struct StorageOf<DType::f32> { using type = float; };
-template <> struct StorageOf<DType::f16> { using type = Half; };
-template <> struct StorageOf<DType::bf16> { using type = BFloat16; };
-template <> struct StorageOf<DType::f64> { using type = double; };
-template <> struct StorageOf<DType::i32> { using type = std::int32_t; };
-template <> struct StorageOf<DType::i64> { using type = std::int64_t; };
-template <> struct StorageOf<DType::u8> { using type = std::uint8_t; };
+template <> struct StorageOf<DType::f32> {
+  using type = float;
+};
+template <> struct StorageOf<DType::f16> {
+  using type = Half;
+};
+template <> struct StorageOf<DType::bf16> {
+  using type = BFloat16;
+};
+template <> struct StorageOf<DType::f64> {
+  using type = double;
+};
+template <> struct StorageOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct StorageOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct StorageOf<DType::u8> {
+  using type = std::uint8_t;
+};
 template <DType dtype> using Storage = typename StorageOf<dtype>::type;
 
 static_assert(sizeof(BFloat16) == 2 && sizeof(Half) == 2);

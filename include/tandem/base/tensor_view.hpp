@@ -21,9 +21,7 @@ class TANDEM_API TensorView {
   TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device = {});
 
   [[nodiscard]] void* data() const noexcept { return data_; }
-  template <typename T> [[nodiscard]] T* data_as() const noexcept {
-    return static_cast<T*>(data_);
-  }
+  template <typename T> [[nodiscard]] T* data_as() const noexcept { return static_cast<T*>(data_); }
   [[nodiscard]] const Dims& sizes() const noexcept { return sizes_; }
   [[nodiscard]] const Dims& strides() const noexcept { return strides_; }
   [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }

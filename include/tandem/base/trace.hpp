@@ -39,11 +39,13 @@ class TANDEM_API Trace {
   [[nodiscard]] std::vector<TraceEvent> events() const;
   void clear();
 
-  /// This rank's events as the comma-separated members of a Chrome trace's "traceEvents" array (pid = rank, tid = track).
+  /// This rank's events as the comma-separated members of a Chrome trace's "traceEvents" array (pid = rank, tid =
+  /// track).
   [[nodiscard]] std::string chrome_events(int rank) const;
 
   /// A whole Chrome trace, which ui.perfetto.dev opens, made of the `chrome_events` of any number of ranks.
-  [[nodiscard]] static std::string chrome_document(const std::vector<std::string>& ranks, const std::string& label = "");
+  [[nodiscard]] static std::string chrome_document(const std::vector<std::string>& ranks,
+                                                   const std::string& label = "");
 
   /// CLOCK_MONOTONIC now.
   [[nodiscard]] static std::int64_t now_ns() noexcept;

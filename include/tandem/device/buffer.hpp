@@ -17,7 +17,9 @@ class Buffer {
   Buffer(std::shared_ptr<Device> device, std::size_t bytes)
       : device_(std::move(device)), data_(bytes == 0 ? nullptr : device_->allocate(bytes)), bytes_(bytes) {}
   Buffer(Buffer&& other) noexcept
-      : device_(std::move(other.device_)), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : device_(std::move(other.device_)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(data_, other.data_);
@@ -29,9 +31,7 @@ class Buffer {
   }
 
   [[nodiscard]] void* data() const noexcept { return data_; }
-  template <typename T> [[nodiscard]] T* data_as() const noexcept {
-    return static_cast<T*>(data_);
-  }
+  template <typename T> [[nodiscard]] T* data_as() const noexcept { return static_cast<T*>(data_); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:

@@ -24,12 +24,12 @@ namespace tandem {
 
 /// Constants of the cost model, measured once for each kind of device (docs/performance.md says how).
 struct CostTable {
-  double gemm_flops_per_second = 0;      ///< of a large product of 16-bit operands (host: f32)
-  double gemm_launch_seconds = 0;        ///< fixed cost of one more product
-  double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
-  double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
-  double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
-  bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
+  double gemm_flops_per_second = 0;    ///< of a large product of 16-bit operands (host: f32)
+  double gemm_launch_seconds = 0;      ///< fixed cost of one more product
+  double link_bytes_per_second = 0;    ///< one rank to one peer, large copies
+  double link_latency_seconds = 0;     ///< fixed cost of one copy and its signal
+  double memory_bytes_per_second = 0;  ///< read plus write, by a reduction
+  bool copies_cost_compute = false;    ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
 /// One rank's device: the small interface that every schedule is written on. All operations but those named as
@@ -82,16 +82,17 @@ class TANDEM_API Device {
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;
   virtual void column_sum(StreamRef stream, const ColumnSum& sum) = 0;
-  /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument or
-  /// Unsupported.
+  /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument
+  /// or Unsupported.
   [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec) = 0;
   /// Runs a function of the host's in the stream's order. It must not call the device's API.
   virtual void launch(StreamRef stream, std::function<void()> function) = 0;
 
   // Signals between ranks. At most `max_signals` in a call; all puts at once, all waits together.
   virtual void signal(StreamRef stream, std::span<const SignalPut> puts) = 0;
-  /// Each wait ends when its count is reached, when `control.abort` is set, or at the deadline; the first to miss its deadline
-  /// fills `control.failure`, sets `control.abort` and lets the stream go on. `control` came from `allocate_mapped`.
+  /// Each wait ends when its count is reached, when `control.abort` is set, or at the deadline; the first to miss its
+  /// deadline fills `control.failure`, sets `control.abort` and lets the stream go on. `control` came from
+  /// `allocate_mapped`.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
 
   /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.

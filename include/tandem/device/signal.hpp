@@ -10,10 +10,10 @@ namespace tandem {
 /// One counter of a signal pad, on a cache line of its own. It lives in the memory of the rank that waits on it and
 /// is written by one peer. It only grows. Host and device code agree on this layout.
 struct alignas(64) SignalWord {
-  std::uint64_t value;      ///< how many signals have been put; released by the writer at system scope
-  std::uint64_t taken;      ///< how many signals the owner's waits have used up; the owner's alone
-  std::uint64_t put;        ///< how many signals the owner has put to the *peer*; the owner's alone
-  std::uint32_t sleepers;   ///< host: waiters that sleep on the futex of `value`'s low half
+  std::uint64_t value;     ///< how many signals have been put; released by the writer at system scope
+  std::uint64_t taken;     ///< how many signals the owner's waits have used up; the owner's alone
+  std::uint64_t put;       ///< how many signals the owner has put to the *peer*; the owner's alone
+  std::uint32_t sleepers;  ///< host: waiters that sleep on the futex of `value`'s low half
 };
 static_assert(sizeof(SignalWord) == 64 && std::is_trivially_copyable_v<SignalWord>);
 
@@ -28,9 +28,9 @@ struct SignalPut {
 struct SignalWait {
   SignalWord* word = nullptr;
   std::uint32_t count = 1;
-  std::int32_t peer = -1;        ///< world rank that is waited for, for the error
-  std::uint32_t channel = 0;     ///< for the error
-  std::uint32_t operation = 0;   ///< which of the team's operations waits, for the error
+  std::int32_t peer = -1;       ///< world rank that is waited for, for the error
+  std::uint32_t channel = 0;    ///< for the error
+  std::uint32_t operation = 0;  ///< which of the team's operations waits, for the error
 };
 
 /// At most this many puts, or waits, in one call.
@@ -49,9 +49,9 @@ struct WaitFailure {
 /// What all waits of one team on one rank watch. It lives in host memory that the device can read and write
 /// (mapped on CUDA), so that an abort is a store of the CPU and needs no call of the driver.
 struct alignas(64) WaitControl {
-  std::uint32_t abort;        ///< nonzero: waits end at once, and nothing counts any more
-  std::uint32_t failed;       ///< 0: none; 1: a wait is writing `failure`; 2: `failure` stands
-  std::uint64_t timeout_ns;   ///< how long each wait may take
+  std::uint32_t abort;       ///< nonzero: waits end at once, and nothing counts any more
+  std::uint32_t failed;      ///< 0: none; 1: a wait is writing `failure`; 2: `failure` stands
+  std::uint64_t timeout_ns;  ///< how long each wait may take
   WaitFailure failure;
 };
 static_assert(std::is_trivially_copyable_v<WaitControl>);

@@ -25,7 +25,8 @@ enum class StreamPriority : std::uint8_t { normal, high };
 /// stream by accident.
 class StreamRef {
  public:
-  StreamRef(CUstream_st* stream) noexcept : handle_(stream), type_(DeviceType::cuda) {}  // NOLINT(google-explicit-constructor)
+  StreamRef(CUstream_st* stream) noexcept
+      : handle_(stream), type_(DeviceType::cuda) {}  // NOLINT(google-explicit-constructor)
   explicit StreamRef(HostStream* stream) noexcept : handle_(stream), type_(DeviceType::host) {}
   StreamRef(int) = delete;
   StreamRef(std::nullptr_t) = delete;
@@ -41,7 +42,8 @@ class StreamRef {
   DeviceType type_;
 };
 
-/// Owns a stream. The destructor does not wait: work that was queued still runs, and the stream's resources go after it.
+/// Owns a stream. The destructor does not wait: work that was queued still runs, and the stream's resources go after
+/// it.
 class TANDEM_API Stream {
  public:
   explicit Stream(Device& device, StreamPriority priority = StreamPriority::normal);

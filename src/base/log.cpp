@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FMT_HEADER_ONLY
+#define SPDLOG_FMT_EXTERNAL
+#include "tandem/base/log.hpp"
+
+#include <array>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+namespace {
+
+std::string expand(const std::string& pattern, int rank) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    switch (next) {
+      case 'h': path += host.data(); break;
+      case 'p': path += std::to_string(::getpid()); break;
+      case 'r': path += std::to_string(rank); break;
+      default: path += pattern[i]; continue;
+    }
+    ++i;
+  }
+  return path;
+}
+
+constexpr std::array<spdlog::level::level_enum, 5> levels{spdlog::level::off, spdlog::level::err, spdlog::level::warn,
+                                                          spdlog::level::info, spdlog::level::trace};
+
+}  // namespace
+
+struct Log::Sink {
+  spdlog::logger logger;
+};
+
+Log::Log() = default;
+Log::Log(Log&&) noexcept = default;
+Log& Log::operator=(Log&&) noexcept = default;
+Log::~Log() = default;
+
+Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
+  if (level == LogLevel::none) return;
+  spdlog::sink_ptr sink;
+  if (file.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  } else {
+    try {
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(expand(file, rank));
+    } catch (const spdlog::spdlog_ex& error) {
+      throw InvalidArgument(format("the log file '{}' could not be opened: {}", expand(file, rank), error.what()));
+    }
+  }
+  sink_ = std::make_unique<Sink>(Sink{spdlog::logger("tandem", std::move(sink))});
+  sink_->logger.set_level(spdlog::level::trace);
+  sink_->logger.set_pattern(format("[%H:%M:%S.%e] [tandem] [rank {}] [%l] %v", rank));
+  sink_->logger.flush_on(spdlog::level::trace);
+}
+
+void Log::write(LogLevel level, std::string_view text) const {
+  if (!enabled(level) || sink_ == nullptr) return;
+  sink_->logger.log(levels[static_cast<std::size_t>(level)], spdlog::string_view_t(text.data(), text.size()));
+}
+
+}  // namespace tandem

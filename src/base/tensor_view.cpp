@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/base/tensor_view.hpp"
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+TensorView::TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device)
+    : TensorView(data, sizes, sizes.dense_strides(), dtype, device) {}
+
+TensorView::TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device)
+    : data_(data), sizes_(sizes), strides_(strides), dtype_(dtype), device_(device) {
+  if (sizes.size() != strides.size()) {
+    throw InvalidArgument(format("sizes {} and strides {} differ in length", to_string(sizes), to_string(strides)));
+  }
+  if (data == nullptr && sizes.numel() != 0) {
+    throw InvalidArgument(format("a null pointer was given for a tensor of sizes {}", to_string(sizes)));
+  }
+}
+
+bool TensorView::is_dense() const {
+  if (numel() == 0) return true;
+  std::int64_t expected = 1;
+  for (std::size_t i = dim(); i-- > 0;) {
+    if (sizes_[i] == 1) continue;
+    if (strides_[i] != expected) return false;
+    expected *= sizes_[i];
+  }
+  return true;
+}
+
+TensorView TensorView::narrow(std::size_t dim, std::int64_t start, std::int64_t length) const {
+  if (dim >= this->dim() || start < 0 || length < 0 || start > sizes_[dim] - length) {
+    throw InvalidArgument(format("elements [{}, {} + {}) of dimension {} were asked of a tensor of sizes {}", start,
+                                 start, length, dim, to_string(sizes_)));
+  }
+  Dims sizes = sizes_;
+  sizes[dim] = length;
+  auto* bytes = static_cast<std::byte*>(data_);
+  if (bytes != nullptr) bytes += start * strides_[dim] * static_cast<std::int64_t>(size_of(dtype_));
+  return {bytes, sizes, strides_, dtype_, device_};
+}
+
+TensorView TensorView::reshaped(const Dims& sizes) const {
+  if (!is_dense() || sizes.numel() != numel()) {
+    throw InvalidArgument(format("a {} tensor of sizes {} cannot be seen as {}", is_dense() ? "dense" : "strided",
+                                 to_string(sizes_), to_string(sizes)));
+  }
+  return {data_, sizes, dtype_, device_};
+}
+
+std::string to_string(const TensorView& view) {
+  return format("{}{} on {}", name(view.dtype()), to_string(view.sizes()), to_string(view.device()));
+}
+
+}  // namespace tandem
