@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tandem/base/export.hpp"
+#include "tandem/team/file_descriptor.hpp"
+
+namespace tandem {
+
+/// Bytes, and within a node file descriptors, from one rank to another.
+struct Parcel {
+  std::vector<std::byte> bytes;
+  std::vector<FileDescriptor> descriptors;
+};
+
+/// Who a rank is, for errors and for what only neighbours can do.
+struct PeerInfo {
+  int rank = 0;
+  std::int64_t pid = 0;
+  std::string host;
+};
+
+/// How the ranks of a world talk while they set things up, and how each hears that another is gone. One node: a mesh of
+/// Unix sockets. Several nodes will be another implementation: a peer that `same_node` denies takes no descriptors.
+class TANDEM_API Bootstrap {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Called from a thread of the bootstrap's: once for each peer that is lost (`clean` if it said goodbye), and for
+  /// each abort that a peer sent.
+  struct Listener {
+    std::function<void(int peer, bool clean)> lost;
+    std::function<void(int peer, std::uint64_t team, const std::string& reason)> aborted;
+  };
+
+  virtual ~Bootstrap();
+  [[nodiscard]] virtual const PeerInfo& peer(int rank) const = 0;
+  [[nodiscard]] virtual bool same_node(int rank) const = 0;
+  /// Queues a parcel for `rank`; does not wait for it to be received. Throws PeerLost.
+  virtual void send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) = 0;
+  /// The parcel that `rank` sent under the same team and sequence. Throws Timeout, PeerLost, or Aborted when `stop`
+  /// says so; it is asked whenever something may have changed.
+  [[nodiscard]] virtual Parcel receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
+                                       const std::function<void()>& stop) = 0;
+  /// Tells `rank` that this rank aborts a team. Never blocks, never throws.
+  virtual void send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept = 0;
+  virtual void listen(Listener listener) = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "tandem/base/export.hpp"
+#include "tandem/base/log.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/team/launch.hpp"
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+struct InitOptions {
+  std::optional<Launch> launch;    ///< instead of what the launcher's environment says
+  std::optional<Env> env;          ///< instead of this process's environment
+  std::optional<DeviceId> device;  ///< instead of TANDEM_DEVICE and the local rank's GPU
+};
+
+/// All ranks of a job, seen from one of them. An object, nothing global: ranks may be threads of one process, and a
+/// process may start again after its world has ended. It lives until the last copy and the last team of it are gone.
+class TANDEM_API World {
+ public:
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  [[nodiscard]] const Launch& launch() const noexcept;
+  [[nodiscard]] const Env& env() const noexcept;
+  [[nodiscard]] const Log& log() const noexcept;
+  [[nodiscard]] Device& device() const noexcept;
+  [[nodiscard]] const std::shared_ptr<Device>& shared_device() const noexcept;
+
+  /// The team of all ranks, in order. Made by `init`; always the same one.
+  [[nodiscard]] const Team& team() const noexcept;
+  /// `team().team(ranks)`: see Team::team.
+  [[nodiscard]] Team team(std::initializer_list<int> ranks) const { return team().team(ranks); }
+  [[nodiscard]] Team team(std::span<const int> ranks) const { return team().team(ranks); }
+
+  /// Several lines: launcher, ranks, device, why no other.
+  [[nodiscard]] std::string describe() const;
+
+  class State;
+  explicit World(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Joins the world that the launcher started this process in (`tandem run`, torchrun, mpirun, srun; none: a world of
+/// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
+/// environment or while an earlier world of this process and job lives, Unsupported for ranks on several nodes or for a
+/// device that cannot be used (with the reason), Timeout naming the ranks that did not come.
+[[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "tandem/team/world.hpp"
+
+namespace tandem::testing {
+
+enum class RankKind { threads, processes };
+
+struct RankOptions {
+  RankKind kind = RankKind::processes;  ///< always threads under ThreadSanitizer, always processes for CUDA
+  DeviceType device = DeviceType::host;
+  std::chrono::seconds limit{120};  ///< then every rank is killed and the test fails
+  Env env;                          ///< what each rank is given instead of its environment
+};
+
+/// Runs `body` as each rank of a fresh world of `ranks`, and fails the current test for each rank that threw, failed an
+/// expectation, crashed or did not end. Call it before this process has used a GPU: processes are forked.
+void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options = {});
+
+/// The team sizes that every collective and linear operation is tested at.
+[[nodiscard]] const std::vector<int>& team_sizes();
+
+/// This run's seed: TANDEM_TEST_SEED, or a fresh one that is printed with the test's name.
+[[nodiscard]] std::uint64_t seed();
+
+/// How much a stress does: TANDEM_TEST_SCALE (1 whole; CI sets 0.1).
+[[nodiscard]] double stress_scale();
+
+}  // namespace tandem::testing
