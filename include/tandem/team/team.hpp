@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tandem/base/export.hpp"
+#include "tandem/base/log.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/team/bootstrap.hpp"
 
