@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tandem/base/export.hpp"
+#include "tandem/device/signal.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+/// A team's counters beside an allocation: on each rank one word for each channel and peer. A channel is a small number
+/// that the caller chooses, so that independent protocols do not meet. All operations are asynchronous and in the
+/// stream's order; ranks and channels are checked before anything is written (InvalidArgument). Waits end at the team's
+/// deadline, at an abort or when a peer is lost: the stream goes on, the team has failed, and `Team::synchronize` or
+/// `check` throws.
+class TANDEM_API SignalPad {
+ public:
+  SignalPad() = default;
+  /// `words[r]` is the pad in rank r's memory: `channels` × team size words.
+  SignalPad(Team team, std::vector<SignalWord*> words, std::uint32_t channels, std::uint32_t operation);
+
+  [[nodiscard]] std::uint32_t channels() const noexcept { return channels_; }
+
+  /// Tells `rank` that everything queued on `stream` before is done (release, system scope).
+  void put_signal(StreamRef stream, int rank, std::uint32_t channel) const;
+  /// What is queued after this starts once `count` more signals from `rank` have come than earlier waits took
+  /// (acquire).
+  void wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count = 1) const;
+  /// The same for several ranks at once.
+  void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
+  void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
+  /// A signal to every other rank, then a wait for one from each. Every member calls it.
+  void barrier(StreamRef stream, std::uint32_t channel) const;
+
+ private:
+  [[nodiscard]] SignalWord* word(int owner, int writer, std::uint32_t channel) const;
+  void check(int rank, std::uint32_t channel) const;
+
+  Team team_;
+  std::vector<SignalWord*> words_;
+  std::vector<int> others_;
+  std::uint32_t channels_ = 0;
+  std::uint32_t operation_ = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tandem/base/export.hpp"
+#include "tandem/memory/backend.hpp"
+#include "tandem/memory/signal_pad.hpp"
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+struct MemoryOptions {
+  std::string backend = "auto";  ///< see open_memory_backend
+  std::uint32_t channels = 16;   ///< of the signal pad, 1 to 4096
+};
+
+/// A symmetric allocation: every member of a team holds one of the same size, and after the rendezvous reaches all of
+/// them. A handle; copies are the same allocation. Dropping the last one is local, waits for nobody, and frees nothing
+/// that queued work may still use (see Team::reclaim).
+class TANDEM_API SymmetricMemory {
+ public:
+  SymmetricMemory() = default;
+
+  /// Allocates this rank's part. Local: no other rank is involved yet. Throws OutOfMemory, Unsupported,
+  /// InvalidArgument.
+  [[nodiscard]] static SymmetricMemory allocate(const Team& team, std::size_t bytes, const MemoryOptions& options = {});
+  /// Uses `bytes` at `data` of an allocation made earlier, by Tandem (for another team, perhaps) or on CUDA by anybody
+  /// through VMM. Local. The memory is kept alive. Throws Unsupported for memory that cannot be shared.
+  [[nodiscard]] static SymmetricMemory wrap(const Team& team, void* data, std::size_t bytes,
+                                            const MemoryOptions& options = {});
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+
+  /// Collective, once; a second call is an InvalidArgument. Makes the peers' memory reachable and the signal pad
+  /// usable. Throws InvalidArgument, naming two ranks, where bytes, backends or channels differ. It is a barrier, since
+  /// no rank may signal into a pad that its owner has not cleared.
+  void rendezvous();
+  [[nodiscard]] bool is_reachable() const noexcept;
+
+  [[nodiscard]] const Team& team() const;
+  [[nodiscard]] std::string_view backend() const;
+  [[nodiscard]] std::size_t bytes() const;
+  [[nodiscard]] std::byte* data() const;
+
+  // After the rendezvous (before it: InvalidArgument).
+
+  /// Where this rank reaches the team's rank `rank`; for the own rank the same as `data`.
+  [[nodiscard]] std::byte* remote(int rank) const;
+  /// The table of all `remote` pointers, in the device's memory.
+  [[nodiscard]] void* const* peer_pointers() const;
+  /// All ranks' parts in one address range, rank r's at r · contiguous_stride(). Made at the first call, which may
+  /// block.
+  [[nodiscard]] std::byte* contiguous() const;
+  /// Bytes from one rank's part to the next in `contiguous`: the size, rounded up to the backend's granularity.
+  [[nodiscard]] std::size_t contiguous_stride() const;
+  [[nodiscard]] const SignalPad& signal_pad() const;
+
+ private:
+  class State;
+  explicit SymmetricMemory(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+  [[nodiscard]] State& state() const;
+  [[nodiscard]] State& reachable_state() const;
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tandem

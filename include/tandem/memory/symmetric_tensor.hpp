@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/memory/symmetric_memory.hpp"
+
+namespace tandem {
+
+/// A dense typed view on a symmetric allocation. A handle, like the memory under it.
+class TANDEM_API SymmetricTensor {
+ public:
+  SymmetricTensor() = default;
+
+  /// Allocates a tensor of `sizes` (this rank's part) on the team's device; its elements are zero. Local; call
+  /// `rendezvous` on all members next. No dimensions: one element; an extent of 0: no elements, and everything else
+  /// works.
+  [[nodiscard]] static SymmetricTensor empty(const Team& team, const Dims& sizes, DType dtype,
+                                             const MemoryOptions& options = {});
+  /// A tensor on memory allocated earlier: see SymmetricMemory::wrap. `data` is aligned to the dtype's size.
+  [[nodiscard]] static SymmetricTensor wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
+                                            const MemoryOptions& options = {});
+
+  explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
+
+  /// Collective, once. Throws InvalidArgument, naming two ranks, where sizes or dtypes differ.
+  void rendezvous();
+
+  [[nodiscard]] const Team& team() const { return memory_.team(); }
+  [[nodiscard]] const SymmetricMemory& memory() const noexcept { return memory_; }
+  [[nodiscard]] const Dims& sizes() const noexcept { return sizes_; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+
+  /// This rank's part.
+  [[nodiscard]] TensorView local() const;
+  /// The part of the team's rank `rank`, after the rendezvous.
+  [[nodiscard]] TensorView remote(int rank) const;
+  /// [ranks, sizes…]: every rank's part in one address range. The stride of the first dimension is the size rounded up
+  /// to the backend's granularity (2 MiB on CUDA), so this is dense only by luck: dense inputs of a GEMM are ordinary
+  /// symmetric tensors of sizes [ranks · m, k]. Throws Unsupported where the granularity is no multiple of the element
+  /// size.
+  [[nodiscard]] TensorView contiguous_view() const;
+  [[nodiscard]] void* const* peer_pointers() const { return memory_.peer_pointers(); }
+  [[nodiscard]] const SignalPad& signal_pad() const { return memory_.signal_pad(); }
+
+ private:
+  SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DType dtype) noexcept
+      : memory_(std::move(memory)), sizes_(sizes), dtype_(dtype) {}
+
+  SymmetricMemory memory_;
+  Dims sizes_{0};
+  DType dtype_ = DType::f32;
+};
+
+}  // namespace tandem
