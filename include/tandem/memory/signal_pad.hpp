@@ -25,6 +25,8 @@ class TANDEM_API SignalPad {
   SignalPad(Team team, std::vector<SignalWord*> words, std::uint32_t channels, std::uint32_t operation);
 
   [[nodiscard]] std::uint32_t channels() const noexcept { return channels_; }
+  /// The same pad, whose failed waits are reported as `operation`'s (see Team::register_operation).
+  [[nodiscard]] SignalPad named(std::uint32_t operation) const;
 
   /// Tells `rank` that everything queued on `stream` before is done (release, system scope).
   void put_signal(StreamRef stream, int rank, std::uint32_t channel) const;

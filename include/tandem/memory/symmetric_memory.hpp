@@ -56,7 +56,8 @@ class TANDEM_API SymmetricMemory {
   /// All ranks' parts in one address range, rank r's at r · contiguous_stride(). Made at the first call, which may
   /// block.
   [[nodiscard]] std::byte* contiguous() const;
-  /// Bytes from one rank's part to the next in `contiguous`: the size, rounded up to the backend's granularity.
+  /// Bytes from one rank's part to the next in `contiguous`: the allocation with its signal pad, rounded up to the
+  /// backend's granularity.
   [[nodiscard]] std::size_t contiguous_stride() const;
   [[nodiscard]] const SignalPad& signal_pad() const;
 

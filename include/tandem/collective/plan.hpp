@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/device/event.hpp"
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+/// What every plan has: its team, its name in errors, and its place in the order of streams.
+///
+/// Making a plan is collective: every member of the team makes the same plans in the same order, and a mismatch is an
+/// InvalidArgument that names both sides. All that allocates, registers or may block happens there. Running one is
+/// asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
+/// operations. A run on another stream than the last one starts after that one by itself. Destroying a plan is local
+/// and waits for nobody; work that was queued is still right.
+class TANDEM_API Plan {
+ public:
+  [[nodiscard]] const Team& team() const noexcept { return team_; }
+  /// Which algorithm and engine run, what was chosen and why, what was predicted. Several lines for overlapped
+  /// operations.
+  [[nodiscard]] const std::string& describe() const noexcept { return description_; }
+
+ protected:
+  /// Collective: checks that all members make the same plan. `kind` is the operation's name ("AllReduce"), `arguments`
+  /// its spec in words; both must be equal on all ranks.
+  Plan(const Team& team, std::string kind, std::string arguments);
+  ~Plan() = default;
+  Plan(Plan&&) = default;
+  Plan& operator=(Plan&&) = default;
+
+  [[nodiscard]] const std::string& kind() const noexcept { return kind_; }
+  [[nodiscard]] std::uint32_t operation() const noexcept { return operation_; }
+  void set_description(std::string text) { description_ = std::move(text); }
+
+  /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is
+  /// dense, of this dtype and on the team's device, and has `elements` elements.
+  void expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+  [[noreturn]] void refuse(const std::string& text) const;
+
+  /// The first and the last thing of a run. `begin` throws if the team has failed or the stream is of another device.
+  void begin(StreamRef stream);
+  void end(StreamRef stream);
+
+ private:
+  Team team_;
+  std::string kind_;
+  std::string description_;
+  std::uint32_t operation_ = 0;
+  Event last_;
+  void* last_stream_ = nullptr;
+};
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tandem/base/export.hpp"
+#include "tandem/memory/symmetric_memory.hpp"
+
+namespace tandem {
+
+/// A plan's own symmetric memory: two slots, so that consecutive calls overlap, each with its credits and its arrival
+/// signals.
+///
+/// The protocol, the same for pushes (a writer writes a peer's slot) and pulls (a writer writes its own, peers read
+/// it):
+///   writer:  take(readers) → write → signal(reader, arrival)
+///   reader:  wait(writer, arrival) → read → grant(writers)
+/// Each pair of ranks starts with one credit for each slot in each direction. A run that takes a rank's credit signals
+/// it, and a run that waited for a rank grants it, exactly once: so counts agree whatever order captured and eager
+/// calls come in.
+class TANDEM_API Slots {
+ public:
+  static constexpr int count = 2;
+
+  Slots() = default;
+  /// Collective. `bytes` for each slot; `arrivals` signals from each peer for each slot. Named `operation` in errors.
+  Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation);
+
+  /// The slot of the next call: they alternate, equally on all ranks.
+  [[nodiscard]] int next() noexcept {
+    turn_ = (turn_ + 1) % count;
+    return turn_;
+  }
+  [[nodiscard]] std::byte* local(int slot) const { return remote(slot, memory_.team().rank()); }
+  [[nodiscard]] std::byte* remote(int slot, int rank) const {
+    return remotes_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(slot) * bytes_;
+  }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// All ranks but this one, beginning with the next: the order in which peers are visited, so that no two ranks meet.
+  [[nodiscard]] std::span<const int> peers() const noexcept { return peers_; }
+
+  void take(StreamRef stream, int slot, std::span<const int> readers) const;
+  void signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
+  void wait(StreamRef stream, int slot, std::span<const int> writers, std::uint32_t arrival) const;
+  void grant(StreamRef stream, int slot, std::span<const int> writers) const;
+
+ private:
+  [[nodiscard]] std::uint32_t channel(int slot, std::uint32_t which) const noexcept {
+    return static_cast<std::uint32_t>(slot) * (arrivals_ + 1) + which;
+  }
+
+  SymmetricMemory memory_;
+  SignalPad pad_;
+  std::vector<std::byte*> remotes_;
+  std::vector<int> peers_;
+  std::size_t bytes_ = 0;
+  std::uint32_t arrivals_ = 0;
+  int turn_ = count - 1;
+};
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/plan.hpp"
+
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+Plan::Plan(const Team& team, std::string kind, std::string arguments)
+    : team_(team), kind_(std::move(kind)), description_(format("{} {}", kind_, arguments)), last_(team.device()) {
+  team.collect();
+  team.agree(kind_, description_);
+  operation_ = team.register_operation(description_);
+}
+
+void Plan::refuse(const std::string& text) const {
+  throw InvalidArgument(format("{} on rank {} of {}: {}", kind_, team_.rank(), team_.size(), text));
+}
+
+void Plan::expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
+  if (view.dtype() != dtype) {
+    refuse(format("{} is {}; this plan is for {}", argument, to_string(view), name(dtype)));
+  }
+  if (view.numel() != elements) {
+    refuse(format("{} is {}, {} elements; {} are needed", argument, to_string(view), view.numel(), elements));
+  }
+  if (!(view.device() == team_.device().id()) && elements != 0) {
+    refuse(format("{} is {}; this rank's device is {}", argument, to_string(view), to_string(team_.device().id())));
+  }
+  if (!view.is_dense()) {
+    refuse(format("{} has sizes {} with strides {}; it must be dense", argument, to_string(view.sizes()),
+                  to_string(view.strides())));
+  }
+}
+
+void Plan::begin(StreamRef stream) {
+  team_.check();
+  if (stream.type() != team_.device().id().type) {
+    refuse(
+        format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(team_.device().id())));
+  }
+  if (last_stream_ != nullptr && last_stream_ != stream.native_handle()) last_.hold(stream);
+}
+
+void Plan::end(StreamRef stream) {
+  last_.record(stream);
+  last_stream_ = stream.native_handle();
+}
+
+}  // namespace tandem

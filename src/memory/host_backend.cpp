@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/host_backend.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "tandem/base/checked.hpp"
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+/// What names a memfd within a machine: its inode. Sent with the descriptor.
+struct Description {
+  std::uint64_t device;
+  std::uint64_t inode;
+  std::uint64_t bytes;
+
+  friend auto operator<=>(const Description&, const Description&) = default;
+};
+
+Description describe(int fd) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) throw Error(format("fstat of a shared segment failed: {}", std::strerror(errno)));
+  return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
+          static_cast<std::uint64_t>(status.st_size)};
+}
+
+/// One mapping of a memfd in this process.
+class Memory {
+ public:
+  Memory(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)), bytes_(bytes) {
+    void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+    if (address == MAP_FAILED) {
+      throw OutOfMemory(format("mapping {} bytes of shared memory failed: {}", bytes, std::strerror(errno)));
+    }
+    data_ = static_cast<std::byte*>(address);
+    if (bytes >= huge_page) ::madvise(address, bytes, MADV_HUGEPAGE);  // where the system offers them; else as it is
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { ::munmap(data_, bytes_); }
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  void close() noexcept { fd_ = FileDescriptor(); }
+
+ private:
+  FileDescriptor fd_;
+  std::size_t bytes_;
+  std::byte* data_ = nullptr;
+};
+
+/// The memfds that this process has mapped. One address space has one such table, however many ranks live in it: ranks
+/// that are threads of one process share the mapping, and a pointer leads back to its segment.
+class Mapped {
+ public:
+  std::shared_ptr<Memory> find(const Description& description) {
+    const std::scoped_lock lock(mutex_);
+    const auto at = by_inode_.find(description);
+    return at == by_inode_.end() ? nullptr : at->second.lock();
+  }
+
+  std::shared_ptr<Memory> find(const std::byte* data, std::size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [description, weak] : by_inode_) {
+      const auto memory = weak.lock();
+      if (memory != nullptr && data >= memory->data() && bytes <= memory->bytes() &&
+          static_cast<std::size_t>(data - memory->data()) <= memory->bytes() - bytes) {
+        return memory;
+      }
+    }
+    return nullptr;
+  }
+
+  /// Keeps the one that is there already, if another thread was faster.
+  std::shared_ptr<Memory> insert(const Description& description, std::shared_ptr<Memory> memory) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(by_inode_, [](const auto& entry) { return entry.second.expired(); });
+    auto& slot = by_inode_[description];
+    if (auto existing = slot.lock()) return existing;
+    slot = memory;
+    return memory;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Description, std::weak_ptr<Memory>> by_inode_;
+};
+
+Mapped& mapped() {
+  static Mapped table;
+  return table;
+}
+
+class HostSegment final : public Segment {
+ public:
+  explicit HostSegment(std::shared_ptr<Memory> memory)
+      : Segment(memory->data(), memory->bytes()), memory_(std::move(memory)) {}
+
+  [[nodiscard]] Parcel share() const override {
+    const Description description = describe(memory_->fd());
+    Parcel parcel;
+    parcel.bytes.resize(sizeof(description));
+    std::memcpy(parcel.bytes.data(), &description, sizeof(description));
+    const int fd = ::fcntl(memory_->fd(), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) throw Error(format("duplicating a segment's descriptor failed: {}", std::strerror(errno)));
+    parcel.descriptors.push_back(FileDescriptor::from_native_handle(fd));
+    return parcel;
+  }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+};
+
+class HostMapping final : public Mapping {
+ public:
+  explicit HostMapping(std::shared_ptr<Memory> memory)
+      : Mapping(memory->data(), memory->bytes()), memory_(std::move(memory)) {}
+
+ private:
+  std::shared_ptr<Memory> memory_;
+};
+
+/// Several memfds, mapped a second time into one reserved range.
+class SideBySide final : public Mapping {
+ public:
+  SideBySide(std::span<const std::shared_ptr<Mapping>> parts, std::byte* data, std::size_t bytes)
+      : Mapping(data, bytes), parts_(parts.begin(), parts.end()) {}
+  SideBySide(const SideBySide&) = delete;
+  SideBySide& operator=(const SideBySide&) = delete;
+  ~SideBySide() override { ::munmap(data(), bytes()); }
+
+ private:
+  std::vector<std::shared_ptr<Mapping>> parts_;
+};
+
+class HostBackend final : public MemoryBackend {
+ public:
+  [[nodiscard]] std::string_view name() const noexcept override { return "host"; }
+  [[nodiscard]] std::size_t granularity() const override { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+  [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
+    const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity());
+    const auto refuse = [&](const char* call) {
+      return OutOfMemory(
+          format("{} bytes of shared host memory were asked for; {} failed: {}", bytes, call, std::strerror(errno)));
+    };
+    FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) throw refuse("memfd_create");
+    if (::ftruncate(fd.get(), static_cast<off_t>(rounded)) != 0) throw refuse("ftruncate");
+    // Pages are taken now: a machine that is full says so here, and not as SIGBUS at some later write.
+    if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(rounded)) != 0) throw refuse("fallocate");
+    // Nobody can shrink it under a peer's feet.
+    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw refuse("sealing");
+    const Description description = describe(fd.get());
+    return std::make_shared<HostSegment>(
+        mapped().insert(description, std::make_shared<Memory>(std::move(fd), rounded)));
+  }
+
+  [[nodiscard]] std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) override {
+    auto memory = mapped().find(static_cast<const std::byte*>(data), bytes);
+    if (memory == nullptr || memory->fd() < 0) {
+      throw Unsupported(
+          format("{} bytes at {} are not memory that peers can map (malloc's is private to its process); allocate "
+                 "with SymmetricTensor::empty or SymmetricMemory::allocate",
+                 bytes, data));
+    }
+    return std::make_shared<HostSegment>(std::move(memory));
+  }
+
+  [[nodiscard]] std::shared_ptr<Mapping> map(Parcel parcel) override {
+    Description description{};
+    if (parcel.bytes.size() != sizeof(description) || parcel.descriptors.size() != 1) {
+      throw InvalidArgument(format("a host segment is described by {} bytes and one descriptor; {} bytes and {} came",
+                                   sizeof(description), parcel.bytes.size(), parcel.descriptors.size()));
+    }
+    std::memcpy(&description, parcel.bytes.data(), sizeof(description));
+    if (describe(parcel.descriptors[0].get()) != description) {
+      throw InvalidArgument("the descriptor that came with a host segment is not the one that its description names");
+    }
+    if (auto memory = mapped().find(description)) return std::make_shared<HostMapping>(std::move(memory));
+    auto memory =
+        std::make_shared<Memory>(std::move(parcel.descriptors[0]), static_cast<std::size_t>(description.bytes));
+    memory->close();  // thousands of mappings need no thousands of descriptors
+    return std::make_shared<HostMapping>(mapped().insert(description, std::move(memory)));
+  }
+
+  [[nodiscard]] std::shared_ptr<Mapping> map_side_by_side(std::span<const std::shared_ptr<Mapping>> parts) override {
+    std::size_t stride = 0;
+    for (const auto& part : parts) stride = std::max(stride, part->bytes());
+    const std::size_t bytes = stride * parts.size();
+    void* range = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) {
+      throw OutOfMemory(format("reserving {} bytes of addresses failed: {}", bytes, std::strerror(errno)));
+    }
+    auto* base = static_cast<std::byte*>(range);
+    auto result = std::make_shared<SideBySide>(parts, base, bytes);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      // An old size of 0 makes mremap map the same shared pages once more, and leaves the first mapping as it is.
+      if (::mremap(parts[i]->data(), 0, parts[i]->bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, base + i * stride) ==
+          MAP_FAILED) {
+        throw OutOfMemory(
+            format("mapping part {} of {} side by side failed: {}", i, parts.size(), std::strerror(errno)));
+      }
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<MemoryBackend> open_host_backend() { return std::make_shared<HostBackend>(); }
+
+}  // namespace tandem

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "tandem/memory/backend.hpp"
+
+namespace tandem {
+
+/// The host's memory backend: sealed memfds, which have no name to leave behind, mapped shared between processes.
+[[nodiscard]] std::shared_ptr<MemoryBackend> open_host_backend();
+
+}  // namespace tandem

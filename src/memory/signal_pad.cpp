@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/memory/signal_pad.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+SignalPad::SignalPad(Team team, std::vector<SignalWord*> words, std::uint32_t channels, std::uint32_t operation)
+    : team_(std::move(team)), words_(std::move(words)), channels_(channels), operation_(operation) {
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    if (rank != team_.rank()) others_.push_back(rank);
+  }
+}
+
+SignalPad SignalPad::named(std::uint32_t operation) const {
+  SignalPad pad = *this;
+  pad.operation_ = operation;
+  return pad;
+}
+
+SignalWord* SignalPad::word(int owner, int writer, std::uint32_t channel) const {
+  return words_[static_cast<std::size_t>(owner)] + static_cast<std::size_t>(channel) * words_.size() +
+         static_cast<std::size_t>(writer);
+}
+
+void SignalPad::check(int rank, std::uint32_t channel) const {
+  if (rank < 0 || rank >= team_.size()) {
+    throw InvalidArgument(
+        format("a signal of rank {} was asked for on rank {} of a team of {}", rank, team_.rank(), team_.size()));
+  }
+  if (channel >= channels_) {
+    throw InvalidArgument(format("signal channel {} was asked for on rank {}; the pad has channels 0 to {}", channel,
+                                 team_.rank(), channels_ - 1));
+  }
+}
+
+void SignalPad::put_signal(StreamRef stream, int rank, std::uint32_t channel) const {
+  put_signals(stream, std::span(&rank, 1), channel);
+}
+
+void SignalPad::wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count) const {
+  wait_signals(stream, std::span(&rank, 1), channel, count);
+}
+
+void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  for (const int rank : ranks) check(rank, channel);
+  std::array<SignalPut, max_signals> puts;
+  while (!ranks.empty()) {
+    const auto batch = ranks.first(std::min(ranks.size(), max_signals));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      puts[i] = {word(team_.rank(), batch[i], channel), word(batch[i], team_.rank(), channel)};
+    }
+    team_.device().signal(stream, std::span(puts).first(batch.size()));
+    ranks = ranks.subspan(batch.size());
+  }
+}
+
+void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
+                             std::uint32_t count) const {
+  for (const int rank : ranks) check(rank, channel);
+  std::array<SignalWait, max_signals> waits;
+  while (!ranks.empty()) {
+    const auto batch = ranks.first(std::min(ranks.size(), max_signals));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      waits[i] = {word(team_.rank(), batch[i], channel), count, team_.world_rank(batch[i]), channel, operation_};
+    }
+    team_.device().wait(stream, std::span(waits).first(batch.size()), team_.control());
+    ranks = ranks.subspan(batch.size());
+  }
+}
+
+void SignalPad::barrier(StreamRef stream, std::uint32_t channel) const {
+  put_signals(stream, others_, channel);
+  wait_signals(stream, others_, channel);
+}
+
+}  // namespace tandem

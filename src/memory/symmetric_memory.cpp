@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/memory/symmetric_memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/checked.hpp"
+#include "tandem/base/error.hpp"
+#include "tandem/device/buffer.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint32_t max_channels = 4096;
+
+/// What the ranks tell each other at a rendezvous, before their segments' parcels.
+struct Terms {
+  std::uint64_t bytes;
+  std::uint64_t offset;      ///< of the data in its segment
+  std::uint64_t pad_offset;  ///< of the pad in its segment
+  std::uint64_t data_bytes;  ///< of the data segment's parcel; the pad segment's, if it is another one, comes after it
+  std::uint32_t channels;
+  std::array<char, 20> backend;
+
+  [[nodiscard]] std::string text() const {
+    return format("{} bytes on backend '{}' with {} channels", bytes, backend.data(), channels);
+  }
+};
+
+struct Announcement {
+  Terms terms{};
+  Parcel data;
+  Parcel pad;  ///< empty if the pad lies in the data's segment
+};
+
+Parcel pack(Announcement announcement) {
+  announcement.terms.data_bytes = announcement.data.bytes.size();
+  Parcel parcel;
+  parcel.bytes.resize(sizeof(Terms));
+  std::memcpy(parcel.bytes.data(), &announcement.terms, sizeof(Terms));
+  for (Parcel* part : {&announcement.data, &announcement.pad}) {
+    parcel.bytes.insert(parcel.bytes.end(), part->bytes.begin(), part->bytes.end());
+    std::ranges::move(part->descriptors, std::back_inserter(parcel.descriptors));
+  }
+  return parcel;
+}
+
+Announcement unpack(Parcel parcel) {
+  Announcement result;
+  if (parcel.bytes.size() < sizeof(Terms) || parcel.descriptors.empty()) {
+    throw Error("a rendezvous message came in that is not one of Tandem's");
+  }
+  std::memcpy(&result.terms, parcel.bytes.data(), sizeof(Terms));
+  const auto rest = std::span(parcel.bytes).subspan(sizeof(Terms));
+  const auto data = rest.first(std::min<std::size_t>(result.terms.data_bytes, rest.size()));
+  const auto pad = rest.subspan(data.size());
+  result.data.bytes.assign(data.begin(), data.end());
+  result.pad.bytes.assign(pad.begin(), pad.end());
+  result.data.descriptors.push_back(std::move(parcel.descriptors[0]));
+  for (FileDescriptor& fd : std::span(parcel.descriptors).subspan(1)) result.pad.descriptors.push_back(std::move(fd));
+  return result;
+}
+
+}  // namespace
+
+class SymmetricMemory::State {
+ public:
+  State(const Team& its_team, const MemoryOptions& options, std::size_t size)
+      : team(its_team),
+        backend(open_memory_backend(options.backend, its_team.shared_device())),
+        channels(options.channels),
+        bytes(size) {
+    if (channels < 1 || channels > max_channels) {
+      throw InvalidArgument(format("a signal pad of {} channels was asked for on rank {}; allowed: 1 to {}", channels,
+                                   team.rank(), max_channels));
+    }
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  /// Work still queued may use all this, here or through a peer's mapping: the team lets go of it later.
+  ~State() {
+    team.reclaim([segment = std::move(segment), pad_segment = std::move(pad_segment), mappings = std::move(mappings),
+                  pad_mappings = std::move(pad_mappings), side_by_side = std::move(side_by_side),
+                  table = std::make_shared<Buffer>(std::move(table))]() mutable {
+      mappings.clear();
+      pad_mappings.clear();
+      side_by_side.reset();
+      table.reset();
+      segment.reset();
+      pad_segment.reset();
+    });
+  }
+
+  [[nodiscard]] std::size_t pad_bytes() const {
+    return std::size_t{channels} * static_cast<std::size_t>(team.size()) * sizeof(SignalWord);
+  }
+
+  void rendezvous() {
+    team.collect();
+    Announcement mine;
+    mine.terms = {bytes, offset, pad_offset, 0, channels, {}};
+    backend->name().copy(mine.terms.backend.data(), mine.terms.backend.size() - 1);
+    mine.data = segment->share();
+    if (pad_segment != segment) mine.pad = pad_segment->share();
+    const std::string my_text = mine.terms.text();
+
+    std::vector<Parcel> parcels = team.exchange("rendezvous of symmetric memory", pack(std::move(mine)));
+    std::vector<SignalWord*> words;
+    for (int rank = 0; rank < team.size(); ++rank) {
+      Announcement theirs = unpack(std::move(parcels[static_cast<std::size_t>(rank)]));
+      if (theirs.terms.text() != my_text) {
+        throw InvalidArgument(format("rendezvous: rank {} has {}, rank {} has {}; they must be equal",
+                                     team.world_rank(team.rank()), my_text, team.world_rank(rank),
+                                     theirs.terms.text()));
+      }
+      // The own part keeps its first address, so that there is one for each byte.
+      const bool own = rank == team.rank();
+      const bool pad_apart = !theirs.pad.descriptors.empty();
+      auto data_mapping = backend->map(std::move(theirs.data));
+      std::byte* pad_base = own ? pad_segment->data() : data_mapping->data();
+      if (pad_apart) {
+        pad_mappings.push_back(backend->map(std::move(theirs.pad)));
+        if (!own) pad_base = pad_mappings.back()->data();
+      }
+      remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.terms.offset);
+      words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.terms.pad_offset));
+      mappings.push_back(std::move(data_mapping));
+    }
+    table = Buffer(team.shared_device(), remotes.size() * sizeof(void*));
+    team.device().upload(table.data(), remotes.data(), remotes.size() * sizeof(void*));
+    pad = SignalPad(team, std::move(words), channels, team.register_operation("signal pad"));
+    reachable = true;
+  }
+
+  std::byte* contiguous() {
+    const std::scoped_lock lock(contiguous_mutex);
+    if (offset != 0) {
+      throw Unsupported(
+          format("the contiguous view of a tensor that begins {} bytes into its allocation was asked for on rank {}; "
+                 "wrap from the allocation's start",
+                 offset, team.rank()));
+    }
+    if (side_by_side == nullptr) side_by_side = backend->map_side_by_side(mappings);
+    return side_by_side->data();
+  }
+
+  Team team;
+  std::shared_ptr<MemoryBackend> backend;
+  std::uint32_t channels;
+  std::size_t bytes;
+  std::shared_ptr<Segment> segment;
+  std::shared_ptr<Segment> pad_segment;  // the data's own, where Tandem allocated it
+  std::size_t offset = 0;
+  std::size_t pad_offset = 0;
+
+  bool reachable = false;
+  std::vector<std::shared_ptr<Mapping>> mappings;
+  std::vector<std::shared_ptr<Mapping>> pad_mappings;
+  std::vector<std::byte*> remotes;
+  Buffer table;
+  SignalPad pad;
+
+ private:
+  std::mutex contiguous_mutex;
+  std::shared_ptr<Mapping> side_by_side;
+};
+
+SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, const MemoryOptions& options) {
+  auto state = std::make_shared<State>(team, options, bytes);
+  state->pad_offset = round_up(bytes, alignof(SignalWord));
+  const std::size_t total = state->pad_offset + state->pad_bytes();
+  if (state->pad_offset < bytes || total < bytes) {
+    throw OutOfMemory(format("{} bytes of symmetric memory were asked for on rank {}; no address space has that", bytes,
+                             team.rank()));
+  }
+  state->segment = state->backend->allocate(total);
+  state->pad_segment = state->segment;
+  return SymmetricMemory(std::move(state));
+}
+
+SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t bytes, const MemoryOptions& options) {
+  auto state = std::make_shared<State>(team, options, bytes);
+  state->segment = state->backend->adopt(data, bytes);
+  state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->segment->data());
+  // Another team may signal beside that allocation: this one gets a pad of its own.
+  state->pad_segment = state->backend->allocate(state->pad_bytes());
+  return SymmetricMemory(std::move(state));
+}
+
+SymmetricMemory::State& SymmetricMemory::state() const {
+  if (state_ == nullptr) throw InvalidArgument("a symmetric allocation that was never made is used");
+  return *state_;
+}
+
+SymmetricMemory::State& SymmetricMemory::reachable_state() const {
+  State& state = this->state();
+  if (!state.reachable) {
+    throw InvalidArgument(
+        format("symmetric memory of {} bytes on rank {} is used before its rendezvous; call rendezvous() on "
+               "all {} ranks of the team first",
+               state.bytes, state.team.rank(), state.team.size()));
+  }
+  return state;
+}
+
+void SymmetricMemory::rendezvous() {
+  if (state().reachable) {
+    throw InvalidArgument(
+        format("rendezvous was called twice for one allocation on rank {}; once is enough, for its whole life",
+               state_->team.rank()));
+  }
+  state_->rendezvous();
+}
+
+bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->reachable; }
+const Team& SymmetricMemory::team() const { return state().team; }
+std::string_view SymmetricMemory::backend() const { return state().backend->name(); }
+std::size_t SymmetricMemory::bytes() const { return state().bytes; }
+std::byte* SymmetricMemory::data() const { return state().segment->data() + state().offset; }
+
+std::byte* SymmetricMemory::remote(int rank) const {
+  const State& state = reachable_state();
+  if (rank < 0 || rank >= state.team.size()) {
+    throw InvalidArgument(format("the memory of rank {} was asked for on rank {} of a team of {}", rank,
+                                 state.team.rank(), state.team.size()));
+  }
+  return state.remotes[static_cast<std::size_t>(rank)];
+}
+
+void* const* SymmetricMemory::peer_pointers() const { return reachable_state().table.data_as<void*>(); }
+std::byte* SymmetricMemory::contiguous() const { return reachable_state().contiguous(); }
+std::size_t SymmetricMemory::contiguous_stride() const { return reachable_state().mappings.front()->bytes(); }
+const SignalPad& SymmetricMemory::signal_pad() const { return reachable_state().pad; }
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/memory/symmetric_tensor.hpp"
+
+#include <cstdint>
+
+#include "tandem/base/checked.hpp"
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+namespace {
+
+std::size_t bytes_of(const Dims& sizes, DType dtype) {
+  return checked_mul(static_cast<std::size_t>(sizes.numel()), size_of(dtype));
+}
+
+}  // namespace
+
+SymmetricTensor SymmetricTensor::empty(const Team& team, const Dims& sizes, DType dtype, const MemoryOptions& options) {
+  return {SymmetricMemory::allocate(team, bytes_of(sizes, dtype), options), sizes, dtype};
+}
+
+SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
+                                      const MemoryOptions& options) {
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
+    throw InvalidArgument(format("memory at {} was given for {} elements on rank {}; their alignment is {}", data,
+                                 name(dtype), team.rank(), size_of(dtype)));
+  }
+  return {SymmetricMemory::wrap(team, data, bytes_of(sizes, dtype), options), sizes, dtype};
+}
+
+void SymmetricTensor::rendezvous() {
+  // The memory alone would take [2, 8] for [4, 4]: they are of one size.
+  if (!memory_.is_reachable())
+    team().agree("rendezvous of a symmetric tensor", format("{}{}", name(dtype_), to_string(sizes_)));
+  memory_.rendezvous();
+}
+
+TensorView SymmetricTensor::local() const { return {memory_.data(), sizes_, dtype_, team().device().id()}; }
+
+TensorView SymmetricTensor::remote(int rank) const {
+  return {memory_.remote(rank), sizes_, dtype_, team().device().id()};
+}
+
+TensorView SymmetricTensor::contiguous_view() const {
+  auto* base = memory_.contiguous();
+  Dims strides =
+      sizes_.dense_strides().prepended(static_cast<std::int64_t>(memory_.contiguous_stride() / size_of(dtype_)));
+  return {base, sizes_.prepended(team().size()), strides, dtype_, team().device().id()};
+}
+
+}  // namespace tandem
