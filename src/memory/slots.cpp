@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/collective/slots.hpp"
+#include "tandem/memory/slots.hpp"
 
 #include "tandem/base/checked.hpp"
 
