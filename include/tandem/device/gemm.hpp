@@ -32,7 +32,7 @@ struct GemmSpec {
   Activation activation = Activation::none;
   float alpha = 1.0F;
   float beta = 0.0F;
-  std::int64_t lda = 0;  ///< elements from a row of A as it is stored to the next; 0: dense
+  std::int64_t lda = 0;  ///< elements from a row of A as it is stored to the next; 0: dense, by each run's extents
   std::int64_t ldb = 0;
   std::int64_t ldd = 0;
 };
@@ -46,7 +46,8 @@ struct GemmOperands {
   const void* bias = nullptr;
   std::int64_t m = -1;
   std::int64_t k = -1;
-  float beta = -1.0F;  ///< this run's beta; negative: the spec's
+  std::int64_t lda = 0;  ///< this run's; 0: the spec's, and where that is 0 too, dense for this run's extents
+  float beta = -1.0F;    ///< this run's beta; negative: the spec's
 };
 
 /// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it

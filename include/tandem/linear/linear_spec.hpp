@@ -14,35 +14,27 @@ namespace tandem {
 /// How a matrix is stored: [rows, columns] as the formula has it, or transposed.
 enum class Layout : std::uint8_t { normal, transposed };
 
-/// A linear layer's product y = x·Wᵀ over a team's ranks: M tokens in all, N outputs, K inputs. Which of them is split, and
-/// whether n and k are this rank's share or the whole, each plan says. Rows split over ranks are shards of ceil(M / ranks);
-/// the last ones are shorter or empty.
+/// A linear layer's product y = x·Wᵀ over a team's ranks: M tokens in all, N outputs, K inputs. Which of them is split,
+/// and whether n and k are this rank's share or the whole, each plan says. Rows split over ranks are shards of ceil(M /
+/// ranks); the last ones are shorter or empty.
 struct LinearSpec {
   std::int64_t m = 0;  ///< tokens of all ranks together; an upper bound: a run may have fewer (equal on all ranks)
   std::int64_t n = 0;
   std::int64_t k = 0;
-  DType dtype = f32;                            ///< of x, W, bias and y: f32, f16 or bf16
-  Layout x = Layout::normal;                    ///< x as [tokens, K]; transposed: [K, tokens]
-  Layout weight = Layout::normal;               ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
-  bool bias = false;                            ///< a vector of N, added once
+  DType dtype = f32;               ///< of x, W, bias and y: f32, f16 or bf16
+  Layout x = Layout::normal;       ///< x as [tokens, K]; transposed: [K, tokens]
+  Layout weight = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
+  bool bias = false;               ///< a vector of N, added once
   Activation activation = Activation::none;
   float alpha = 1.0F;
-  float beta = 0.0F;                            ///< y = activation(alpha · x·Wᵀ + beta · y + bias)
+  float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias)
 };
 
 /// How a plan is to run, instead of as it chooses by its cost model.
 struct LinearOptions {
-  std::string algorithm = "auto";      ///< "auto", or one of the plan's algorithms: "pipeline", "sequence"
-  std::optional<int> groups;           ///< pipeline: into how many GEMMs the remote part is cut, 1 to ranks - 1
-  bool keep_gathered = false;          ///< AllGatherLinear: the gathered x is available after a run
-};
-
-/// What a plan's cost model expects, in seconds. `t_ideal` is max(t_gemm, t_comm).
-struct LinearPrediction {
-  double t_gemm = 0;
-  double t_comm = 0;
-  double t_sequence = 0;
-  double t_pipeline = 0;
+  std::string algorithm = "auto";  ///< "auto", or one of `linear_algorithms`: "pipeline", "sequence"
+  std::optional<int> groups;       ///< pipeline: into how many GEMMs the remote part is cut, 1 to ranks - 1
+  bool keep_gathered = false;      ///< AllGatherLinear: the gathered x is available after a run
 };
 
 /// Rows [begin, begin + count) of M that belong to the team's rank `rank`.

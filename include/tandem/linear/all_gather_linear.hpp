@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/collective/plan.hpp"
+#include "tandem/linear/cost_model.hpp"
+#include "tandem/linear/linear_spec.hpp"
+
+namespace tandem {
+
+/// y[m, n] = activation(alpha · gathered(x)[m, k] · Wᵀ + beta · y + bias): the forward pass of a column-parallel layer
+/// with sequence parallelism. Each rank gives its shard of the tokens, shard_rows(m, ranks, rank) of them, and has its
+/// own W, [n, k], of the layer's outputs; `spec.n` is this rank's share (it may differ from rank to rank), `spec.k` the
+/// whole.
+///
+/// The pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
+/// order while the own shard is multiplied; the others follow in the order in which they arrive, in few growing groups.
+class TANDEM_API AllGatherLinear : public Plan {
+ public:
+  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
+  AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
+  AllGatherLinear(AllGatherLinear&&) noexcept;
+  AllGatherLinear& operator=(AllGatherLinear&&) noexcept;
+  ~AllGatherLinear();
+
+  /// x: this rank's shard, [m_r, k] or as spec.x says; weight: [n, k] or as spec.weight says; y: [m, n] with m ≤
+  /// spec.m, which says how many tokens this run has. All dense, of spec.dtype. x may be written again after this in
+  /// stream order.
+  void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
+  /// With spec.bias: bias is [n].
+  void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
+                  StreamRef stream);
+
+  /// With options.keep_gathered: [m, k], all shards of the last run; valid, in stream order, until this plan's next
+  /// run.
+  [[nodiscard]] TensorView gathered() const;
+  [[nodiscard]] const LinearChoice& choice() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/export.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/linear/linear_spec.hpp"
+
+namespace tandem {
+
+/// The overlapped linear operations.
+enum class LinearKind : std::uint8_t {
+  all_gather_linear,
+  linear_reduce_scatter,
+  linear_all_reduce,
+  linear_weight_gradient
+};
+
+[[nodiscard]] TANDEM_API std::string_view name(LinearKind kind) noexcept;
+
+/// What a cost model expects, in seconds.
+struct LinearPrediction {
+  double t_gemm = 0;      ///< the whole local product, unsplit
+  double t_comm = 0;      ///< the communication alone
+  double t_sequence = 0;  ///< one after the other
+  double t_pipeline = 0;  ///< overlapped, with the number of groups that was chosen
+  [[nodiscard]] double t_ideal() const noexcept { return t_gemm > t_comm ? t_gemm : t_comm; }
+};
+
+/// What a plan runs, and why.
+struct LinearChoice {
+  std::string algorithm;  ///< "pipeline" or "sequence"
+  int groups = 0;         ///< GEMMs for the part that overlaps; 0 for a sequence
+  LinearPrediction predicted;
+  std::string why;
+};
+
+/// The algorithms of an operation, as LinearOptions::algorithm names them.
+[[nodiscard]] TANDEM_API std::vector<std::string> linear_algorithms(LinearKind kind);
+
+/// Chooses by the device's constants, unless `options` says. `spec` is as the plan of that kind takes it. Needs no
+/// team, so it also answers what would run elsewhere. Throws InvalidArgument for an unknown algorithm or an impossible
+/// number of groups, listing what is possible.
+[[nodiscard]] TANDEM_API LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
+                                             const LinearOptions& options = {});
+
+/// A choice in words: algorithm, groups, why, predicted times.
+[[nodiscard]] TANDEM_API std::string to_string(const LinearChoice& choice);
+
+}  // namespace tandem

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/collective/plan.hpp"
+#include "tandem/linear/cost_model.hpp"
+#include "tandem/linear/linear_spec.hpp"
+
+namespace tandem {
+
+/// y[m, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), the same bits on every rank: a
+/// row-parallel layer without sequence parallelism. `spec.k` is this rank's share of the inputs (it may differ from
+/// rank to rank), `spec.n` the whole. With beta, y is equal on all ranks before. Bias and activation apply once, to the
+/// sum. Partial products travel in spec.dtype and are added in fp32, in rank order.
+///
+/// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way) and
+/// pushes the sums to all others, so that no rank adds what another one already has.
+class TANDEM_API LinearAllReduce : public Plan {
+ public:
+  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
+  LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
+  LinearAllReduce(LinearAllReduce&&) noexcept;
+  LinearAllReduce& operator=(LinearAllReduce&&) noexcept;
+  ~LinearAllReduce();
+
+  /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m, n]. All dense, of
+  /// spec.dtype.
+  void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
+  /// With spec.bias: bias is [n], equal on all ranks.
+  void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
+                  StreamRef stream);
+
+  [[nodiscard]] const LinearChoice& choice() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem
