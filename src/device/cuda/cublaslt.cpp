@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/cublaslt.hpp"
+
+#include <array>
+#include <dlfcn.h>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::cuda {
+namespace {
+
+// An older library knows what we call, but a newer one may want larger descriptors than our header has.
+constexpr std::array<const char*, 4> candidates = {
+#if CUBLAS_VER_MAJOR >= 13
+    "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+#endif
+    "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.12"};
+
+struct Loaded {
+  CublasLt library{};
+  std::string why_not;
+
+  Loaded() {
+    for (const char* candidate : candidates) {
+      if (candidate != nullptr && load(candidate)) {
+        why_not.clear();
+        return;
+      }
+    }
+  }
+
+  bool load(const char* candidate) {
+    void* handle = dlopen(candidate, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      const char* text = dlerror();
+      why_not +=
+          format("{}{} ({})", why_not.empty() ? "" : ", ", candidate, text == nullptr ? "no reason given" : text);
+      return false;
+    }
+#define TANDEM_CUBLASLT_LOAD(name)                                                        \
+  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, #name));          \
+  if (library.name == nullptr) {                                                          \
+    why_not += format("{}{} (has no " #name ")", why_not.empty() ? "" : ", ", candidate); \
+    dlclose(handle);                                                                      \
+    return false;                                                                         \
+  }
+    TANDEM_CUBLASLT_FUNCTIONS(TANDEM_CUBLASLT_LOAD)
+#undef TANDEM_CUBLASLT_LOAD
+    return true;
+  }
+};
+
+}  // namespace
+
+const CublasLt& CublasLt::get() {
+  static const Loaded once;
+  if (!once.why_not.empty()) throw Unsupported("a GEMM on CUDA needs cuBLASLt; tried " + once.why_not);
+  return once.library;
+}
+
+void CublasLt::check(cublasStatus_t status, const char* call, std::source_location where) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  const std::string message =
+      format("{}: {} ({})", call, cublasLtGetStatusName(status), cublasLtGetStatusString(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(message, where);
+  throw DeviceError(message, where);
+}
+
+}  // namespace tandem::cuda

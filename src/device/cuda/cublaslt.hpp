@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// For the types alone: the library (541 MB) is loaded when the first product is planned.
+#include <cublasLt.h>
+#include <source_location>
+#include <string>
+
+#define TANDEM_CUBLASLT_FUNCTIONS(X)       \
+  X(cublasLtCreate)                        \
+  X(cublasLtDestroy)                       \
+  X(cublasLtGetVersion)                    \
+  X(cublasLtGetStatusName)                 \
+  X(cublasLtGetStatusString)               \
+  X(cublasLtMatmul)                        \
+  X(cublasLtMatmulAlgoCheck)               \
+  X(cublasLtMatmulAlgoConfigGetAttribute)  \
+  X(cublasLtMatmulAlgoGetHeuristic)        \
+  X(cublasLtMatmulDescInit_internal)       \
+  X(cublasLtMatmulDescSetAttribute)        \
+  X(cublasLtMatmulPreferenceInit_internal) \
+  X(cublasLtMatmulPreferenceSetAttribute)  \
+  X(cublasLtMatrixLayoutInit_internal)
+
+namespace tandem::cuda {
+
+/// cuBLASLt's entry points.
+struct CublasLt {
+#define TANDEM_CUBLASLT_MEMBER(name) decltype(&::name) name;
+  TANDEM_CUBLASLT_FUNCTIONS(TANDEM_CUBLASLT_MEMBER)
+#undef TANDEM_CUBLASLT_MEMBER
+
+  /// Loaded on the first call, once for the process. Throws Unsupported that names what was tried.
+  [[nodiscard]] static const CublasLt& get();
+
+  /// Throws DeviceError (OutOfMemory for CUBLAS_STATUS_ALLOC_FAILED) with the call and the status, unless `status` is a
+  /// success.
+  void check(cublasStatus_t status, const char* call,
+             std::source_location where = std::source_location::current()) const;
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/cuda_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <mutex>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "device/cuda/blas_handle.hpp"
+#include "device/cuda/capture.hpp"
+#include "device/cuda/check.hpp"
+#include "device/cuda/context.hpp"
+#include "device/cuda/cuda_gemm.hpp"
+#include "device/cuda/device_memory.hpp"
+#include "device/cuda/driver.hpp"
+#include "device/cuda/host_calls.hpp"
+#include "device/cuda/kernels/gemm.hpp"
+#include "device/cuda/kernels/map.hpp"
+#include "device/cuda/kernels/reduce.hpp"
+#include "device/cuda/kernels/signal.hpp"
+#include "device/cuda/native_stream.hpp"
+#include "device/cuda/stream_trace.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace cuda;  // NOLINT(google-build-using-namespace): tandem::cuda, this file's own helpers
+
+// Enough blocks to keep every load unit busy; more would only queue.
+constexpr int blocks_per_multiprocessor = 8;
+// cudaMemcpyBatchAsync came with this driver.
+constexpr int batch_driver_version = 12080;
+// Copies handed over in one batch; a longer list becomes several batches, in order.
+constexpr std::size_t max_batch = 64;
+
+/// What the driver says of itself and of one device.
+struct Properties {
+  std::string name;
+  int multiprocessors = 0;
+  int major = 0;
+  int minor = 0;
+  std::size_t memory_bytes = 0;
+  std::size_t max_pitch = 0;
+  bool unified_addressing = false;
+  int driver_version = 0;
+  int runtime_version = 0;
+};
+
+Properties query_properties(int index) {
+  cudaDeviceProp device{};
+  check(cudaGetDeviceProperties(&device, index), "cudaGetDeviceProperties");
+  Properties p;
+  p.name = device.name;
+  p.multiprocessors = device.multiProcessorCount;
+  p.major = device.major;
+  p.minor = device.minor;
+  p.memory_bytes = device.totalGlobalMem;
+  p.max_pitch = device.memPitch;
+  p.unified_addressing = device.unifiedAddressing != 0;
+  check(cudaDriverGetVersion(&p.driver_version), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&p.runtime_version), "cudaRuntimeGetVersion");
+  return p;
+}
+
+std::string version_text(int version) { return format("{}.{}", version / 1000, version % 1000 / 10); }
+
+cudaEvent_t as_event(void* event) noexcept { return static_cast<cudaEvent_t>(event); }
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index);
+  ~CudaDevice() override;
+
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] CostTable costs() const override;
+
+  [[nodiscard]] void* allocate(std::size_t bytes) override;
+  void deallocate(void* memory) noexcept override;
+  [[nodiscard]] void* allocate_mapped(std::size_t bytes) override;
+  void deallocate_mapped(void* memory) noexcept override;
+  void upload(void* device_memory, const void* host_memory, std::size_t bytes) override;
+  void download(void* host_memory, const void* device_memory, std::size_t bytes) override;
+
+  [[nodiscard]] StreamRef stream_create(StreamPriority priority) override;
+  void stream_destroy(StreamRef stream) noexcept override;
+  void stream_synchronize(StreamRef stream) override;
+  [[nodiscard]] bool stream_query(StreamRef stream) override;
+  [[nodiscard]] void* event_create(Event::Timing timing) override;
+  void event_destroy(void* event) noexcept override;
+  void event_record(void* event, StreamRef stream) override;
+  void event_hold(void* event, StreamRef stream) override;
+  [[nodiscard]] bool event_query(void* event) override;
+  void event_synchronize(void* event) override;
+  [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
+  void synchronize() override;
+
+  void copy(StreamRef stream, const Copy& copy) override;
+  void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
+  void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) override;
+  void reduce(StreamRef stream, const Reduction& reduction) override;
+  void map(StreamRef stream, const Map& map) override;
+  void column_sum(StreamRef stream, const ColumnSum& sum) override;
+  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override;
+  void launch(StreamRef stream, std::function<void()> function) override;
+
+  void signal(StreamRef stream, std::span<const SignalPut> puts) override;
+  void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+
+  void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
+  void trace_end(StreamRef stream) override;
+  void trace_collect() override;
+
+ private:
+  [[nodiscard]] int max_blocks() const noexcept { return properties_.multiprocessors * blocks_per_multiprocessor; }
+  void load_kernels();
+  void warm_up();
+  void copy_one(cudaStream_t stream, const Copy& copy);
+  void copy_blocking(void* dst, const void* src, std::size_t bytes);
+
+  Properties properties_;
+  std::shared_ptr<const Context> context_;
+  cudaStream_t transfers_ = nullptr;  // for the blocking copies, since the legacy stream waits for others' streams
+  std::unique_ptr<StreamTrace> trace_;
+  HostCalls host_calls_;
+  std::mutex blas_mutex_;
+  std::shared_ptr<const BlasHandle> blas_;  // made by the first product
+};
+
+CudaDevice::CudaDevice(int index)
+    : Device({DeviceType::cuda, index}),
+      properties_(query_properties(index)),
+      context_(std::make_shared<const Context>(index)) {
+  if (!properties_.unified_addressing) {
+    throw Unsupported(format("{}, cuda:{}, has no unified addressing", properties_.name, index));
+  }
+  const CurrentContext current(*context_);
+  load_kernels();
+  check(cudaStreamCreateWithFlags(&transfers_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  try {
+    trace_ = std::make_unique<StreamTrace>(index);
+    warm_up();
+  } catch (...) {
+    trace_.reset();
+    ignore(cudaStreamDestroy(transfers_));
+    throw;
+  }
+}
+
+CudaDevice::~CudaDevice() {
+  const CurrentContext current(*context_);
+  blas_.reset();
+  trace_.reset();
+  ignore(cudaStreamDestroy(transfers_));
+}
+
+// Everything that a run may need, now: a kernel's first launch may load code, which may synchronise the context, and
+// that never ends while a kernel waits for a peer whose signal is queued behind it.
+void CudaDevice::load_kernels() {
+  for (const auto load : {&load_signal_kernels, &load_reduce_kernels, &load_map_kernels, &load_gemm_kernels}) {
+    const cudaError_t result = load();
+    if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction ||
+        result == cudaErrorUnsupportedPtxVersion) {
+      ignore(result);
+      throw Unsupported(format("{} has compute capability {}.{}; this build of Tandem has kernels for sm_{} ({})",
+                               properties_.name, properties_.major, properties_.minor, TANDEM_CUDA_ARCHITECTURES,
+                               cudaGetErrorString(result)));
+    }
+    check(result, "cudaFuncGetAttributes");
+  }
+}
+
+// The driver's own kernels for copies and fills, and its pools for events and callbacks, are made on first use, too.
+void CudaDevice::warm_up() {
+  constexpr std::size_t bytes = 4096;
+  const DeviceMemory scratch(4 * bytes);
+  const StreamRef stream(transfers_);
+  fill(stream, scratch.data(), std::byte{0}, 4 * bytes);
+  fill(stream, scratch.data(), std::byte{0}, 3);
+  copy(stream, {.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = bytes});
+  const Copy strided{.dst = scratch.data() + 2 * bytes,
+                     .src = scratch.data(),
+                     .bytes = 24,
+                     .rows = 8,
+                     .dst_pitch = 32,
+                     .src_pitch = 48};
+  copy(stream, strided);
+  const Copy first{.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = 64};
+  const Copy second{.dst = scratch.data() + 2 * bytes, .src = scratch.data(), .bytes = 64};
+  copy_batch(stream, std::array{first, second});
+  launch(stream, [] {});
+  check(cudaStreamSynchronize(transfers_), "the first copies on the device");
+}
+
+std::string CudaDevice::describe() const {
+  return format("{}, {} SMs, {:.1f} GiB, cuda:{}, driver {}, runtime {}", properties_.name, properties_.multiprocessors,
+                static_cast<double>(properties_.memory_bytes) / 0x1p30, id().index,
+                version_text(properties_.driver_version), version_text(properties_.runtime_version));
+}
+
+// An H200 on NVLink 4 (docs/performance.md says how each was measured).
+CostTable CudaDevice::costs() const {
+  return {.gemm_flops_per_second = 700e12,
+          .gemm_launch_seconds = 5e-6,
+          .link_bytes_per_second = 380e9,
+          .link_latency_seconds = 5e-6,
+          .memory_bytes_per_second = 4e12,
+          .copies_cost_compute = false};
+}
+
+void* CudaDevice::allocate(std::size_t bytes) {
+  const CurrentContext current(*context_);
+  return bytes == 0 ? nullptr : allocate_device_memory(bytes);
+}
+
+void CudaDevice::deallocate(void* memory) noexcept {
+  const CurrentContext current(*context_);
+  free_device_memory(memory);
+}
+
+void* CudaDevice::allocate_mapped(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const CurrentContext current(*context_);
+  void* memory = nullptr;
+  // Unified addressing: the device reads and writes it at the host's address. Portable: so do this process's other
+  // devices.
+  const cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable);
+  if (result == cudaErrorMemoryAllocation) {
+    ignore(result);
+    throw OutOfMemory(format("cudaHostAlloc of {} bytes of mapped memory for cuda:{}", bytes, id().index));
+  }
+  check(result, "cudaHostAlloc");
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void CudaDevice::deallocate_mapped(void* memory) noexcept {
+  const CurrentContext current(*context_);
+  ignore(cudaFreeHost(memory));
+}
+
+void CudaDevice::copy_blocking(void* dst, const void* src, std::size_t bytes) {
+  if (bytes == 0) return;
+  const CurrentContext current(*context_);
+  check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, transfers_), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(transfers_), "cudaStreamSynchronize after cudaMemcpyAsync");
+}
+
+void CudaDevice::upload(void* device_memory, const void* host_memory, std::size_t bytes) {
+  copy_blocking(device_memory, host_memory, bytes);
+}
+
+void CudaDevice::download(void* host_memory, const void* device_memory, std::size_t bytes) {
+  copy_blocking(host_memory, device_memory, bytes);
+}
+
+StreamRef CudaDevice::stream_create(StreamPriority priority) {
+  const CurrentContext current(*context_);
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  // Non-blocking: nothing is ordered with the legacy default stream behind the caller's back.
+  check(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == StreamPriority::high ? greatest : least),
+      "cudaStreamCreateWithPriority");
+  return {stream};
+}
+
+void CudaDevice::stream_destroy(StreamRef stream) noexcept {
+  const CurrentContext current(*context_);
+  const auto handle = static_cast<cudaStream_t>(stream.native_handle());
+  host_calls_.forget(handle);
+  trace_->forget(handle);
+  ignore(cudaStreamDestroy(handle));
+}
+
+void CudaDevice::stream_synchronize(StreamRef stream) {
+  const CurrentContext current(*context_);
+  check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+  host_calls_.rethrow(native(stream));
+}
+
+bool CudaDevice::stream_query(StreamRef stream) {
+  const CurrentContext current(*context_);
+  return ready(cudaStreamQuery(native(stream)), "cudaStreamQuery");
+}
+
+void* CudaDevice::event_create(Event::Timing timing) {
+  const CurrentContext current(*context_);
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, timing == Event::Timing::on ? cudaEventDefault : cudaEventDisableTiming),
+        "cudaEventCreateWithFlags");
+  return event;
+}
+
+void CudaDevice::event_destroy(void* event) noexcept {
+  const CurrentContext current(*context_);
+  ignore(cudaEventDestroy(as_event(event)));
+}
+
+void CudaDevice::event_record(void* event, StreamRef stream) {
+  const CurrentContext current(*context_);
+  check(cudaEventRecord(as_event(event), native(stream)), "cudaEventRecord");
+}
+
+void CudaDevice::event_hold(void* event, StreamRef stream) {
+  const CurrentContext current(*context_);
+  check(cudaStreamWaitEvent(native(stream), as_event(event), 0), "cudaStreamWaitEvent");
+}
+
+bool CudaDevice::event_query(void* event) {
+  const CurrentContext current(*context_);
+  return ready(cudaEventQuery(as_event(event)), "cudaEventQuery");
+}
+
+void CudaDevice::event_synchronize(void* event) {
+  const CurrentContext current(*context_);
+  check(cudaEventSynchronize(as_event(event)), "cudaEventSynchronize");
+}
+
+double CudaDevice::event_elapsed_ms(void* begin, void* end) {
+  const CurrentContext current(*context_);
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end)), "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds);
+}
+
+void CudaDevice::synchronize() {
+  const CurrentContext current(*context_);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  host_calls_.rethrow_any();
+}
+
+void CudaDevice::copy_one(cudaStream_t stream, const Copy& copy) {
+  if (copy.bytes == 0 || copy.rows == 0) return;
+  const bool dense = copy.rows == 1 || (copy.dst_pitch == copy.bytes && copy.src_pitch == copy.bytes);
+  if (dense) {
+    check(cudaMemcpyAsync(copy.dst, copy.src, copy.bytes * copy.rows, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    return;
+  }
+  if (std::max(copy.dst_pitch, copy.src_pitch) <= properties_.max_pitch) {
+    check(cudaMemcpy2DAsync(copy.dst, copy.dst_pitch, copy.src, copy.src_pitch, copy.bytes, copy.rows,
+                            cudaMemcpyDefault, stream),
+          "cudaMemcpy2DAsync");
+    return;
+  }
+  // Rows further apart than the engines can count (2 GiB).
+  for (std::size_t row = 0; row < copy.rows; ++row) {
+    check(cudaMemcpyAsync(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
+                          static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes, cudaMemcpyDefault,
+                          stream),
+          "cudaMemcpyAsync");
+  }
+}
+
+void CudaDevice::copy(StreamRef stream, const Copy& copy) {
+  const CurrentContext current(*context_);
+  copy_one(native(stream), copy);
+}
+
+void CudaDevice::copy_batch(StreamRef stream_ref, std::span<const Copy> copies) {
+  const CurrentContext current(*context_);
+  const cudaStream_t stream = native(stream_ref);
+#if CUDART_VERSION >= 13000
+  // A batch cannot be captured (error 900), and the legacy stream takes none.
+  const bool batch = copies.size() > 1 && properties_.driver_version >= batch_driver_version && stream != nullptr &&
+                     stream != cudaStreamLegacy && captured_graph(stream) == nullptr;
+  if (batch) {
+    std::array<void*, max_batch> dsts;
+    std::array<const void*, max_batch> srcs;
+    std::array<std::size_t, max_batch> sizes;
+    std::size_t count = 0;
+    const auto flush = [&] {
+      if (count == 0) return;
+      cudaMemcpyAttributes attributes{};
+      attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+      attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+      std::size_t from = 0;
+      check(cudaMemcpyBatchAsync(dsts.data(), srcs.data(), sizes.data(), count, &attributes, &from, 1, stream),
+            "cudaMemcpyBatchAsync");
+      count = 0;
+    };
+    for (const Copy& copy : copies) {
+      if (copy.bytes == 0 || copy.rows == 0) continue;
+      if (copy.rows != 1) {
+        copy_one(stream, copy);  // a batch takes no strides
+        continue;
+      }
+      dsts[count] = copy.dst;
+      srcs[count] = copy.src;
+      sizes[count] = copy.bytes;
+      if (++count == max_batch) flush();
+    }
+    flush();
+    return;
+  }
+#endif
+  for (const Copy& copy : copies) copy_one(stream, copy);
+}
+
+void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) {
+  if (bytes == 0) return;
+  const CurrentContext current(*context_);
+  check(cudaMemsetAsync(memory, std::to_integer<int>(value), bytes, native(stream)), "cudaMemsetAsync");
+}
+
+void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
+  if (reduction.sources.size() > max_reduce_operands || reduction.destinations.size() > max_reduce_operands) {
+    throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} each",
+                                 reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
+  }
+  if (!can_reduce(reduction.dtype, reduction.out_dtype)) {
+    throw Unsupported(format("a reduction of {} into {} on CUDA", name(reduction.dtype), name(reduction.out_dtype)));
+  }
+  if (reduction.count == 0) return;
+  ReduceArguments arguments{};
+  std::copy(reduction.sources.begin(), reduction.sources.end(), arguments.sources);
+  std::copy(reduction.destinations.begin(), reduction.destinations.end(), arguments.destinations);
+  arguments.source_count = static_cast<std::int32_t>(reduction.sources.size());
+  arguments.destination_count = static_cast<std::int32_t>(reduction.destinations.size());
+  arguments.count = reduction.count;
+  arguments.bias = reduction.bias;
+  arguments.columns = reduction.columns;
+  arguments.activation = reduction.activation;
+  const CurrentContext current(*context_);
+  check(launch_reduce(arguments, reduction.dtype, reduction.out_dtype, max_blocks(), native(stream)), "a reduction");
+}
+
+void CudaDevice::map(StreamRef stream, const Map& map) {
+  if (!can_map(map.dtype, map.out_dtype)) {
+    throw Unsupported(
+        format("a map of {} into {} on CUDA; there is f32, f16 and bf16", name(map.dtype), name(map.out_dtype)));
+  }
+  if (map.count == 0) return;
+  const CurrentContext current(*context_);
+  check(launch_map(map, max_blocks(), native(stream)), "an elementwise kernel");
+}
+
+void CudaDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
+  if (!can_map(sum.dtype, f32)) {
+    throw Unsupported(format("a column sum of {} on CUDA; there is f32, f16 and bf16", name(sum.dtype)));
+  }
+  if (sum.columns == 0) return;
+  const CurrentContext current(*context_);
+  check(launch_column_sum(sum, native(stream)), "a column sum");
+}
+
+std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec) {
+  const CurrentContext current(*context_);
+  std::shared_ptr<const BlasHandle> blas;
+  {
+    const std::lock_guard lock(blas_mutex_);
+    if (blas_ == nullptr) blas_ = std::make_shared<const BlasHandle>(context_);
+    blas = blas_;
+  }
+  return std::make_unique<CudaGemm>(context_, std::move(blas), properties_.multiprocessors, spec);
+}
+
+void CudaDevice::launch(StreamRef stream, std::function<void()> function) {
+  const CurrentContext current(*context_);
+  host_calls_.launch(native(stream), std::move(function));
+}
+
+void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
+  if (puts.empty()) return;
+  if (puts.size() > max_signals) {
+    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
+  }
+  SignalArguments arguments{};
+  std::copy(puts.begin(), puts.end(), arguments.puts);
+  arguments.count = static_cast<std::uint32_t>(puts.size());
+  const CurrentContext current(*context_);
+  check(launch_signal(arguments, native(stream)), "a signal");
+}
+
+void CudaDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
+  if (waits.empty()) return;
+  if (waits.size() > max_signals) {
+    throw InvalidArgument(format("{} waits in one call; at most {}", waits.size(), max_signals));
+  }
+  WaitArguments arguments{};
+  std::copy(waits.begin(), waits.end(), arguments.waits);
+  arguments.count = static_cast<std::uint32_t>(waits.size());
+  arguments.control = control;
+  const CurrentContext current(*context_);
+  check(launch_wait(arguments, native(stream)), "a wait");
+}
+
+void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {
+  const CurrentContext current(*context_);
+  trace_->begin(trace(), native(stream), name, kind);
+}
+
+void CudaDevice::trace_end(StreamRef stream) {
+  const CurrentContext current(*context_);
+  trace_->end(static_cast<cudaStream_t>(stream.native_handle()));
+}
+
+void CudaDevice::trace_collect() {
+  const CurrentContext current(*context_);
+  trace_->collect(trace());
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_cuda_device(int index) {
+  const int count = cuda_device_count();
+  if (count == 0) throw Unsupported("no CUDA device: " + why_no_cuda_device());
+  if (index < 0 || index >= count) {
+    throw InvalidArgument(format("CUDA device {} of {}: there is 0 to {}", index, count, count - 1));
+  }
+  return std::make_shared<CudaDevice>(index);
+}
+
+int cuda_device_count() noexcept {
+  int count = 0;
+  try {
+    if (!Driver::why_not().empty()) return 0;
+  } catch (...) {
+    return 0;  // no memory for the reason
+  }
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  ignore(result);
+  return result == cudaSuccess ? count : 0;
+}
+
+std::string why_no_cuda_device() {
+  if (!Driver::why_not().empty()) return Driver::why_not();
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result != cudaSuccess) {
+    ignore(result);
+    return format("cudaGetDeviceCount: {}", cudaGetErrorString(result));
+  }
+  return count > 0 ? "" : "the driver sees no CUDA device";
+}
+
+}  // namespace tandem

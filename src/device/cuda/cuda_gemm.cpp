@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/cuda_gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "device/cuda/check.hpp"
+#include "device/cuda/kernels/gemm.hpp"
+#include "device/cuda/kernels/map.hpp"
+#include "device/cuda/native_stream.hpp"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS recommends for sm_90
+constexpr std::size_t max_known = 4096;
+
+cudaDataType_t cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return CUDA_R_32F;
+    case DType::f16: return CUDA_R_16F;
+    case DType::bf16: return CUDA_R_16BF;
+    default: throw Unsupported(format("a GEMM of {} on CUDA; there is f32, f16 and bf16", name(dtype)));
+  }
+}
+
+std::int64_t leading_dimension(const char* what, std::int64_t given, std::int64_t dense) {
+  if (given != 0 && given < dense) {
+    throw InvalidArgument(format("GEMM: ld{} is {}, at least {} is needed", what, given, dense));
+  }
+  return std::max<std::int64_t>({given, dense, 1});
+}
+
+bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+}  // namespace
+
+CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
+                   const GemmSpec& spec)
+    : Gemm(spec),
+      context_(std::move(context)),
+      blas_(std::move(blas)),
+      multiprocessors_(multiprocessors),
+      lda_(leading_dimension("a", spec.lda, spec.transpose_a ? spec.m : spec.k)),
+      ldb_(leading_dimension("b", spec.ldb, spec.transpose_b ? spec.k : spec.n)),
+      ldd_(leading_dimension("d", spec.ldd, spec.n)) {
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    throw InvalidArgument(format("GEMM of m = {}, n = {}, k = {}: extents are not negative", spec.m, spec.n, spec.k));
+  }
+  static_cast<void>(cuda_type(spec.dtype));
+  if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
+    throw InvalidArgument(format("GEMM of {} into {}: the output is {} or f32", name(spec.dtype), name(spec.out_dtype),
+                                 name(spec.dtype)));
+  }
+  if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
+  const CurrentContext current(*context_);
+  workspace_ = DeviceMemory(workspace_bytes);
+  choose();
+}
+
+CudaGemm::~CudaGemm() {
+  const CurrentContext current(*context_);
+  workspace_ = DeviceMemory();
+}
+
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const void* bias) const {
+  const CublasLt& lt = blas_->library();
+  const GemmSpec& s = spec();
+  Problem p{};
+  lt.check(lt.cublasLtMatmulDescInit_internal(&p.operation, sizeof p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+           "cublasLtMatmulDescInit");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    lt.check(lt.cublasLtMatmulDescSetAttribute(&p.operation, attribute, &value, sizeof value),
+             "cublasLtMatmulDescSetAttribute");
+  };
+  // What is stored row-major as [r, c] is read as [c, r]: an operand that we do not transpose is already op(X)ᵀ.
+  const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, DType dtype, bool transpose, std::int64_t rows,
+                          std::int64_t columns, std::int64_t ld) {
+    if (transpose) std::swap(rows, columns);
+    lt.check(
+        lt.cublasLtMatrixLayoutInit_internal(&out, sizeof out, cuda_type(dtype), static_cast<std::uint64_t>(columns),
+                                             static_cast<std::uint64_t>(rows), ld),
+        "cublasLtMatrixLayoutInit");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
+  set(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+  std::uint32_t epilogue = s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (fused_activation_) epilogue = s.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (s.bias) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(s.out_dtype)));
+  }
+  layout(p.b, s.dtype, s.transpose_b, k, s.n, ldb_);
+  layout(p.a, s.dtype, s.transpose_a, m, k, lda_);
+  layout(p.d, s.out_dtype, false, m, s.n, ldd_);
+  return p;
+}
+
+std::size_t CudaGemm::scratch_bytes() const {
+  const GemmSpec& s = spec();
+  const auto bytes = [](std::int64_t rows, std::int64_t ld, DType dtype) {
+    return static_cast<std::size_t>(rows * ld) * size_of(dtype);
+  };
+  // One region serves as A, B, D and bias at once: nobody reads the result. One element more, to try odd addresses.
+  return std::max({bytes(s.transpose_a ? s.k : s.m, lda_, s.dtype), bytes(s.transpose_b ? s.n : s.k, ldb_, s.dtype),
+                   bytes(s.m, ldd_, s.out_dtype)}) +
+         256;
+}
+
+void CudaGemm::choose() {
+  const DeviceMemory scratch(scratch_bytes());
+  if (spec().activation == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
+    fused_activation_ = true;
+    ask_heuristic(spec().m, true, scratch.data());
+    fused_activation_ = !choices_.empty();
+  }
+  for (std::int64_t m = spec().m; m > 0; m /= 2) ask_heuristic(m, true, scratch.data());
+  ask_heuristic(spec().m, false, scratch.data());
+
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const std::unique_ptr<CUstream_st, void (*)(cudaStream_t)> owner(
+      stream, [](cudaStream_t s) { ignore(cudaStreamDestroy(s)); });
+  check(cudaMemsetAsync(scratch.data(), 0, scratch_bytes(), stream), "cudaMemsetAsync");
+  for (const Choice& choice : choices_) {
+    std::byte* data = scratch.data() + (choice.aligned ? 0 : size_of(spec().out_dtype));
+    Problem p = problem(choice.m, spec().k, data);
+    multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, spec().beta, stream);
+  }
+  check(cudaStreamSynchronize(stream), "the first run of a GEMM");
+}
+
+void CudaGemm::ask_heuristic(std::int64_t m, bool aligned, const std::byte* scratch) {
+  const CublasLt& lt = blas_->library();
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  lt.check(lt.cublasLtMatmulPreferenceInit_internal(&preference, sizeof preference), "cublasLtMatmulPreferenceInit");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    lt.check(lt.cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
+             "cublasLtMatmulPreferenceSetAttribute");
+  };
+  const auto alignment = [&](DType dtype) { return aligned ? 16U : static_cast<std::uint32_t>(size_of(dtype)); };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(spec().dtype));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(spec().dtype));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(spec().out_dtype));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(spec().out_dtype));
+  // The heuristic reads the bias' alignment off its address.
+  Problem p = problem(m, spec().k, scratch + (aligned ? 0 : size_of(spec().out_dtype)));
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
+                                                                  &preference, 1, &result, &found);
+  // "Not supported" and an empty list are the same answer: there is no algorithm for this.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return;
+  lt.check(status, "cublasLtMatmulAlgoGetHeuristic");
+  const bool known = !choices_.empty() && choices_.back().aligned == aligned &&
+                     std::memcmp(&choices_.back().algorithm, &result.algo, sizeof result.algo) == 0;
+  if (!known) choices_.push_back({m, aligned, result.algo});
+}
+
+void CudaGemm::multiply(Problem& p, const Choice& choice, const GemmOperands& operands, float beta,
+                        cudaStream_t stream) const {
+  const CublasLt& lt = blas_->library();
+  const float alpha = spec().alpha;
+  lt.check(lt.cublasLtMatmul(blas_->get(), &p.operation, &alpha, operands.b, &p.b, operands.a, &p.a, &beta, operands.d,
+                             &p.d, operands.d, &p.d, &choice.algorithm, workspace_.data(), workspace_bytes, stream),
+           "cublasLtMatmul");
+}
+
+int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, bool aligned) {
+  const CublasLt& lt = blas_->library();
+  const std::lock_guard lock(mutex_);
+  const std::array<std::int64_t, 3> key{m, k, aligned ? 1 : 0};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const auto fits = [&](const Choice& choice) {
+    if (choice.aligned && !aligned) return false;
+    cublasLtMatmulHeuristicResult_t result{};
+    return lt.cublasLtMatmulAlgoCheck(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d, &choice.algorithm, &result) ==
+               CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= workspace_bytes;
+  };
+  // The choice made for the m that is nearest from above, which the list holds in falling order; then any that fits.
+  int best = -1;
+  for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
+    const Choice& choice = choices_[static_cast<std::size_t>(i)];
+    if (best != -1 && (choice.m < m || choice.aligned != aligned)) continue;
+    if (fits(choice)) best = i;
+  }
+  if (known_.size() == max_known) known_.clear();
+  known_.emplace(key, best);
+  return best;
+}
+
+void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
+                         cudaStream_t stream) const {
+  const GemmSpec& s = spec();
+  check(launch_tiled_gemm({.a = operands.a,
+                           .b = operands.b,
+                           .d = operands.d,
+                           .bias = s.bias ? operands.bias : nullptr,
+                           .m = m,
+                           .n = s.n,
+                           .k = k,
+                           .a_row = s.transpose_a ? 1 : lda_,
+                           .a_column = s.transpose_a ? lda_ : 1,
+                           .b_row = s.transpose_b ? 1 : ldb_,
+                           .b_column = s.transpose_b ? ldb_ : 1,
+                           .ldd = ldd_,
+                           .alpha = s.alpha,
+                           .beta = beta,
+                           .activation = s.activation},
+                          s.dtype, s.out_dtype, stream),
+        "the tiled GEMM");
+}
+
+void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) const {
+  const GemmSpec& s = spec();
+  if (ldd_ == s.n) {
+    check(launch_map({.kind = MapKind::activate,
+                      .out = d,
+                      .x = d,
+                      .count = m * s.n,
+                      .dtype = s.out_dtype,
+                      .out_dtype = s.out_dtype,
+                      .activation = s.activation},
+                     multiprocessors_ * 8, stream),
+          "the activation of a GEMM");
+    return;
+  }
+  // Rows with gaps: the tiled product of nothing, added to D.
+  check(launch_tiled_gemm({.d = d, .m = m, .n = s.n, .ldd = ldd_, .beta = 1.0F, .activation = s.activation}, s.dtype,
+                          s.out_dtype, stream),
+        "the activation of a GEMM");
+}
+
+void CudaGemm::run(StreamRef stream_ref, const GemmOperands& operands) {
+  const GemmSpec& s = spec();
+  const std::int64_t m = operands.m < 0 ? s.m : operands.m;
+  const std::int64_t k = operands.k < 0 ? s.k : operands.k;
+  if (m > s.m || k > s.k) {
+    throw InvalidArgument(format("GEMM run with m = {}, k = {}; it was planned for at most {} and {}", m, k, s.m, s.k));
+  }
+  const float beta = operands.beta < 0 ? s.beta : operands.beta;
+  if (m == 0 || s.n == 0) return;
+  const cudaStream_t stream = native(stream_ref);
+  const CurrentContext current(*context_);
+  if (k == 0) {
+    run_tiled(operands, m, 0, beta, stream);
+    return;
+  }
+  const bool aligned = on_16_bytes(operands.a) && on_16_bytes(operands.b) && on_16_bytes(operands.d) &&
+                       (!s.bias || on_16_bytes(operands.bias));
+  Problem p = problem(m, k, operands.bias);
+  const int choice = choice_for(p, m, k, aligned);
+  if (choice < 0) {
+    run_tiled(operands, m, k, beta, stream);
+    return;
+  }
+  multiply(p, choices_[static_cast<std::size_t>(choice)], operands, beta, stream);
+  if (s.activation != Activation::none && !fused_activation_) apply_activation(operands.d, m, stream);
+}
+
+std::string CudaGemm::describe() const {
+  const CublasLt& lt = blas_->library();
+  const auto config = [&](const Choice& choice, cublasLtMatmulAlgoConfigAttributes_t attribute) {
+    std::int32_t value = -1;
+    std::size_t written = 0;
+    static_cast<void>(
+        lt.cublasLtMatmulAlgoConfigGetAttribute(&choice.algorithm, attribute, &value, sizeof value, &written));
+    return value;
+  };
+  const auto text = [&](bool aligned) -> std::string {
+    const auto first =
+        std::find_if(choices_.begin(), choices_.end(), [=](const Choice& c) { return c.aligned == aligned; });
+    if (first == choices_.end()) return "own tiled kernel (slow)";
+    return format("cublasLt {} algo {} tile {} split-k {}", lt.cublasLtGetVersion(),
+                  config(*first, CUBLASLT_ALGO_CONFIG_ID), config(*first, CUBLASLT_ALGO_CONFIG_TILE_ID),
+                  config(*first, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
+  };
+  if (spec().m == 0 || spec().n == 0 || spec().k == 0) return "nothing to multiply";
+  const auto aligned = std::count_if(choices_.begin(), choices_.end(), [](const Choice& c) { return c.aligned; });
+  std::string out = text(true);
+  if (aligned > 1) out += format(", {} more for smaller m", aligned - 1);
+  out += format(", workspace {} MiB; operands not on 16 bytes: {}", workspace_bytes >> 20, text(false));
+  if (spec().activation != Activation::none) {
+    out += fused_activation_ ? "; activation in its epilogue" : "; activation by a kernel of its own";
+  }
+  return out;
+}
+
+}  // namespace tandem::cuda

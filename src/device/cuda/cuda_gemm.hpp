@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime_api.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tandem/device/gemm.hpp"
+
+#include "device/cuda/blas_handle.hpp"
+#include "device/cuda/context.hpp"
+#include "device/cuda/device_memory.hpp"
+
+namespace tandem::cuda {
+
+/// A product by cuBLASLt, and by a kernel of our own where cuBLASLt has none (odd alignments of 16-bit operands) or
+/// nothing is to be multiplied (k = 0).
+///
+/// The constructor asks cuBLASLt's heuristic for the spec's m and for its halves down to 1, and runs each algorithm
+/// that it gets once on scratch memory: a run picks among those alone, so that it never loads a kernel, which can
+/// deadlock against one that waits for a peer. Which of them fits a run's (m, k, alignment) is found on the host, on
+/// first use, and kept.
+///
+/// cuBLASLt's GELU is the tanh form, by the hardware's approximation; it is used for 16-bit outputs, whose rounding is
+/// coarser. Otherwise the activation is a kernel of its own behind the product, which for gelu_erf into 16 bits means
+/// two roundings, as in the two operations written one after the other.
+class CudaGemm final : public Gemm {
+ public:
+  /// Throws InvalidArgument, Unsupported or OutOfMemory.
+  CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
+           const GemmSpec& spec);
+  ~CudaGemm() override;
+
+  void run(StreamRef stream, const GemmOperands& operands) override;
+  [[nodiscard]] std::string describe() const override;
+
+ private:
+  /// An algorithm that has run once, and what it was chosen for.
+  struct Choice {
+    std::int64_t m;
+    bool aligned;  ///< wants all pointers on 16 bytes
+    cublasLtMatmulAlgo_t algorithm;
+  };
+  /// What cuBLASLt wants to know of one product. It computes column-major: our D, read so, is Dᵀ = op(B)ᵀ · op(A)ᵀ, so
+  /// its first operand is our B, and its rows are our n.
+  struct Problem {
+    cublasLtMatmulDescOpaque_t operation;
+    cublasLtMatrixLayoutOpaque_t b;
+    cublasLtMatrixLayoutOpaque_t a;
+    cublasLtMatrixLayoutOpaque_t d;
+  };
+
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const void* bias) const;
+  void choose();
+  /// Adds the heuristic's algorithm for `m` unless there is none or it is that of the next larger m.
+  void ask_heuristic(std::int64_t m, bool aligned, const std::byte* scratch);
+  [[nodiscard]] std::size_t scratch_bytes() const;
+  void multiply(Problem& problem, const Choice& choice, const GemmOperands& operands, float beta,
+                cudaStream_t stream) const;
+  /// Index into `choices_`, -1 for the tiled kernel.
+  [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, bool aligned);
+  void run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream) const;
+  void apply_activation(void* d, std::int64_t m, cudaStream_t stream) const;
+
+  std::shared_ptr<const Context> context_;
+  std::shared_ptr<const BlasHandle> blas_;
+  int multiprocessors_;
+  std::int64_t lda_;
+  std::int64_t ldb_;
+  std::int64_t ldd_;
+  bool fused_activation_ = false;
+  DeviceMemory workspace_;
+  std::vector<Choice> choices_;
+  std::mutex mutex_;
+  std::map<std::array<std::int64_t, 3>, int> known_;  // (m, k, aligned) → choice_for
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/driver.hpp"
+
+#include <dlfcn.h>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+// Two steps, so that cuda.h's version macros are expanded before the name becomes text.
+#define TANDEM_DRIVER_TEXT_(name) #name
+#define TANDEM_DRIVER_TEXT(name) TANDEM_DRIVER_TEXT_(name)
+
+namespace tandem::cuda {
+namespace {
+
+struct Loaded {
+  Driver driver{};
+  std::string why_not;
+
+  Loaded() {
+    // Never closed: the runtime linked into us holds the same library until the process ends.
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* text = dlerror();
+      why_not = format("libcuda.so.1 was not found ({})", text == nullptr ? "no reason given" : text);
+      return;
+    }
+#define TANDEM_DRIVER_LOAD(name)                                                                          \
+  if (why_not.empty()) {                                                                                  \
+    driver.name = reinterpret_cast<decltype(driver.name)>(dlsym(library, TANDEM_DRIVER_TEXT(name)));      \
+    if (driver.name == nullptr) why_not = "libcuda.so.1 is too old: it has no " TANDEM_DRIVER_TEXT(name); \
+  }
+    TANDEM_DRIVER_FUNCTIONS(TANDEM_DRIVER_LOAD)
+#undef TANDEM_DRIVER_LOAD
+    if (!why_not.empty()) return;
+    if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
+      const char* text = nullptr;
+      static_cast<void>(driver.cuGetErrorString(result, &text));
+      why_not = format("cuInit: {}", text == nullptr ? "unknown error" : text);
+    }
+  }
+};
+
+const Loaded& loaded() {
+  static const Loaded once;
+  return once;
+}
+
+}  // namespace
+
+const Driver& Driver::get() {
+  if (!loaded().why_not.empty()) throw Unsupported("the CUDA driver cannot be used: " + loaded().why_not);
+  return loaded().driver;
+}
+
+const std::string& Driver::why_not() { return loaded().why_not; }
+
+void Driver::check(CUresult result, const char* call, std::source_location where) const {
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  const char* text = nullptr;
+  static_cast<void>(cuGetErrorName(result, &name));
+  static_cast<void>(cuGetErrorString(result, &text));
+  const std::string message =
+      format("{}: {} ({})", call, name == nullptr ? "unknown error" : name, text == nullptr ? "no text" : text);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) throw OutOfMemory(message, where);
+  throw DeviceError(message, where);
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <type_traits>
+
+#include "tandem/base/dtype.hpp"
+
+namespace tandem::cuda {
+
+/// The type that stores a dtype in a kernel.
+template <DType> struct ElementOf;
+template <> struct ElementOf<DType::f32> {
+  using type = float;
+};
+template <> struct ElementOf<DType::f16> {
+  using type = __half;
+};
+template <> struct ElementOf<DType::bf16> {
+  using type = __nv_bfloat16;
+};
+template <> struct ElementOf<DType::f64> {
+  using type = double;
+};
+template <> struct ElementOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct ElementOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct ElementOf<DType::u8> {
+  using type = std::uint8_t;
+};
+template <DType dtype> using Element = typename ElementOf<dtype>::type;
+
+/// What sums are kept in: fp32 for the narrow floats, f64 for f64, integers in their own width (unsigned, so that
+/// they wrap).
+template <typename T> struct AccumulatorOf {
+  using type = std::make_unsigned_t<T>;
+};
+template <> struct AccumulatorOf<float> {
+  using type = float;
+};
+template <> struct AccumulatorOf<__half> {
+  using type = float;
+};
+template <> struct AccumulatorOf<__nv_bfloat16> {
+  using type = float;
+};
+template <> struct AccumulatorOf<double> {
+  using type = double;
+};
+template <typename T> using Accumulator = typename AccumulatorOf<T>::type;
+
+template <typename T> __device__ Accumulator<T> widen(T x) {
+  if constexpr (std::is_same_v<T, __half>) {
+    return __half2float(x);
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __bfloat162float(x);
+  } else {
+    return static_cast<Accumulator<T>>(x);
+  }
+}
+
+/// To the nearest, ties to even, where the result is a float.
+template <typename To, typename From> __device__ To narrow(From x) {
+  if constexpr (std::is_same_v<To, __half>) {
+    return __float2half_rn(x);
+  } else if constexpr (std::is_same_v<To, __nv_bfloat16>) {
+    return __float2bfloat16_rn(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+/// N elements that move in accesses of 16 bytes.
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T values[N];
+};
+
+/// Plain loads and stores, on purpose. What peers wrote was made visible by an acquire at system scope in an earlier
+/// kernel of the stream, and an L1 starts clean with each kernel. The read-only path (ld.global.nc) would be wrong
+/// where a destination is also a source; no pointer here is const and __restrict__, so that the compiler does not
+/// choose it.
+template <typename T, int N> __device__ Pack<T, N> load_pack(const void* base, std::int64_t first) {
+  return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(base) + first);
+}
+
+template <typename T, int N> __device__ void store_pack(void* base, std::int64_t first, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(static_cast<T*>(base) + first) = pack;
+}
+
+[[nodiscard]] inline bool aligned16(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+}  // namespace tandem::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cuda_runtime_api.h>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/device/gemm.hpp"
+
+namespace tandem::cuda {
+
+/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · D[i, j] + bias[j]). Element [i, p] of A lies at
+/// i · a_row + p · a_column, likewise B, so that every transpose and leading dimension is one case.
+struct TiledGemmArguments {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+  const void* bias = nullptr;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t a_row = 0;
+  std::int64_t a_column = 0;
+  std::int64_t b_row = 0;
+  std::int64_t b_column = 0;
+  std::int64_t ldd = 0;
+  float alpha = 1.0F;
+  float beta = 0.0F;
+  Activation activation = Activation::none;
+};
+
+/// A product that takes any size, stride and alignment, in fp32, one rounding at the end; slow beside cuBLASLt. With k
+/// = 0 it reads neither A nor B and applies what comes after the product to D. `m` and `n` are not zero; f32, f16 and
+/// bf16, out as that or f32.
+[[nodiscard]] cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType dtype, DType out_dtype,
+                                            cudaStream_t stream);
+[[nodiscard]] cudaError_t load_gemm_kernels();
+
+}  // namespace tandem::cuda

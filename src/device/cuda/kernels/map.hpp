@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "tandem/device/reduce.hpp"
+
+namespace tandem::cuda {
+
+/// True if there is a kernel for this pair of dtypes: any of f32, f16 and bf16.
+[[nodiscard]] bool can_map(DType dtype, DType out_dtype) noexcept;
+
+/// `count` is not zero and the pair is one of `can_map`. `y` and the bias are of the input's dtype.
+[[nodiscard]] cudaError_t launch_map(const Map& map, int max_blocks, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_column_sum(const ColumnSum& sum, cudaStream_t stream);
+[[nodiscard]] cudaError_t load_map_kernels();
+
+}  // namespace tandem::cuda

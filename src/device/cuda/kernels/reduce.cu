@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled with -fmad=false (see CMakeLists.txt): no multiplication and addition are fused unless written so, and the
+// vector and the scalar path give the same bits.
+#include <algorithm>
+#include <type_traits>
+
+#include "device/cuda/kernels/activation.cuh"
+#include "device/cuda/kernels/element.cuh"
+#include "device/cuda/kernels/reduce.hpp"
+#include "device/cuda/kernels/table.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int threads = 256;
+// Loads in flight before the first addition: latency over NVLink is hidden by these, not by more threads.
+constexpr int batch = 4;
+
+// Elements [first, first + N): the sum in the order of the sources, then bias, activation and one rounding.
+template <typename In, typename Out, int N>
+__device__ void reduce_pack(const ReduceArguments& arguments, std::int64_t first) {
+  Accumulator<In> sums[N] = {};
+  for (int s = 0; s < arguments.source_count; s += batch) {
+    Pack<In, N> loaded[batch];
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      if (s + j < arguments.source_count) loaded[j] = load_pack<In, N>(arguments.sources[s + j], first);
+    }
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      if (s + j < arguments.source_count) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const auto x = widen(loaded[j].values[i]);
+          // The first one is taken as it is, so that a single source keeps the sign of its zeros.
+          sums[i] = s + j == 0 ? x : static_cast<Accumulator<In>>(sums[i] + x);
+        }
+      }
+    }
+  }
+  Pack<Out, N> result;
+  if constexpr (std::is_same_v<Accumulator<In>, float>) {
+    std::int64_t column = arguments.bias == nullptr ? 0 : first % arguments.columns;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float x = sums[i];
+      if (arguments.bias != nullptr) {
+        x += widen(static_cast<const Out*>(arguments.bias)[column]);
+        if (++column == arguments.columns) column = 0;
+      }
+      result.values[i] = narrow<Out>(activate(arguments.activation, x));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      // Back to the signed type before a sum of integers becomes a float.
+      if constexpr (std::is_integral_v<In>) {
+        result.values[i] = narrow<Out>(static_cast<In>(sums[i]));
+      } else {
+        result.values[i] = narrow<Out>(sums[i]);
+      }
+    }
+  }
+  for (int d = 0; d < arguments.destination_count; ++d) {
+    store_pack<Out, N>(arguments.destinations[d], first, result);
+  }
+}
+
+template <typename In, typename Out, int N>
+__global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments arguments) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads;
+  const std::int64_t packs = arguments.count / N;
+  for (std::int64_t p = thread; p < packs; p += stride) reduce_pack<In, Out, N>(arguments, p * N);
+  if constexpr (N > 1) {
+    // The grid has at least one block, and a block more threads than a pack has elements.
+    const std::int64_t rest = packs * N + thread;
+    if (rest < arguments.count) reduce_pack<In, Out, 1>(arguments, rest);
+  }
+}
+
+template <DType in, DType out> KernelRow row() {
+  using In = Element<in>;
+  using Out = Element<out>;
+  constexpr int width = 16 / sizeof(In);
+  return {in, out, width, reinterpret_cast<const void*>(&reduce_kernel<In, Out, width>),
+          reinterpret_cast<const void*>(&reduce_kernel<In, Out, 1>)};
+}
+
+const KernelRow table[] = {
+    row<f32, f32>(), row<f16, f16>(), row<f16, f32>(), row<bf16, bf16>(), row<bf16, f32>(),
+    row<f64, f64>(), row<f64, f32>(), row<i32, i32>(), row<i32, f32>(),   row<i64, i64>(),
+    row<i64, f32>(), row<u8, u8>(),   row<u8, f32>(),
+};
+
+}  // namespace
+
+bool can_reduce(DType dtype, DType out_dtype) noexcept { return find_kernel(table, dtype, out_dtype) != nullptr; }
+
+cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType out_dtype, int max_blocks,
+                          cudaStream_t stream) {
+  const KernelRow* kernel = find_kernel(table, dtype, out_dtype);
+  const bool vector =
+      std::all_of(arguments.sources, arguments.sources + arguments.source_count, aligned16) &&
+      std::all_of(arguments.destinations, arguments.destinations + arguments.destination_count, aligned16);
+  return launch_elements(*kernel, vector, arguments.count, threads, max_blocks,
+                         const_cast<ReduceArguments*>(&arguments), stream);
+}
+
+cudaError_t load_reduce_kernels() { return load_kernels(table); }
+
+}  // namespace tandem::cuda

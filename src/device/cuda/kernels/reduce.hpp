@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cuda_runtime_api.h>
+
+#include "tandem/device/reduce.hpp"
+
+namespace tandem::cuda {
+
+/// `Reduction` by value: 64 + 64 pointers are 1 KiB of the 4 KiB that a kernel's parameters may take.
+struct ReduceArguments {
+  const void* sources[max_reduce_operands];
+  void* destinations[max_reduce_operands];
+  std::int32_t source_count;
+  std::int32_t destination_count;
+  std::int64_t count;
+  const void* bias;
+  std::int64_t columns;
+  Activation activation;
+};
+
+/// True if there is a kernel for this pair of dtypes.
+[[nodiscard]] bool can_reduce(DType dtype, DType out_dtype) noexcept;
+
+/// `count` is not zero and the pair is one of `can_reduce`. At most `max_blocks` blocks.
+[[nodiscard]] cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType out_dtype, int max_blocks,
+                                        cudaStream_t stream);
+[[nodiscard]] cudaError_t load_reduce_kernels();
+
+}  // namespace tandem::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cuda_runtime_api.h>
+
+#include "tandem/device/signal.hpp"
+
+namespace tandem::cuda {
+
+/// By value, so that a captured graph owns them: 64 × 16 and 64 × 24 bytes, within the 4 KiB of a kernel's parameters.
+struct SignalArguments {
+  SignalPut puts[max_signals];
+  std::uint32_t count;
+};
+
+struct WaitArguments {
+  SignalWait waits[max_signals];
+  std::uint32_t count;
+  WaitControl* control;
+};
+
+[[nodiscard]] cudaError_t launch_signal(const SignalArguments& arguments, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_wait(const WaitArguments& arguments, cudaStream_t stream);
+
+/// Loads the code now: a lazy load at the first launch may synchronise the context, and never ends if a kernel
+/// that waits for a peer is already running.
+[[nodiscard]] cudaError_t load_signal_kernels();
+
+}  // namespace tandem::cuda

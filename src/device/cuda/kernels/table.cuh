@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime_api.h>
+
+#include "tandem/base/dtype.hpp"
+
+namespace tandem::cuda {
+
+/// The two kernels for a pair of dtypes: `vector` moves `width` elements at a time and wants every pointer aligned to
+/// 16 bytes, `scalar` takes what comes.
+struct KernelRow {
+  DType in;
+  DType out;
+  int width;
+  const void* vector;
+  const void* scalar;
+};
+
+template <std::size_t n>
+[[nodiscard]] const KernelRow* find_kernel(const KernelRow (&table)[n], DType in, DType out) noexcept {
+  const KernelRow* found =
+      std::find_if(table, table + n, [=](const KernelRow& row) { return row.in == in && row.out == out; });
+  return found == table + n ? nullptr : found;
+}
+
+/// Loads all of a table's code. The current context keeps it until it ends.
+template <std::size_t n> [[nodiscard]] cudaError_t load_kernels(const KernelRow (&table)[n]) {
+  for (const KernelRow& row : table) {
+    for (const void* kernel : {row.vector, row.scalar}) {
+      cudaFuncAttributes attributes;
+      if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
+    }
+  }
+  return cudaSuccess;
+}
+
+/// One thread for each pack of elements, or fewer in a loop where that needs more than `max_blocks`.
+[[nodiscard]] inline cudaError_t launch_elements(const KernelRow& row, bool vector, std::int64_t count, int threads,
+                                                 int max_blocks, void* argument, cudaStream_t stream) {
+  const std::int64_t packs = vector ? count / row.width + 1 : count;
+  const std::int64_t blocks = std::min<std::int64_t>((packs + threads - 1) / threads, max_blocks);
+  void* parameters[] = {argument};
+  return cudaLaunchKernel(vector ? row.vector : row.scalar, dim3(static_cast<unsigned>(blocks)),
+                          dim3(static_cast<unsigned>(threads)), parameters, 0, stream);
+}
+
+}  // namespace tandem::cuda

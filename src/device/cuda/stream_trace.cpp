@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/stream_trace.hpp"
+
+#include <exception>
+#include <limits>
+#include <nvtx3/nvToolsExt.h>
+#include <utility>
+
+#include "base/format.hpp"
+#include "device/cuda/capture.hpp"
+#include "device/cuda/check.hpp"
+
+namespace tandem::cuda {
+namespace {
+
+nvtxDomainHandle_t domain() {
+  static const nvtxDomainHandle_t tandem = nvtxDomainCreateA("tandem");
+  return tandem;
+}
+
+double elapsed_ns(cudaEvent_t from, cudaEvent_t to) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, from, to), "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1e6;
+}
+
+}  // namespace
+
+StreamTrace::StreamTrace(int device) : device_(device) {
+  check(cudaStreamCreateWithFlags(&reference_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  first_ = take_reference();
+}
+
+StreamTrace::~StreamTrace() {
+  for (const auto& [stream, track] : tracks_) {
+    for (const Range& range : track.open) {
+      if (range.begin != nullptr) free_.push_back(range.begin);
+    }
+  }
+  for (const Range& range : ended_) {
+    free_.push_back(range.begin);
+    free_.push_back(range.end);
+  }
+  if (first_.event != nullptr) free_.push_back(first_.event);
+  for (cudaEvent_t event : free_) ignore(cudaEventDestroy(event));
+  ignore(cudaStreamDestroy(reference_stream_));
+}
+
+cudaEvent_t StreamTrace::event() {
+  if (!free_.empty()) {
+    cudaEvent_t reused = free_.back();
+    free_.pop_back();
+    return reused;
+  }
+  cudaEvent_t made = nullptr;
+  check(cudaEventCreate(&made), "cudaEventCreate");
+  return made;
+}
+
+StreamTrace::Reference StreamTrace::take_reference() {
+  // The event happens between the two readings of the clock; the tightest of some tries says best when.
+  Reference best{event(), 0};
+  std::int64_t best_window = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < 8; ++i) {
+    cudaEvent_t tried = event();
+    const std::int64_t before = Trace::now_ns();
+    check(cudaEventRecord(tried, reference_stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(tried), "cudaEventSynchronize");
+    const std::int64_t window = Trace::now_ns() - before;
+    if (window < best_window) {
+      best_window = window;
+      best.clock_ns = before + window / 2;
+      std::swap(best.event, tried);
+    }
+    free_.push_back(tried);
+  }
+  return best;
+}
+
+StreamTrace::Track& StreamTrace::track(Trace& trace, cudaStream_t stream) {
+  const auto found = tracks_.find(stream);
+  if (found != tracks_.end()) return found->second;
+  int priority = 0;
+  check(cudaStreamGetPriority(stream, &priority), "cudaStreamGetPriority");
+  const std::uint64_t number = next_track_++;
+  trace.name_track(number, format("cuda:{} stream {}{}", device_, number, priority < 0 ? " (high priority)" : ""));
+  return tracks_.emplace(stream, Track{number, {}}).first->second;
+}
+
+void StreamTrace::begin(Trace& trace, cudaStream_t stream, const char* name, TraceKind kind) {
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = name;
+  nvtxDomainRangePushEx(domain(), &attributes);
+  const bool captured = captured_graph(stream) != nullptr;
+  const std::lock_guard lock(mutex_);
+  Track& on = track(trace, stream);
+  Range range{name, kind, on.number, nullptr, nullptr};
+  if (!captured) {
+    range.begin = event();
+    check(cudaEventRecord(range.begin, stream), "cudaEventRecord");
+  }
+  on.open.push_back(range);
+}
+
+void StreamTrace::end(cudaStream_t stream) noexcept {
+  nvtxDomainRangePop(domain());
+  const std::lock_guard lock(mutex_);
+  const auto found = tracks_.find(stream);
+  if (found == tracks_.end() || found->second.open.empty()) return;
+  Range range = found->second.open.back();
+  found->second.open.pop_back();
+  if (range.begin == nullptr) return;
+  try {
+    range.end = event();
+    check(cudaEventRecord(range.end, stream), "cudaEventRecord");
+    ended_.push_back(range);
+  } catch (const std::exception&) {
+    ignore(cudaEventDestroy(range.begin));
+    if (range.end != nullptr) ignore(cudaEventDestroy(range.end));
+  }
+}
+
+void StreamTrace::collect(Trace& trace) {
+  std::vector<Range> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+  }
+  // Without the lock: other threads go on tracing while this one waits.
+  for (const Range& range : ended) check(cudaEventSynchronize(range.end), "cudaEventSynchronize");
+  const std::lock_guard lock(mutex_);
+  const Reference now = take_reference();
+  const double clock_span = static_cast<double>(now.clock_ns - first_.clock_ns);
+  const double device_span = elapsed_ns(first_.event, now.event);
+  // Below a second the jitter of the two readings is more than the drift.
+  const double rate = device_span > 1e9 ? clock_span / device_span : 1.0;
+  for (const Range& range : ended) {
+    const auto begin_ns = now.clock_ns - static_cast<std::int64_t>(elapsed_ns(range.begin, now.event) * rate);
+    const auto length = static_cast<std::int64_t>(elapsed_ns(range.begin, range.end) * rate);
+    trace.add({range.name, range.kind, range.track, begin_ns, begin_ns + length});
+    free_.push_back(range.begin);
+    free_.push_back(range.end);
+  }
+  free_.push_back(now.event);
+}
+
+void StreamTrace::forget(cudaStream_t stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = tracks_.find(stream);
+  if (found == tracks_.end()) return;
+  for (const Range& range : found->second.open) {
+    if (range.begin != nullptr) ignore(cudaEventDestroy(range.begin));
+  }
+  tracks_.erase(found);
+}
+
+}  // namespace tandem::cuda
