@@ -36,6 +36,13 @@ void Plan::expect(const TensorView& view, std::string_view argument, DType dtype
   }
 }
 
+void Plan::expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const {
+  if (!(view.sizes() == sizes)) {
+    refuse(format("{} is {}; sizes {} are needed", argument, to_string(view), to_string(sizes)));
+  }
+  expect(view, argument, dtype, sizes.numel());
+}
+
 void Plan::begin(StreamRef stream) {
   team_.check();
   if (stream.type() != team_.device().id().type) {

@@ -41,6 +41,8 @@ class TANDEM_API Plan {
   /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is
   /// dense, of this dtype and on the team's device, and has `elements` elements.
   void expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+  /// The same, for exactly these sizes.
+  void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
   [[noreturn]] void refuse(const std::string& text) const;
 
   /// The first and the last thing of a run. `begin` throws if the team has failed or the stream is of another device.

@@ -5,9 +5,7 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
-#include "tandem/collective/plan.hpp"
-#include "tandem/linear/cost_model.hpp"
-#include "tandem/linear/linear_spec.hpp"
+#include "tandem/linear/linear_plan.hpp"
 
 namespace tandem {
 
@@ -18,7 +16,7 @@ namespace tandem {
 ///
 /// The pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
 /// order while the own shard is multiplied; the others follow in the order in which they arrive, in few growing groups.
-class TANDEM_API AllGatherLinear : public Plan {
+class TANDEM_API AllGatherLinear : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
   AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
@@ -37,7 +35,6 @@ class TANDEM_API AllGatherLinear : public Plan {
   /// With options.keep_gathered: [m, k], all shards of the last run; valid, in stream order, until this plan's next
   /// run.
   [[nodiscard]] TensorView gathered() const;
-  [[nodiscard]] const LinearChoice& choice() const noexcept;
 
  private:
   struct State;

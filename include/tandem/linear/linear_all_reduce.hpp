@@ -5,9 +5,7 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
-#include "tandem/collective/plan.hpp"
-#include "tandem/linear/cost_model.hpp"
-#include "tandem/linear/linear_spec.hpp"
+#include "tandem/linear/linear_plan.hpp"
 
 namespace tandem {
 
@@ -18,7 +16,7 @@ namespace tandem {
 ///
 /// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way) and
 /// pushes the sums to all others, so that no rank adds what another one already has.
-class TANDEM_API LinearAllReduce : public Plan {
+class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
   LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
@@ -32,8 +30,6 @@ class TANDEM_API LinearAllReduce : public Plan {
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-
-  [[nodiscard]] const LinearChoice& choice() const noexcept;
 
  private:
   struct State;

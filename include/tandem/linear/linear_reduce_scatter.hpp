@@ -5,9 +5,7 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
-#include "tandem/collective/plan.hpp"
-#include "tandem/linear/cost_model.hpp"
-#include "tandem/linear/linear_spec.hpp"
+#include "tandem/linear/linear_plan.hpp"
 
 namespace tandem {
 
@@ -18,7 +16,7 @@ namespace tandem {
 ///
 /// The pipeline: rows are multiplied in the order of their owners, beginning with the next rank's and ending with the
 /// own; each group is pushed to its owners while the next one is multiplied, and one reduction ends it.
-class TANDEM_API LinearReduceScatter : public Plan {
+class TANDEM_API LinearReduceScatter : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
   LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
@@ -32,8 +30,6 @@ class TANDEM_API LinearReduceScatter : public Plan {
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-
-  [[nodiscard]] const LinearChoice& choice() const noexcept;
 
  private:
   struct State;

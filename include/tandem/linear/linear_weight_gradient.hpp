@@ -6,9 +6,7 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
-#include "tandem/collective/plan.hpp"
-#include "tandem/linear/cost_model.hpp"
-#include "tandem/linear/linear_spec.hpp"
+#include "tandem/linear/linear_plan.hpp"
 
 namespace tandem {
 
@@ -22,7 +20,7 @@ enum class GatheredOperand : std::uint8_t { x, dy };
 ///
 /// The pipeline: the own shard's product first, then the others' in the order in which they arrive, added to dW in
 /// fp32.
-class TANDEM_API LinearWeightGradient : public Plan {
+class TANDEM_API LinearWeightGradient : public LinearPlan {
  public:
   /// Collective. spec.dtype is of x and dy; dW is f32. No bias, no activation, layouts normal: anything else is
   /// Unsupported.
@@ -34,8 +32,6 @@ class TANDEM_API LinearWeightGradient : public Plan {
 
   /// dy: [m, n], x: [m, k], of which the gathered one has this rank's m_r rows; dw: f32 [n, k]. All dense.
   void operator()(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream);
-
-  [[nodiscard]] const LinearChoice& choice() const noexcept;
 
  private:
   struct State;

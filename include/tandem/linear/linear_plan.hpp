@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/collective/plan.hpp"
+#include "tandem/linear/cost_model.hpp"
+#include "tandem/linear/linear_spec.hpp"
+
+namespace tandem {
+
+/// What the plans of linear layers have in common: a spec, and the choice that the cost model made of it.
+class TANDEM_API LinearPlan : public Plan {
+ public:
+  [[nodiscard]] const LinearSpec& spec() const noexcept { return spec_; }
+  [[nodiscard]] const LinearChoice& choice() const noexcept { return choice_; }
+
+ protected:
+  /// Which of n and k is a rank's own share, and so may differ from rank to rank.
+  enum class OwnShare : bool { n, k };
+
+  /// Collective; throws before anything is allocated. `extra` is what else must be equal on all ranks, in words.
+  LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options,
+             OwnShare own_share, std::string_view extra = "");
+  ~LinearPlan() = default;
+  LinearPlan(LinearPlan&&) = default;
+  LinearPlan& operator=(LinearPlan&&) = default;
+
+  /// The sizes of a [rows, columns] matrix as it is stored.
+  [[nodiscard]] static Dims stored(Layout layout, std::int64_t rows, std::int64_t columns);
+  /// The extent of `view` that counts this run's tokens: at most spec.m.
+  [[nodiscard]] std::int64_t tokens(const TensorView& view, std::string_view argument, std::size_t dim) const;
+  /// How many of `m` tokens are this rank's.
+  [[nodiscard]] std::int64_t own_rows(std::int64_t m) const;
+  /// Throws unless `bias` is what the spec asks for: [n], or nothing.
+  void expect_bias(const TensorView& bias) const;
+  /// Completes `describe` with what runs locally.
+  void describe_product(const Gemm& gemm);
+
+ private:
+  LinearSpec spec_;
+  LinearChoice choice_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/all_gather_linear.hpp"
+
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "linear/all_gather_linear/state.hpp"
+#include "linear/groups.hpp"
+
+namespace tandem {
+namespace {
+
+GemmSpec product(const LinearSpec& spec) {
+  return {.m = spec.m,
+          .n = spec.n,
+          .k = spec.k,
+          .transpose_a = spec.x == Layout::transposed,
+          .transpose_b = spec.weight == Layout::normal,
+          .dtype = spec.dtype,
+          .out_dtype = spec.dtype,
+          .bias = spec.bias,
+          .activation = spec.activation,
+          .alpha = spec.alpha,
+          .beta = spec.beta};
+}
+
+}  // namespace
+
+AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, const LinearOptions& options,
+                              LinearChoice its_choice, std::uint32_t operation)
+    : team(its_team),
+      spec(its_spec),
+      keep_gathered(options.keep_gathered),
+      choice(std::move(its_choice)),
+      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), operation),
+      gemm(team, team.device().gemm(product(spec))),
+      communication(team) {}
+
+void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) const {
+  if (rows.count == 0) return;
+  gemm->run(stream, {.a = x,
+                     .b = run.weight,
+                     .d = run.y + static_cast<std::size_t>(rows.begin * spec.n) * size_of(spec.dtype),
+                     .bias = run.bias,
+                     .m = rows.count});
+}
+
+void AllGatherLinear::State::multiply_gathered(StreamRef stream, const Operands& run,
+                                               std::span<const int> owners) const {
+  if (spec.x == Layout::normal) {
+    for (const RowRange rows : merged_rows(run.m, team.size(), owners)) {
+      multiply(stream, run, gather.row(rows.begin), rows);
+    }
+    return;
+  }
+  for (const int owner : owners) {
+    const RowRange rows = shard_rows(run.m, team.size(), owner);
+    multiply(stream, run, gather.row(rows.begin), rows);
+  }
+}
+
+AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options)
+    : LinearPlan(team, LinearKind::all_gather_linear, spec, options, OwnShare::n) {
+  if (options.keep_gathered && spec.x == Layout::transposed) {
+    throw Unsupported(
+        format("AllGatherLinear on rank {}: the gathered x of a transposed layout has no one shape; "
+               "keep_gathered goes with Layout::normal",
+               team.rank()));
+  }
+  state_ = std::make_unique<State>(team, spec, options, choice(), operation());
+  describe_product(*state_->gemm);
+}
+
+AllGatherLinear::AllGatherLinear(AllGatherLinear&&) noexcept = default;
+AllGatherLinear& AllGatherLinear::operator=(AllGatherLinear&&) noexcept = default;
+AllGatherLinear::~AllGatherLinear() = default;
+
+void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
+  (*this)(x, weight, TensorView(), y, stream);
+}
+
+void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                                 const TensorView& y, StreamRef stream) {
+  const std::int64_t m = tokens(y, "y", 0);
+  expect(x, "x", spec().dtype, stored(spec().x, own_rows(m), spec().k));
+  expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
+  expect_bias(bias);
+  expect(y, "y", spec().dtype, Dims{m, spec().n});
+
+  begin(stream);
+  State& state = *state_;
+  if (state.kept_m >= 0) state.gather.finish(stream);  // nobody reads the last run's gathered x any more
+  (state.*state.algorithm)({x.data(), weight.data(), bias.data(), y.data_as<std::byte>(), m}, stream);
+  if (!state.keep_gathered) state.gather.finish(stream);
+  state.kept_m = state.keep_gathered ? m : -1;
+  end(stream);
+}
+
+TensorView AllGatherLinear::gathered() const {
+  const State& state = *state_;
+  if (!state.keep_gathered) refuse("gathered() was called on a plan made without LinearOptions::keep_gathered");
+  if (state.kept_m < 0) refuse("gathered() was called before the first run");
+  return {state.gather.row(0), {state.kept_m, spec().k}, spec().dtype, team().device().id()};
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/trace_range.hpp"
+
+#include "linear/all_gather_linear/state.hpp"
+
+namespace tandem {
+
+void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
+  Device& device = team.device();
+  const bool whole = spec.x == Layout::normal && team.size() > 1;  // all of x in one piece, for one product
+  gather.start(stream, run.x, run.m);
+  if (whole || keep_gathered) gather.keep_own(stream, run.x);
+  {
+    const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
+    gather.wait(stream, gather.arrivals());
+  }
+  const TraceRange range(device, stream, "GEMM", TraceKind::compute);
+  if (whole) {
+    multiply(stream, run, gather.row(0), {0, run.m});
+  } else {
+    multiply(stream, run, run.x, shard_rows(run.m, team.size(), team.rank()));
+    multiply_gathered(stream, run, gather.arrivals());
+  }
+}
+
+}  // namespace tandem

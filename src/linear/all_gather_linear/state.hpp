@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/team/reclaimed.hpp"
+
+#include "linear/shard_gather.hpp"
+
+namespace tandem {
+
+/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+struct AllGatherLinear::State {
+  struct Operands {
+    const void* x;  ///< this rank's shard
+    const void* weight;
+    const void* bias;
+    std::byte* y;
+    std::int64_t m;
+  };
+  using Algorithm = void (State::*)(const Operands& run, StreamRef stream);
+
+  State(const Team& team, const LinearSpec& spec, const LinearOptions& options, LinearChoice choice,
+        std::uint32_t operation);
+
+  /// Multiplies while shards arrive.
+  void pipeline(const Operands& run, StreamRef stream);
+  /// Gathers, then multiplies once.
+  void sequence(const Operands& run, StreamRef stream);
+
+  /// y's rows [rows.begin, + rows.count), from their x at `x`.
+  void multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) const;
+  /// The same for the rows that these ranks sent: one product for as many as lie together; a transposed shard is a
+  /// block of its own.
+  void multiply_gathered(StreamRef stream, const Operands& run, std::span<const int> owners) const;
+
+  Team team;
+  LinearSpec spec;
+  bool keep_gathered;
+  LinearChoice choice;
+  Algorithm algorithm;
+  ShardGather gather;
+  Reclaimed<Gemm> gemm;
+  CommunicationStream communication;
+  std::int64_t kept_m = -1;  ///< rows of the run whose slot is still ours because its gathered x is kept; -1: none
+};
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tandem/device/event.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+/// A plan's second stream, of high priority, and the events that tie it to the caller's.
+class CommunicationStream {
+ public:
+  explicit CommunicationStream(const Team& team)
+      : stream_(team.device(), StreamPriority::high), fork_(team.device()), join_(team.device()) {}
+
+  [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
+  /// What is queued here from now on starts after what is queued on `stream` now.
+  void follow(StreamRef stream) { order_after(stream_, stream, fork_); }
+  /// What is queued on `stream` from now on starts after what is queued here now.
+  void rejoin(StreamRef stream) { order_after(stream, stream_, join_); }
+
+ private:
+  Stream stream_;
+  Event fork_;
+  Event join_;
+};
+
+}  // namespace tandem

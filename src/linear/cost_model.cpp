@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/cost_model.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "linear/groups.hpp"
+
+namespace tandem {
+namespace {
+
+/// The times of an operation's pieces, from a device's constants.
+class Pieces {
+ public:
+  Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs)
+      : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
+
+  [[nodiscard]] int peers() const { return ranks_ - 1; }
+  [[nodiscard]] double gemm(int shards) const {
+    const double rows = static_cast<double>(std::min(shard_ * shards, spec_.m));
+    const double flops = 2.0 * rows * static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
+    return costs_.gemm_launch_seconds + flops / costs_.gemm_flops_per_second;
+  }
+  /// One shard's way to one peer, without the latency.
+  [[nodiscard]] double wire() const {
+    return static_cast<double>(shard_ * columns()) * static_cast<double>(size_of(spec_.dtype)) /
+           costs_.link_bytes_per_second;
+  }
+  [[nodiscard]] double latency() const { return costs_.link_latency_seconds; }
+  /// `tensors` shards read or written by the device itself.
+  [[nodiscard]] double memory(int tensors) const {
+    return static_cast<double>(shard_ * columns() * tensors) * static_cast<double>(size_of(spec_.dtype)) /
+           costs_.memory_bytes_per_second;
+  }
+  /// What follows the last arrival: the sum over ranks, and for an all-reduce the way back and the copy into y.
+  [[nodiscard]] double epilogue() const {
+    switch (kind_) {
+      case LinearKind::all_gather_linear:
+      case LinearKind::linear_weight_gradient: return 0;
+      case LinearKind::linear_reduce_scatter: return memory(ranks_ + 1);
+      case LinearKind::linear_all_reduce: return memory(ranks_ + 1) + peers() * wire() + latency() + memory(2 * ranks_);
+    }
+    return 0;
+  }
+  [[nodiscard]] double comm() const { return peers() == 0 ? 0 : latency() + peers() * wire() + epilogue(); }
+
+  [[nodiscard]] double sequence() const { return gemm(ranks_) + comm(); }
+
+  [[nodiscard]] double pipeline(int groups) const {
+    const bool gather = kind_ == LinearKind::all_gather_linear || kind_ == LinearKind::linear_weight_gradient;
+    const std::vector<int> sizes = growing_groups(peers(), groups);
+    if (costs_.copies_cost_compute) {
+      double products = gemm(1);
+      for (const int size : sizes) products += gemm(size);
+      return products + comm();
+    }
+    double compute = gather ? gemm(1) : 0;
+    double wire_free = 0;
+    int arrived = 0;
+    for (const int size : sizes) {
+      arrived += size;
+      if (gather) {
+        compute = std::max(compute, latency() + arrived * wire()) + gemm(size);
+      } else {
+        compute += gemm(size);
+        wire_free = std::max(wire_free, compute) + size * wire();
+      }
+    }
+    if (!gather) compute = std::max(compute + gemm(1), wire_free + latency()) + epilogue();
+    return compute;
+  }
+
+ private:
+  /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
+  [[nodiscard]] std::int64_t columns() const {
+    return kind_ == LinearKind::linear_reduce_scatter || kind_ == LinearKind::linear_all_reduce ? spec_.n : spec_.k;
+  }
+
+  LinearKind kind_;
+  const LinearSpec& spec_;
+  int ranks_;
+  const CostTable& costs_;
+  std::int64_t shard_;
+};
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text = "auto";
+  for (const std::string& name : names) text += ", " + name;
+  return text;
+}
+
+}  // namespace
+
+std::string_view name(LinearKind kind) noexcept {
+  constexpr std::array<std::string_view, 4> names{"AllGatherLinear", "LinearReduceScatter", "LinearAllReduce",
+                                                  "LinearWeightGradient"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::vector<std::string> linear_algorithms(LinearKind) { return {"pipeline", "sequence"}; }
+
+LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
+                    const LinearOptions& options) {
+  const std::vector<std::string> known = linear_algorithms(kind);
+  if (options.algorithm != "auto" && std::ranges::find(known, options.algorithm) == known.end()) {
+    throw InvalidArgument(format("{} has no algorithm '{}'; known: {}", name(kind), options.algorithm, listed(known)));
+  }
+  const int most_groups = std::max(ranks - 1, 0);
+  if (options.groups && (*options.groups < 1 || *options.groups > std::max(most_groups, 1))) {
+    throw InvalidArgument(format("{}: {} groups were asked for on a team of {}; possible: 1 to {}", name(kind),
+                                 *options.groups, ranks, std::max(most_groups, 1)));
+  }
+  if (options.groups && options.algorithm == "sequence") {
+    throw InvalidArgument(
+        format("{}: {} groups were asked for of a sequence, which has none; groups go with algorithm 'pipeline'",
+               name(kind), *options.groups));
+  }
+
+  const Pieces pieces(kind, spec, ranks, costs);
+  LinearChoice choice;
+  choice.predicted.t_gemm = pieces.gemm(ranks);
+  choice.predicted.t_comm = pieces.comm();
+  choice.predicted.t_sequence = pieces.sequence();
+  int groups = options.groups ? std::min(*options.groups, most_groups) : std::min(1, most_groups);
+  if (!options.groups) {
+    for (int candidate = groups; candidate <= most_groups; ++candidate) {
+      if (pieces.pipeline(candidate) < pieces.pipeline(groups)) groups = candidate;
+    }
+  }
+  choice.predicted.t_pipeline = pieces.pipeline(groups);
+
+  if (options.algorithm != "auto") {
+    choice.algorithm = options.algorithm;
+    choice.why = "asked for";
+  } else if (options.groups) {
+    choice.algorithm = "pipeline";
+    choice.why = "groups were asked for";
+  } else if (ranks == 1) {
+    choice.algorithm = "sequence";
+    choice.why = "one rank has nobody to talk to";
+  } else if (choice.predicted.t_pipeline < choice.predicted.t_sequence) {
+    choice.algorithm = "pipeline";
+    choice.why = "overlap is predicted to win";
+  } else {
+    choice.algorithm = "sequence";
+    choice.why = costs.copies_cost_compute ? "copies cost the cores that compute: there is nothing to hide behind"
+                                           : "overlap is predicted to lose";
+  }
+  choice.groups = choice.algorithm == "pipeline" ? groups : 0;
+  return choice;
+}
+
+std::string to_string(const LinearChoice& choice) {
+  const LinearPrediction& p = choice.predicted;
+  return format(
+      "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} us, "
+      "ideal {:.1f} us",
+      choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "", choice.why, p.t_gemm * 1e6,
+      p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6, p.t_ideal() * 1e6);
+}
+
+}  // namespace tandem

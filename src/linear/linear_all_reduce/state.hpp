@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tandem/linear/linear_all_reduce.hpp"
+
+#include "linear/partial_sums.hpp"
+
+namespace tandem {
+
+/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+struct LinearAllReduce::State {
+  using Algorithm = void (State::*)(const PartialSums::Operands& run, StreamRef stream);
+
+  State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
+
+  /// Pushes rows while the next ones are multiplied.
+  void pipeline(const PartialSums::Operands& run, StreamRef stream);
+  /// Multiplies once, then communicates.
+  void sequence(const PartialSums::Operands& run, StreamRef stream);
+  /// After either: pushes the own rows' sums to all, and takes theirs into y, which is all m rows.
+  void spread(std::byte* y, std::int64_t m, StreamRef stream);
+
+  Team team;
+  LinearSpec spec;
+  int groups;
+  Algorithm algorithm;
+  std::size_t row_bytes;
+  PartialSums sums;
+  CommunicationStream communication;
+};
+
+}  // namespace tandem

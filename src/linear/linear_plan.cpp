@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/linear_plan.hpp"
+
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+namespace {
+
+const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec) {
+  if (!team) throw InvalidArgument(format("{}: this rank is not a member of the team that was given", name(kind)));
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; none may be negative", name(kind), team.rank(),
+                                 spec.m, spec.n, spec.k));
+  }
+  if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16) {
+    throw Unsupported(format("{} on rank {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16",
+                             name(kind), team.rank(), name(spec.dtype)));
+  }
+  return team;
+}
+
+/// What must be equal on all ranks, in words.
+std::string shared_arguments(LinearSpec spec, const LinearOptions& options, bool own_n, std::string_view extra) {
+  (own_n ? spec.n : spec.k) = 0;
+  return format("{} (own share of {}), algorithm {}, groups {}{}{}", to_string(spec), own_n ? "n" : "k",
+                options.algorithm, options.groups ? std::to_string(*options.groups) : "auto",
+                options.keep_gathered ? ", gathered x kept" : "", extra);
+}
+
+/// The cost model takes k as the columns that travel to a weight gradient; dy's are n.
+LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
+  if (kind == LinearKind::linear_weight_gradient && !own_n) std::swap(spec.n, spec.k);
+  return spec;
+}
+
+}  // namespace
+
+LinearPlan::LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options,
+                       OwnShare own_share, std::string_view extra)
+    : Plan(validated(team, kind, spec), std::string(name(kind)),
+           shared_arguments(spec, options, own_share == OwnShare::n, extra)),
+      spec_(spec),
+      choice_(
+          choose(kind, as_costed(kind, spec, own_share == OwnShare::n), team.size(), team.device().costs(), options)) {}
+
+Dims LinearPlan::stored(Layout layout, std::int64_t rows, std::int64_t columns) {
+  return layout == Layout::normal ? Dims{rows, columns} : Dims{columns, rows};
+}
+
+std::int64_t LinearPlan::tokens(const TensorView& view, std::string_view argument, std::size_t dim) const {
+  if (view.dim() != 2) refuse(format("{} is {}; a matrix is needed", argument, to_string(view)));
+  if (view.size(dim) > spec_.m) {
+    refuse(format("{} is {}, {} tokens; this plan was made for at most {}", argument, to_string(view), view.size(dim),
+                  spec_.m));
+  }
+  return view.size(dim);
+}
+
+std::int64_t LinearPlan::own_rows(std::int64_t m) const { return shard_rows(m, team().size(), team().rank()).count; }
+
+void LinearPlan::expect_bias(const TensorView& bias) const {
+  if (spec_.bias) {
+    expect(bias, "bias", spec_.dtype, Dims{spec_.n});
+  } else if (bias.data() != nullptr) {
+    refuse(format("a bias of sizes {} was given to a plan made without LinearSpec::bias", to_string(bias.sizes())));
+  }
+}
+
+void LinearPlan::describe_product(const Gemm& gemm) {
+  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}", kind(), to_string(spec_), team().size(),
+                         to_string(choice_), gemm.describe()));
+}
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/linear_reduce_scatter.hpp"
+
+#include "linear/linear_reduce_scatter/state.hpp"
+
+namespace tandem {
+
+LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_spec, const LinearChoice& choice,
+                                  std::uint32_t operation)
+    : team(its_team),
+      spec(its_spec),
+      groups(choice.groups),
+      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      sums(team, spec, 0, operation),
+      communication(team) {}
+
+LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)
+    : LinearPlan(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),
+      state_(std::make_unique<State>(team, spec, choice(), operation())) {
+  describe_product(state_->sums.gemm());
+}
+
+LinearReduceScatter::LinearReduceScatter(LinearReduceScatter&&) noexcept = default;
+LinearReduceScatter& LinearReduceScatter::operator=(LinearReduceScatter&&) noexcept = default;
+LinearReduceScatter::~LinearReduceScatter() = default;
+
+void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weight, const TensorView& y,
+                                     StreamRef stream) {
+  (*this)(x, weight, TensorView(), y, stream);
+}
+
+void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                                     const TensorView& y, StreamRef stream) {
+  const std::int64_t m = tokens(x, "x", spec().x == Layout::normal ? 0 : 1);
+  expect(x, "x", spec().dtype, stored(spec().x, m, spec().k));
+  expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
+  expect_bias(bias);
+  expect(y, "y", spec().dtype, Dims{own_rows(m), spec().n});
+
+  begin(stream);
+  State& state = *state_;
+  (state.*state.algorithm)({x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m}, stream);
+  state.sums.finish(stream);
+  end(stream);
+}
+
+}  // namespace tandem

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/linear_reduce_scatter/state.hpp"
+
+namespace tandem {
+
+void LinearReduceScatter::State::sequence(const PartialSums::Operands& run, StreamRef stream) {
+  sums.multiply_first(run, stream);
+  sums.reduce(run, stream);
+}
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "linear/linear_weight_gradient/state.hpp"
+
+namespace tandem {
+namespace {
+
+/// dyᵀ · x: the tokens are what is summed over.
+GemmSpec product(const LinearSpec& spec) {
+  return {.m = spec.n,
+          .n = spec.k,
+          .k = spec.m,
+          .transpose_a = true,
+          .dtype = spec.dtype,
+          .out_dtype = f32,
+          .alpha = spec.alpha,
+          .beta = spec.beta};
+}
+
+std::size_t gathered_row_bytes(const LinearSpec& spec, GatheredOperand gathered) {
+  return static_cast<std::size_t>(gathered == GatheredOperand::x ? spec.k : spec.n) * size_of(spec.dtype);
+}
+
+}  // namespace
+
+LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_spec, GatheredOperand its_gathered,
+                                   const LinearChoice& choice, std::uint32_t operation)
+    : team(its_team),
+      spec(its_spec),
+      gathered(its_gathered),
+      groups(choice.groups),
+      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      gather(team, spec.m, gathered_row_bytes(spec, gathered), operation),
+      gemm(team, team.device().gemm(product(spec))),
+      communication(team) {}
+
+void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows,
+                                           RowRange rows, float beta) const {
+  const bool gathers_x = gathered == GatheredOperand::x;
+  const std::int64_t whole_columns = gathers_x ? spec.n : spec.k;
+  const std::byte* whole_rows =
+      run.whole == nullptr ? nullptr
+                           : run.whole + static_cast<std::size_t>(rows.begin * whole_columns) * size_of(spec.dtype);
+  gemm->run(stream, {.a = gathers_x ? whole_rows : gathered_rows,
+                     .b = gathers_x ? gathered_rows : whole_rows,
+                     .d = run.dw,
+                     .k = rows.count,
+                     .beta = beta});
+}
+
+LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& spec, GatheredOperand gathered,
+                                           const LinearOptions& options)
+    : LinearPlan(team, LinearKind::linear_weight_gradient, spec, options,
+                 gathered == GatheredOperand::x ? OwnShare::n : OwnShare::k,
+                 gathered == GatheredOperand::x ? ", gathers x" : ", gathers dy") {
+  if (spec.bias || spec.activation != Activation::none || spec.x != Layout::normal || spec.weight != Layout::normal) {
+    throw Unsupported(
+        format("LinearWeightGradient on rank {}: {} was asked for; it has no bias and no activation, and its layouts "
+               "are normal",
+               team.rank(), to_string(spec)));
+  }
+  state_ = std::make_unique<State>(team, spec, gathered, choice(), operation());
+  describe_product(*state_->gemm);
+}
+
+LinearWeightGradient::LinearWeightGradient(LinearWeightGradient&&) noexcept = default;
+LinearWeightGradient& LinearWeightGradient::operator=(LinearWeightGradient&&) noexcept = default;
+LinearWeightGradient::~LinearWeightGradient() = default;
+
+void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x, const TensorView& dw,
+                                      StreamRef stream) {
+  State& state = *state_;
+  const bool gathers_x = state.gathered == GatheredOperand::x;
+  const std::int64_t m = gathers_x ? tokens(dy, "dy", 0) : tokens(x, "x", 0);
+  expect(dy, "dy", spec().dtype, Dims{gathers_x ? m : own_rows(m), spec().n});
+  expect(x, "x", spec().dtype, Dims{gathers_x ? own_rows(m) : m, spec().k});
+  expect(dw, "dw", f32, Dims{spec().n, spec().k});
+
+  begin(stream);
+  const TensorView& shard = gathers_x ? x : dy;
+  const TensorView& whole = gathers_x ? dy : x;
+  (state.*state.algorithm)({shard.data_as<std::byte>(), whole.data_as<std::byte>(), dw.data(), m}, stream);
+  state.gather.finish(stream);
+  end(stream);
+}
+
+}  // namespace tandem

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/trace_range.hpp"
+
+#include "linear/linear_weight_gradient/state.hpp"
+
+namespace tandem {
+
+void LinearWeightGradient::State::sequence(const Operands& run, StreamRef stream) {
+  Device& device = team.device();
+  gather.start(stream, run.shard, run.m);
+  const bool alone = team.size() == 1;
+  if (!alone) gather.keep_own(stream, run.shard);
+  {
+    const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
+    gather.wait(stream, gather.arrivals());
+  }
+  const TraceRange range(device, stream, "GEMM", TraceKind::compute);
+  multiply(stream, run, alone ? run.shard : gather.row(0), {0, run.m}, spec.beta);
+}
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/team/reclaimed.hpp"
+
+#include "linear/shard_gather.hpp"
+
+namespace tandem {
+
+/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+struct LinearWeightGradient::State {
+  struct Operands {
+    const std::byte* shard;  ///< this rank's rows of the gathered operand
+    const std::byte* whole;  ///< all rows of the other one
+    void* dw;
+    std::int64_t m;
+  };
+  using Algorithm = void (State::*)(const Operands& run, StreamRef stream);
+
+  State(const Team& team, const LinearSpec& spec, GatheredOperand gathered, const LinearChoice& choice,
+        std::uint32_t operation);
+
+  /// Adds up while shards arrive.
+  void pipeline(const Operands& run, StreamRef stream);
+  /// Gathers, then multiplies once.
+  void sequence(const Operands& run, StreamRef stream);
+
+  /// dW = dyᵀ · x over these rows + beta · dW, where `gathered_rows` points at them in the gathered operand. No rows:
+  /// only beta.
+  void multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows, RowRange rows, float beta) const;
+
+  Team team;
+  LinearSpec spec;
+  GatheredOperand gathered;
+  int groups;
+  Algorithm algorithm;
+  ShardGather gather;
+  Reclaimed<Gemm> gemm;
+  CommunicationStream communication;
+};
+
+}  // namespace tandem

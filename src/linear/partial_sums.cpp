@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/partial_sums.hpp"
+
+#include <memory>
+
+#include "tandem/base/checked.hpp"
+#include "tandem/device/trace_range.hpp"
+
+#include "linear/groups.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t region_alignment = 256;
+
+/// alpha · x · Wᵀ for some rows; beta only ever for the own ones, and bias and activation only for the sum.
+GemmSpec product(const LinearSpec& spec) {
+  return {.m = spec.m,
+          .n = spec.n,
+          .k = spec.k,
+          .transpose_a = spec.x == Layout::transposed,
+          .transpose_b = spec.weight == Layout::normal,
+          .dtype = spec.dtype,
+          .out_dtype = spec.dtype,
+          .alpha = spec.alpha};
+}
+
+}  // namespace
+
+PartialSums::PartialSums(const Team& team, const LinearSpec& spec, std::size_t tail_bytes, std::uint32_t operation)
+    : team_(team),
+      spec_(spec),
+      row_bytes_(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
+      region_bytes_(
+          round_up(checked_mul(static_cast<std::size_t>(shard_rows(spec.m, team.size(), 0).count), row_bytes_),
+                   region_alignment)),
+      tail_offset_(region_bytes_ * static_cast<std::size_t>(team.size())),
+      slots_(team, tail_offset_ + tail_bytes, 2, operation),
+      staging_(team, std::make_shared<Buffer>(team.shared_device(), static_cast<std::size_t>(spec.m) * row_bytes_)),
+      gemm_(team, team.device().gemm(product(spec))) {}
+
+void PartialSums::multiply(const Operands& run, RowRange rows, float beta, StreamRef stream) const {
+  if (rows.count == 0) return;
+  const bool transposed = spec_.x == Layout::transposed;
+  const std::int64_t first = transposed ? rows.begin : rows.begin * spec_.k;
+  const TraceRange range(team_.device(), stream, "GEMM", TraceKind::compute);
+  gemm_->run(stream, {.a = run.x + static_cast<std::size_t>(first) * size_of(spec_.dtype),
+                      .b = run.weight,
+                      .d = staged(rows.begin),
+                      .m = rows.count,
+                      .lda = transposed ? run.m : 0,
+                      .beta = beta});
+}
+
+void PartialSums::multiply_own(const Operands& run, StreamRef stream) const {
+  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  if (spec_.beta != 0.0F) {
+    team_.device().copy(
+        stream, {.dst = staged(own.begin), .src = run.y, .bytes = static_cast<std::size_t>(own.count) * row_bytes_});
+  }
+  multiply(run, own, spec_.beta, stream);
+}
+
+void PartialSums::push(const Operands& run, std::span<const int> owners, StreamRef stream) const {
+  const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
+  for (const int& owner : owners) {
+    const std::span<const int> one(&owner, 1);
+    const RowRange rows = shard_rows(run.m, team_.size(), owner);
+    slots_.take(stream, slot_, one);
+    team_.device().copy(stream,
+                        {.dst = slots_.remote(slot_, owner) + static_cast<std::size_t>(team_.rank()) * region_bytes_,
+                         .src = staged(rows.begin),
+                         .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                         .path = Path::link});
+    slots_.signal(stream, slot_, one, 0);
+  }
+}
+
+void PartialSums::multiply_overlapped(const Operands& run, int groups, StreamRef stream,
+                                      CommunicationStream& communication) {
+  slot_ = slots_.next();
+  std::span<const int> owners = slots_.peers();
+  for (const int size : growing_groups(team_.size() - 1, groups)) {
+    const auto group = owners.first(static_cast<std::size_t>(size));
+    owners = owners.subspan(group.size());
+    for (const RowRange rows : merged_rows(run.m, team_.size(), group)) multiply(run, rows, 0.0F, stream);
+    communication.follow(stream);
+    push(run, group, communication.ref());
+  }
+  multiply_own(run, stream);
+}
+
+void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
+  slot_ = slots_.next();
+  if (spec_.beta == 0.0F) {
+    multiply(run, {0, run.m}, 0.0F, stream);
+  } else {
+    for (const RowRange rows : merged_rows(run.m, team_.size(), slots_.peers())) multiply(run, rows, 0.0F, stream);
+    multiply_own(run, stream);
+  }
+  push(run, slots_.peers(), stream);
+}
+
+void PartialSums::reduce(const Operands& run, StreamRef stream) {
+  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  {
+    const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
+    slots_.wait(stream, slot_, slots_.peers(), 0);
+  }
+  if (own.count == 0) return;
+  std::vector<const void*> sources;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    sources.push_back(rank == team_.rank() ? staged(own.begin)
+                                           : slots_.local(slot_) + static_cast<std::size_t>(rank) * region_bytes_);
+  }
+  void* const destination = run.y;
+  const TraceRange range(team_.device(), stream, "reduce", TraceKind::compute);
+  team_.device().reduce(stream, {.sources = sources,
+                                 .destinations = std::span(&destination, 1),
+                                 .count = own.count * spec_.n,
+                                 .dtype = spec_.dtype,
+                                 .out_dtype = spec_.dtype,
+                                 .bias = run.bias,
+                                 .columns = spec_.n,
+                                 .activation = spec_.activation});
+}
+
+}  // namespace tandem

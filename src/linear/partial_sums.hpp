@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tandem/device/buffer.hpp"
+#include "tandem/linear/linear_spec.hpp"
+#include "tandem/memory/slots.hpp"
+#include "tandem/team/reclaimed.hpp"
+
+#include "linear/communication_stream.hpp"
+
+namespace tandem {
+
+/// A row-parallel product and the reducing half of what follows it: each rank multiplies all rows with its share of K,
+/// pushes every rank's rows to their owner, and adds up what came for its own, in rank order and in fp32.
+class PartialSums {
+ public:
+  struct Operands {
+    const std::byte* x;
+    const void* weight;
+    const void* bias;
+    std::byte* y;  ///< this rank's rows: what beta multiplies, and where the sum goes
+    std::int64_t m;
+  };
+
+  /// Collective. `tail_bytes` more bytes at the end of each slot, with an arrival signal of their own, are the
+  /// caller's.
+  PartialSums(const Team& team, const LinearSpec& spec, std::size_t tail_bytes, std::uint32_t operation);
+
+  [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
+
+  /// Multiplies in groups in the order of the owners, pushing each group while the next is multiplied; own rows last.
+  void multiply_overlapped(const Operands& run, int groups, StreamRef stream, CommunicationStream& communication);
+  /// Multiplies once, then pushes.
+  void multiply_first(const Operands& run, StreamRef stream);
+  /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
+  void reduce(const Operands& run, StreamRef stream);
+  /// The peers may push into this run's slot again. After `reduce` and the last reader of the tail.
+  void finish(StreamRef stream) const { slots_.grant(stream, slot_, slots_.peers()); }
+
+  /// Signal 1 of this run's slot, and the tail, for what comes after the reduction.
+  [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
+  void signal_tail(StreamRef stream, std::span<const int> readers) const { slots_.signal(stream, slot_, readers, 1); }
+  void wait_tail(StreamRef stream, std::span<const int> writers) const { slots_.wait(stream, slot_, writers, 1); }
+  [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
+
+ private:
+  void multiply(const Operands& run, RowRange rows, float beta, StreamRef stream) const;
+  void multiply_own(const Operands& run, StreamRef stream) const;
+  void push(const Operands& run, std::span<const int> owners, StreamRef stream) const;
+  /// The own partial products of row `row`, before they are pushed.
+  [[nodiscard]] std::byte* staged(std::int64_t row) const {
+    return staging_->data_as<std::byte>() + static_cast<std::size_t>(row) * row_bytes_;
+  }
+
+  Team team_;
+  LinearSpec spec_;
+  std::size_t row_bytes_;
+  std::size_t region_bytes_;  ///< of a slot, for what one rank sends
+  std::size_t tail_offset_;
+  Slots slots_;
+  Reclaimed<Buffer> staging_;
+  Reclaimed<Gemm> gemm_;
+  int slot_ = 0;
+};
+
+}  // namespace tandem
