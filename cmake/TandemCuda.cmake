@@ -36,7 +36,7 @@ endif()
 # tandem_cuda(TARGET): CUDA sources, headers and the static runtime for a target.
 function(tandem_cuda target)
   string(REPLACE ";" ", " architectures "${CMAKE_CUDA_ARCHITECTURES}")
-  target_compile_definitions(${target} PRIVATE TANDEM_CUDA_ARCHITECTURES="${architectures}")
+  target_compile_definitions(${target} PRIVATE TANDEM_WITH_CUDA TANDEM_CUDA_ARCHITECTURES="${architectures}")
   target_link_libraries(${target} PRIVATE CUDA::cudart_static)
   target_link_options(${target} PRIVATE "LINKER:--exclude-libs,libcudart_static.a")
   # CMake 3.25 does not know that nvcc has C++20, so CUDA_STANDARD cannot say it.

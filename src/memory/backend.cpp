@@ -29,7 +29,8 @@ std::string needs_device(const Device& device, DeviceType type) {
 
 std::string why_not_cuda(const Device& device) {
 #ifdef TANDEM_WITH_CUDA
-  return needs_device(device, DeviceType::cuda);
+  const std::string reason = needs_device(device, DeviceType::cuda);
+  return reason.empty() ? why_no_cuda_backend(device) : reason;
 #else
   static_cast<void>(device);
   return "this library was built without CUDA";

@@ -55,7 +55,7 @@ struct Loaded {
 }  // namespace
 
 const CublasLt& CublasLt::get() {
-  static const Loaded once;
+  static const Loaded& once = *new Loaded;  // never destroyed, as the driver's table
   if (!once.why_not.empty()) throw Unsupported("a GEMM on CUDA needs cuBLASLt; tried " + once.why_not);
   return once.library;
 }

@@ -43,7 +43,8 @@ struct Loaded {
 };
 
 const Loaded& loaded() {
-  static const Loaded once;
+  // Never destroyed: static objects of others may still free device memory through it at the end of the process.
+  static const Loaded& once = *new Loaded;
   return once;
 }
 
