@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <unistd.h>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::tools {
+
+std::optional<int> parse(CLI::App& app, Arguments arguments) {
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them last first
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return success;
+  } catch (const CLI::ParseError& error) {
+    throw InvalidArgument(format("{}; `tandem {} --help` shows what there is", error.what(), app.get_name()));
+  }
+}
+
+bool has_terminal() noexcept { return isatty(STDERR_FILENO) == 1; }
+
+}  // namespace tandem::tools

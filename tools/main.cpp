@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "tools/command.hpp"
+
+namespace {
+
+using namespace tandem::tools;
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all{};
+  return all;
+}
+
+void print_help() {
+  std::fputs(
+      "tandem: communication that hides behind compute\n\n"
+      "Usage: tandem COMMAND [OPTIONS]\n\nCommands:\n",
+      stdout);
+  for (const Command& command : commands()) {
+    std::fputs(tandem::format("  {:<8}{}\n", command.name, command.summary).c_str(), stdout);
+  }
+  std::fputs("\n`tandem COMMAND --help` says more, with an example.\n", stdout);
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    print_help();
+    return words.empty() ? bad_command_line : success;
+  }
+  std::string known;
+  for (const Command& command : commands()) {
+    if (words[0] == command.name) return command.run(Arguments(words).subspan(1));
+    known += tandem::format("{}{}", known.empty() ? "" : ", ", command.name);
+  }
+  throw tandem::InvalidArgument(tandem::format("unknown command '{}'; known: {}", words[0], known));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const auto report = [&words](const std::exception& error) {
+    std::fputs(tandem::format("tandem {}: {}\n", words.empty() ? "" : words[0], error.what()).c_str(), stderr);
+  };
+  try {
+    return dispatch(words);
+  } catch (const tandem::InvalidArgument& error) {
+    report(error);
+    return bad_command_line;
+  } catch (const std::exception& error) {
+    report(error);
+    return failure;
+  }
+}

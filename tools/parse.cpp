@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/parse.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::tools {
+namespace {
+
+template <typename T> std::optional<T> number(std::string_view text, std::string_view* rest = nullptr) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto used = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc{} || (rest == nullptr && used != text.size())) return std::nullopt;
+  if (rest != nullptr) *rest = text.substr(used);
+  return value;
+}
+
+constexpr std::int64_t kib = 1024;
+constexpr std::array<std::pair<char, std::int64_t>, 4> byte_units{
+    {{'K', kib}, {'M', kib* kib}, {'G', kib* kib* kib}, {'T', kib* kib* kib* kib}}};
+
+/// The factor of "", "B", "K", "KB", "k", …; 0 for anything else.
+std::int64_t byte_unit(std::string_view suffix) {
+  if (!suffix.empty() && suffix.back() == 'B') suffix.remove_suffix(1);
+  if (suffix.empty()) return 1;
+  for (const auto& [letter, factor] : byte_units) {
+    if (suffix.size() == 1 && (suffix[0] == letter || suffix[0] == letter + ('a' - 'A'))) return factor;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t parse_integer(std::string_view option, std::string_view text, std::int64_t least, std::int64_t most) {
+  const auto value = number<std::int64_t>(text);
+  if (!value || *value < least || *value > most) {
+    throw InvalidArgument(most == std::numeric_limits<std::int64_t>::max()
+                              ? format("{} is '{}'; allowed: a whole number from {}", option, text, least)
+                              : format("{} is '{}'; allowed: a whole number from {} to {}", option, text, least, most));
+  }
+  return *value;
+}
+
+std::int64_t parse_bytes(std::string_view option, std::string_view text) {
+  std::string_view suffix;
+  const auto value = number<double>(text, &suffix);
+  const std::int64_t factor = value ? byte_unit(suffix) : 0;
+  const double bytes = value.value_or(-1) * static_cast<double>(factor);
+  if (factor == 0 || !(bytes >= 0 && bytes < 0x1p63) || std::floor(bytes) != bytes) {
+    throw InvalidArgument(format("{} is '{}'; allowed: a number of bytes such as 512, 64K, 1M or 2G", option, text));
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::string bytes_to_string(std::int64_t bytes) {
+  for (auto unit = byte_units.rbegin(); unit != byte_units.rend(); ++unit) {
+    if (bytes != 0 && bytes % unit->second == 0) return format("{}{}", bytes / unit->second, unit->first);
+  }
+  return format("{}", bytes);
+}
+
+Shape parse_shape(std::string_view option, std::string_view text) {
+  Shape shape;
+  std::string_view rest = text;
+  const std::array<std::int64_t*, 3> extents{&shape.m, &shape.n, &shape.k};
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const auto value = number<std::int64_t>(rest, &rest);
+    const bool last = i + 1 == extents.size();
+    // Up to 2^31 each, so that no product of two overflows.
+    if (!value || *value < 0 || *value > (std::int64_t{1} << 31) || (last ? !rest.empty() : !rest.starts_with(','))) {
+      throw InvalidArgument(format(
+          "{} is '{}'; allowed: M,N,K, three whole numbers from 0 to 2147483648 such as 512,1024,256", option, text));
+    }
+    *extents[i] = *value;
+    if (!last) rest.remove_prefix(1);
+  }
+  return shape;
+}
+
+std::string to_string(const Shape& shape) { return format("{},{},{}", shape.m, shape.n, shape.k); }
+
+std::size_t parse_name(std::string_view what, std::string_view text, const std::vector<std::string>& known) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (text == known[i]) return i;
+  }
+  throw InvalidArgument(format("unknown {} '{}'; known: {}", what, text, joined(known)));
+}
+
+DeviceType parse_device(std::string_view option, std::string_view text) {
+  if (text == "host") return DeviceType::host;
+  if (text == "cuda") return DeviceType::cuda;
+  if (text != "auto") throw InvalidArgument(format("{} is '{}'; allowed: auto, host, cuda", option, text));
+  return device_count(DeviceType::cuda) > 0 ? DeviceType::cuda : DeviceType::host;
+}
+
+std::string joined(const std::vector<std::string>& names, std::string_view separator) {
+  std::string text;
+  for (const std::string& each : names) text += format("{}{}", text.empty() ? "" : separator, each);
+  return text;
+}
+
+}  // namespace tandem::tools

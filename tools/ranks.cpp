@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ranks.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+#include "tools/parse.hpp"
+
+namespace tandem::tools {
+namespace {
+
+constexpr std::int64_t most_ranks = 64;  // what one wait, and one reduction, can name
+
+int default_ranks(DeviceType device) {
+  return device == DeviceType::cuda ? std::clamp(device_count(DeviceType::cuda), 1, static_cast<int>(most_ranks)) : 2;
+}
+
+[[noreturn]] void become_launcher(int ranks, const char* command, Arguments arguments) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> words{self, "run", "-n", format("{}", ranks), "--no-prefix", "--", self, command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(self.c_str(), argv.data());
+  throw Error(format("cannot start {}: {}", self, std::strerror(errno)));
+}
+
+}  // namespace
+
+void add_rank_options(CLI::App& app, RankOptions& options) {
+  app.add_option_function<std::string>(
+         "-n,--ranks",
+         [&options](const std::string& text) {
+           options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_ranks));
+         },
+         "how many ranks (default: the launcher's, one for each GPU, or 2)")
+      ->type_name("N");
+  app.add_option_function<std::string>(
+         "--device",
+         [&options](const std::string& text) {
+           static_cast<void>(parse_device("--device", text));
+           options.device = text;
+         },
+         "auto, host or cuda; auto is cuda where there is a GPU")
+      ->type_name("NAME");
+  app.add_option_function<std::string>(
+         "--link", [&options](const std::string& text) { options.link = parse_link(text); },
+         "host: emulate a link between the ranks, as in 20us,1GB/s")
+      ->type_name("LATENCY,BANDWIDTH");
+}
+
+World join(const RankOptions& options, const char* command, Arguments arguments) {
+  const Launch launch = Launch::detect();
+  Env env = Env::from_process();
+  if (options.device != "auto") env.device = options.device;
+  if (options.link) env.link = options.link;
+  const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+  if (env.link && device == DeviceType::cuda) {
+    throw InvalidArgument("--link emulates a link of the host device; it does not go with --device cuda");
+  }
+  if (launch.launcher == "none") {
+    const int ranks = options.ranks.value_or(default_ranks(device));
+    if (ranks != 1) become_launcher(ranks, command, arguments);
+  } else if (options.ranks && *options.ranks != launch.world_size) {
+    throw InvalidArgument(format("-n is {}, but {} started a world of {} ranks; leave -n out or give {}",
+                                 *options.ranks, launch.launcher, launch.world_size, launch.world_size));
+  }
+  return init({.launch = launch, .env = std::move(env), .device = std::nullopt});
+}
+
+}  // namespace tandem::tools

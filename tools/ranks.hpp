@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tandem/team/world.hpp"
+
+#include "tools/command.hpp"
+
+namespace tandem::tools {
+
+/// The ranks that a command runs on, as its options -n, --device and --link say.
+struct RankOptions {
+  std::optional<int> ranks;  ///< none: as the launcher says, or one for each GPU, or two
+  std::string device = "auto";
+  std::optional<LinkOptions> link;
+};
+
+/// Adds those options to a command. `options` outlives the parsing.
+void add_rank_options(CLI::App& app, RankOptions& options);
+
+/// Joins the world that a command is to run in. In a process that a launcher started (`tandem run`, torchrun, mpirun,
+/// srun) that is the launcher's; -n may then be left out, or say the same. Otherwise the process becomes `tandem run`
+/// with this same command line, and does not come back; one rank needs no launcher.
+[[nodiscard]] World join(const RankOptions& options, const char* command, Arguments arguments);
+
+}  // namespace tandem::tools
