@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/oracle.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <numeric>
+#include <type_traits>
+
+#include "tandem/base/error.hpp"
+#include "tandem/base/scalar.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::testing {
+namespace {
+
+/// Calls `body` with a value of the type that stores `dtype`.
+template <typename Body> void with_storage(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::f32: return body(float{});
+    case DType::f16: return body(Half{});
+    case DType::bf16: return body(BFloat16{});
+    case DType::f64: return body(double{});
+    case DType::i32: return body(std::int32_t{});
+    case DType::i64: return body(std::int64_t{});
+    case DType::u8: return body(std::uint8_t{});
+    case DType::f8e4m3:
+    case DType::f8e5m2: break;
+  }
+  throw InvalidArgument(format("the fp64 reference does not compute with {}", name(dtype)));
+}
+
+template <typename T> T from_double(double value) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return T(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <typename T> double to_double(T value) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
+double rounded(double value, DType dtype) {
+  double result = 0;
+  with_storage(dtype, [&](auto zero) { result = to_double(from_double<decltype(zero)>(value)); });
+  return result;
+}
+
+bool is_integer(DType dtype) { return epsilon(dtype) == 0; }
+
+/// In the type of its argument: fp64 for the reference, fp32 for what runs unfused.
+template <typename T> T activated(T x, Activation activation) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::gelu_erf: return x * T(0.5) * (T(1) + std::erf(x * T(1 / std::numbers::sqrt2)));
+    case Activation::gelu_tanh: {
+      const T inner = T(std::numbers::sqrt2 * std::numbers::inv_sqrtpi) * (x + T(0.044715) * x * x * x);
+      return x * T(0.5) * (T(1) + std::tanh(inner));
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+std::uint64_t key(std::uint64_t seed, std::initializer_list<std::uint64_t> parts) {
+  std::uint64_t mixed = random_bits(seed, 0);
+  for (const std::uint64_t part : parts) mixed = random_bits(mixed ^ part, part);
+  return mixed;
+}
+
+double random_value(std::uint64_t key, std::int64_t index, DType dtype) {
+  const std::uint64_t bits = random_bits(key, static_cast<std::uint64_t>(index));
+  if (dtype == u8) return static_cast<double>(bits % 101);
+  if (is_integer(dtype)) return static_cast<double>(bits % 201) - 100;
+  return rounded(static_cast<double>(bits >> 11) * 0x1p-52 - 1, dtype);
+}
+
+std::vector<double> random_values(std::uint64_t key, std::int64_t count, DType dtype) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = random_value(key, i, dtype);
+  return values;
+}
+
+std::vector<std::byte> random_bytes(std::uint64_t key, std::size_t bytes) {
+  std::vector<std::byte> result(bytes);
+  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t bits = random_bits(key, at);
+    std::memcpy(result.data() + at, &bits, std::min(sizeof bits, bytes - at));
+  }
+  return result;
+}
+
+void store(std::span<const double> values, DType dtype, void* memory) {
+  with_storage(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::transform(values.begin(), values.end(), static_cast<T*>(memory), from_double<T>);
+  });
+}
+
+std::vector<double> load(const void* memory, std::int64_t count, DType dtype) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  with_storage(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* elements = static_cast<const T*>(memory);
+    std::transform(elements, elements + count, values.begin(), to_double<T>);
+  });
+  return values;
+}
+
+std::vector<double> transposed(std::span<const double> values, std::int64_t rows, std::int64_t columns) {
+  std::vector<double> result(values.size());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      result[static_cast<std::size_t>(c * rows + r)] = values[static_cast<std::size_t>(r * columns + c)];
+    }
+  }
+  return result;
+}
+
+double Expected::allowed(std::size_t i) const {
+  return std::abs(unfused[i] - value[i]) + std::sqrt(static_cast<double>(terms)) * epsilon(dtype) * magnitude[i];
+}
+
+Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype) {
+  Expected expected;
+  expected.dtype = dtype;
+  expected.terms = static_cast<std::int64_t>(sources.size());
+  const std::size_t count = sources.empty() ? 0 : sources[0].size();
+  const bool in_float = dtype == f32 || dtype == f16 || dtype == bf16;
+  for (std::size_t i = 0; i < count; ++i) {
+    double exact = 0;
+    double magnitude = 0;
+    float narrow = 0;
+    for (const std::vector<double>& source : sources) {
+      exact += source[i];
+      magnitude += std::abs(source[i]);
+      narrow += static_cast<float>(source[i]);
+    }
+    expected.value.push_back(exact);
+    expected.magnitude.push_back(magnitude);
+    expected.unfused.push_back(in_float ? rounded(static_cast<double>(narrow), dtype) : exact);
+  }
+  return expected;
+}
+
+Expected expected_product(const Product& product) {
+  const auto m = static_cast<std::size_t>(product.m);
+  const auto n = static_cast<std::size_t>(product.n);
+  const auto k = static_cast<std::size_t>(product.k);
+  const std::vector<std::int64_t> parts = product.parts.empty() ? std::vector<std::int64_t>{product.k} : product.parts;
+  if (product.a.size() != m * k || product.b.size() != k * n ||
+      std::accumulate(parts.begin(), parts.end(), std::int64_t{0}) != product.k) {
+    throw InvalidArgument(format("reference product [{}, {}] x [{}, {}]: {} and {} elements were given", m, k, k, n,
+                                 product.a.size(), product.b.size()));
+  }
+
+  Expected expected;
+  expected.dtype = product.dtype;
+  expected.terms = product.k + (product.start.empty() ? 0 : 1) + (product.bias.empty() ? 0 : 1);
+  expected.value.resize(m * n);
+  expected.unfused.resize(m * n);
+  expected.magnitude.resize(m * n);
+
+  const std::vector<float> narrow_b(product.b.begin(), product.b.end());
+  const auto alpha = static_cast<float>(product.alpha);
+  std::vector<double> exact(n);
+  std::vector<double> magnitude(n);
+  std::vector<float> sum(n);
+  std::vector<float> part(n);
+  for (std::size_t i = 0; i < m; ++i) {
+    std::ranges::fill(exact, 0.0);
+    std::ranges::fill(magnitude, 0.0);
+    std::ranges::fill(sum, 0.0F);
+    std::size_t at = 0;
+    for (const std::int64_t length : parts) {
+      std::ranges::fill(part, 0.0F);
+      for (const std::size_t end = at + static_cast<std::size_t>(length); at < end; ++at) {
+        const double a = product.a[i * k + at];
+        const auto narrow_a = static_cast<float>(a);
+        const double* b = product.b.data() + at * n;
+        const float* narrow = narrow_b.data() + at * n;
+        for (std::size_t j = 0; j < n; ++j) {
+          exact[j] += a * b[j];
+          magnitude[j] += std::abs(a * b[j]);
+          part[j] += narrow_a * narrow[j];
+        }
+      }
+      const bool travels = parts.size() > 1;
+      for (std::size_t j = 0; j < n; ++j) {
+        const float scaled = alpha * part[j];
+        sum[j] += travels ? static_cast<float>(rounded(static_cast<double>(scaled), product.travels)) : scaled;
+      }
+    }
+    for (std::size_t j = 0; j < n; ++j) {
+      double value = product.alpha * exact[j];
+      double terms = std::abs(product.alpha) * magnitude[j];
+      float unfused = sum[j];
+      if (!product.start.empty()) {
+        const double start = product.start[i * n + j];
+        value += product.beta * start;
+        terms += std::abs(product.beta * start);
+        unfused += static_cast<float>(product.beta) * static_cast<float>(start);
+      }
+      if (!product.bias.empty()) {
+        value += product.bias[j];
+        terms += std::abs(product.bias[j]);
+        unfused += static_cast<float>(product.bias[j]);
+      }
+      expected.value[i * n + j] = activated(value, product.activation);
+      expected.magnitude[i * n + j] = terms;
+      expected.unfused[i * n + j] = rounded(static_cast<double>(activated(unfused, product.activation)), product.dtype);
+    }
+  }
+  return expected;
+}
+
+Comparison compare(const Expected& expected, const void* out) {
+  Comparison comparison;
+  const std::vector<double> got = load(out, static_cast<std::int64_t>(expected.value.size()), expected.dtype);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = expected.allowed(i);
+    if (std::abs(got[i] - expected.value[i]) <= allowed) continue;  // false for NaN as well
+    if (comparison.wrong++ == 0) {
+      comparison = {1, static_cast<std::int64_t>(i), got[i], expected.value[i], allowed};
+    }
+  }
+  return comparison;
+}
+
+Comparison compare_bytes(std::span<const std::byte> expected, const void* out) {
+  Comparison comparison;
+  const auto* got = static_cast<const std::byte*>(out);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    if (comparison.wrong++ == 0) {
+      comparison = {1, static_cast<std::int64_t>(i), std::to_integer<int>(got[i]) + 0.0,
+                    std::to_integer<int>(expected[i]) + 0.0, 0};
+    }
+  }
+  return comparison;
+}
+
+std::string to_string(const Comparison& comparison) {
+  if (comparison.wrong == 0) return "all elements right";
+  return format("{} elements wrong, first [{}]: got {:.9g}, wanted {:.9g} ± {:.3g}", comparison.wrong, comparison.first,
+                comparison.got, comparison.wanted, comparison.allowed);
+}
+
+}  // namespace tandem::testing

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/device/gemm.hpp"
+
+/// What results are compared with, in the tests and by `tandem verify` and `tandem bench`: random data that any rank
+/// can make for any other, fp64 references, and the bound of docs/architecture.md for every element:
+///   |out - ref64| ≤ |unfused - ref64| + √K · ε · (|A|·|B|)
+/// All matrices here are dense, row-major and in fp64, and hold only values that the dtype in question can represent.
+namespace tandem::testing {
+
+/// A key for random data, from a seed and whatever tells one tensor from another (case, rank, operand, …).
+[[nodiscard]] std::uint64_t key(std::uint64_t seed, std::initializer_list<std::uint64_t> parts);
+
+/// 64 random bits: the same for the same key and index everywhere.
+[[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t index) noexcept {
+  std::uint64_t x = key + (index + 1) * 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+/// Element `index` of a key's random tensor: in [-1, 1), or a whole number in [-100, 100] (u8: [0, 100]).
+[[nodiscard]] double random_value(std::uint64_t key, std::int64_t index, DType dtype);
+[[nodiscard]] std::vector<double> random_values(std::uint64_t key, std::int64_t count, DType dtype);
+[[nodiscard]] std::vector<std::byte> random_bytes(std::uint64_t key, std::size_t bytes);
+
+/// Values to memory of `dtype`, rounded to the nearest, and back. Throw InvalidArgument for f8, which has no
+/// arithmetic.
+void store(std::span<const double> values, DType dtype, void* memory);
+[[nodiscard]] std::vector<double> load(const void* memory, std::int64_t count, DType dtype);
+/// [rows, columns] to [columns, rows].
+[[nodiscard]] std::vector<double> transposed(std::span<const double> values, std::int64_t rows, std::int64_t columns);
+
+/// What a result must be, for each element, and how far it may be off.
+struct Expected {
+  std::vector<double> value;      ///< in fp64
+  std::vector<double> unfused;    ///< as one operation after the other computes it in fp32, rounding what travels
+  std::vector<double> magnitude;  ///< |A|·|B|: the sum of all terms' absolute values
+  std::int64_t terms = 0;         ///< K: how many terms each element is a sum of
+  DType dtype = f32;              ///< the result's
+
+  /// The largest allowed |out - value[i]|.
+  [[nodiscard]] double allowed(std::size_t i) const;
+};
+
+/// Σ over `sources`, in their order: a reduction over ranks.
+[[nodiscard]] Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype);
+
+/// activation(alpha · A[m, k] · B[k, n] + beta · start[m, n] + bias[n]).
+struct Product {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::span<const double> a;
+  std::span<const double> b;
+  std::span<const double> start{};  ///< empty: none
+  std::span<const double> bias{};   ///< empty: none
+  double alpha = 1;
+  double beta = 0;
+  Activation activation = Activation::none;
+  /// Where k is split over ranks, how much of it each rank has: their products are rounded to `travels` before they are
+  /// added. Empty: one product.
+  std::vector<std::int64_t> parts{};
+  DType travels = f32;
+  DType dtype = f32;  ///< the result's
+};
+[[nodiscard]] Expected expected_product(const Product& product);
+
+/// How a result differs from what it must be.
+struct Comparison {
+  std::int64_t wrong = 0;
+  std::int64_t first = -1;  ///< index of the first wrong element
+  double got = 0;
+  double wanted = 0;
+  double allowed = 0;
+};
+/// `out` holds expected.value.size() elements of expected.dtype, in the host's memory.
+[[nodiscard]] Comparison compare(const Expected& expected, const void* out);
+[[nodiscard]] Comparison compare_bytes(std::span<const std::byte> expected, const void* out);
+/// "3 elements wrong, first [17]: got 0.5, wanted 0.25 ± 0.001"
+[[nodiscard]] std::string to_string(const Comparison& comparison);
+
+}  // namespace tandem::testing
