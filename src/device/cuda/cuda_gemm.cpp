@@ -148,6 +148,8 @@ void CudaGemm::ask_heuristic(std::int64_t m, bool aligned, const std::byte* scra
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(spec().dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(spec().out_dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(spec().out_dtype));
+  // Parts of a split k are added in fp32, never in the output's 16 bits, nor in an order that changes.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   // The heuristic reads the bias' alignment off its address.
   Problem p = problem(m, spec().k, scratch + (aligned ? 0 : size_of(spec().out_dtype)));
   cublasLtMatmulHeuristicResult_t result{};

@@ -88,12 +88,6 @@ StreamTrace::Track& StreamTrace::track(Trace& trace, cudaStream_t stream) {
 }
 
 void StreamTrace::begin(Trace& trace, cudaStream_t stream, const char* name, TraceKind kind) {
-  nvtxEventAttributes_t attributes{};
-  attributes.version = NVTX_VERSION;
-  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
-  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
-  attributes.message.ascii = name;
-  nvtxDomainRangePushEx(domain(), &attributes);
   const bool captured = captured_graph(stream) != nullptr;
   const std::lock_guard lock(mutex_);
   Track& on = track(trace, stream);
@@ -103,6 +97,12 @@ void StreamTrace::begin(Trace& trace, cudaStream_t stream, const char* name, Tra
     check(cudaEventRecord(range.begin, stream), "cudaEventRecord");
   }
   on.open.push_back(range);
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = name;
+  nvtxDomainRangePushEx(domain(), &attributes);
 }
 
 void StreamTrace::end(cudaStream_t stream) noexcept {
@@ -137,10 +137,12 @@ void StreamTrace::collect(Trace& trace) {
   const double device_span = elapsed_ns(first_.event, now.event);
   // Below a second the jitter of the two readings is more than the drift.
   const double rate = device_span > 1e9 ? clock_span / device_span : 1.0;
+  // Both ends are counted from the same reference, so that nested ranges stay nested after rounding.
+  const auto at = [&](cudaEvent_t event) {
+    return now.clock_ns - static_cast<std::int64_t>(elapsed_ns(event, now.event) * rate);
+  };
   for (const Range& range : ended) {
-    const auto begin_ns = now.clock_ns - static_cast<std::int64_t>(elapsed_ns(range.begin, now.event) * rate);
-    const auto length = static_cast<std::int64_t>(elapsed_ns(range.begin, range.end) * rate);
-    trace.add({range.name, range.kind, range.track, begin_ns, begin_ns + length});
+    trace.add({range.name, range.kind, range.track, at(range.begin), at(range.end)});
     free_.push_back(range.begin);
     free_.push_back(range.end);
   }
