@@ -32,9 +32,9 @@ struct LinearSpec {
 
 /// How a plan is to run, instead of as it chooses by its cost model.
 struct LinearOptions {
-  std::string algorithm = "auto";  ///< "auto", or one of `linear_algorithms`: "pipeline", "sequence"
-  std::optional<int> groups;       ///< pipeline: into how many GEMMs the remote part is cut, 1 to ranks - 1
-  bool keep_gathered = false;      ///< AllGatherLinear: the gathered x is available after a run
+  std::string algorithm = "auto";            ///< "auto", or one of `linear_algorithms`: "pipeline", "sequence"
+  std::optional<int> groups = std::nullopt;  ///< pipeline: into how many GEMMs the remote part is cut, 1 to ranks - 1
+  bool keep_gathered = false;                ///< AllGatherLinear: the gathered x is available after a run
 };
 
 /// Rows [begin, begin + count) of M that belong to the team's rank `rank`.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/base/env.hpp"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+
+#include "tandem/base/error.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+Env read(const std::map<std::string, std::string>& variables) {
+  return Env::from([&](const std::string& name) -> std::optional<std::string> {
+    const auto at = variables.find(name);
+    return at == variables.end() ? std::nullopt : std::optional(at->second);
+  });
+}
+
+TEST(Env, HasDefaults) {
+  const Env env = read({});
+  EXPECT_EQ(env.log, LogLevel::warn);
+  EXPECT_EQ(env.timeout, 60s);
+  EXPECT_EQ(env.device, "auto");
+  EXPECT_FALSE(env.link);
+}
+
+TEST(Env, ReadsEachVariable) {
+  const Env env = read({{"TANDEM_LOG", "info"},
+                        {"TANDEM_TIMEOUT", "250ms"},
+                        {"TANDEM_DEVICE", "host"},
+                        {"TANDEM_LINK", "20us,1.5GB/s"},
+                        {"TANDEM_GEMM", "builtin"},
+                        {"TANDEM_LOG_FILE", "/tmp/%r"}});
+  EXPECT_EQ(env.log, LogLevel::info);
+  EXPECT_EQ(env.timeout, 250ms);
+  EXPECT_EQ(env.device, "host");
+  EXPECT_EQ(env.link->latency, 20us);
+  EXPECT_EQ(env.link->bytes_per_second, 1.5e9);
+  EXPECT_EQ(env.gemm, "builtin");
+  EXPECT_EQ(env.log_file, "/tmp/%r");
+  EXPECT_EQ(read({{"TANDEM_TIMEOUT", "90"}}).timeout, 90s);
+  EXPECT_EQ(read({{"TANDEM_TIMEOUT", "5m"}}).timeout, 5min);
+}
+
+TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
+  const std::map<std::string, std::string> malformed{
+      {"TANDEM_LOG", "loud"},  {"TANDEM_TIMEOUT", "soon"}, {"TANDEM_DEVICE", "tpu"},
+      {"TANDEM_LINK", "20us"}, {"TANDEM_GEMM", "mkl"},
+  };
+  for (const auto& [name, value] : malformed) {
+    try {
+      static_cast<void>(read({{name, value}}));
+      ADD_FAILURE() << name << "=" << value << " was taken";
+    } catch (const InvalidArgument& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(value), std::string::npos) << text;
+    }
+  }
+  for (const char* timeout : {"0", "-1", "nan", "inf", "1e99", "10 s", "s"}) {
+    EXPECT_THROW(static_cast<void>(read({{"TANDEM_TIMEOUT", timeout}})), InvalidArgument) << timeout;
+  }
+  for (const char* link : {"", ",", "1us,", ",1GB/s", "1us,0GB/s", "1,1GB/s", "1us,1GB/s,", "-1us,1GB/s"}) {
+    EXPECT_THROW(static_cast<void>(parse_link(link)), InvalidArgument) << link;
+  }
+}
+
+TEST(Env, AnUnknownVariableOfOursIsAnError) {
+  ASSERT_EQ(::setenv("TANDEM_TIMEOUTT", "1", 1), 0);
+  try {
+    static_cast<void>(Env::from_process());
+    ADD_FAILURE() << "TANDEM_TIMEOUTT was taken";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("TANDEM_TIMEOUTT"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("TANDEM_TIMEOUT,"), std::string::npos);
+  }
+  ::unsetenv("TANDEM_TIMEOUTT");
+  EXPECT_NO_THROW(static_cast<void>(Env::from_process()));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/all_gather_linear.hpp"
+
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "linear/tensors.hpp"
+#include "support/devices.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::Matrix;
+using testing::run_ranks;
+using testing::TestTensor;
+
+/// Several runs of one plan with fresh data, poisoned outputs and late ranks, each element against fp64.
+void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options, int runs = 3) {
+  const auto& device = world.shared_device();
+  AllGatherLinear plan(team, spec, options);
+  const Stream stream(*device);
+  for (int run = 0; run < runs; ++run) {
+    const std::int64_t m = run == 1 ? spec.m / 2 : spec.m;  // a plan serves fewer tokens, too
+    const auto key = [&](std::uint64_t which) {
+      return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
+    };
+    const auto own = static_cast<std::uint64_t>(team.rank());
+    const Matrix x = Matrix::random(key(1), m, spec.k, spec.dtype);
+    const Matrix weight = Matrix::random(key(100 + own), spec.n, spec.k, spec.dtype);
+    const Matrix bias = Matrix::random(key(200 + own), 1, spec.bias ? spec.n : 0, spec.dtype);
+    const Matrix start = Matrix::random(key(300 + own), m, spec.n, spec.dtype);
+
+    const Matrix shard = x.part(shard_rows(m, team.size(), team.rank()));
+    const TestTensor x_on = shard.on(device, spec.dtype, spec.x);
+    const TestTensor weight_on = weight.on(device, spec.dtype, spec.weight);
+    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values);
+    TestTensor y = start.on(device, spec.dtype);
+    if (spec.beta == 0.0F) y.poison();
+
+    testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
+    if (spec.bias) {
+      plan(x_on.view(), weight_on.view(), bias_on.view(), y.view(), stream);
+    } else {
+      plan(x_on.view(), weight_on.view(), y.view(), stream);
+    }
+    team.synchronize(stream);
+
+    const Matrix b = weight.transposed();
+    const auto expected =
+        testing::expected_product({.m = m,
+                                   .n = spec.n,
+                                   .k = spec.k,
+                                   .a = x.values,
+                                   .b = b.values,
+                                   .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
+                                   .bias = bias.values,
+                                   .alpha = spec.alpha,
+                                   .beta = spec.beta,
+                                   .activation = spec.activation,
+                                   .dtype = spec.dtype});
+    const auto compared = testing::compare(expected, y.bytes().data());
+    EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
+    if (options.keep_gathered) {
+      ASSERT_EQ(plan.gathered().sizes(), (Dims{m, spec.k}));
+      std::vector<std::byte> gathered(plan.gathered().bytes());
+      device->download(gathered.data(), plan.gathered().data(), gathered.size());
+      EXPECT_EQ(gathered, x.on(device, spec.dtype).bytes());
+    }
+  }
+  team.barrier();
+}
+
+class AllGatherLinearTest : public testing::OnEachDevice {
+ protected:
+  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
+};
+
+TEST_P(AllGatherLinearTest, EveryTeamSizeAlgorithmAndDType) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
+        for (const DType dtype : {f32, bf16, f16}) {
+          check(world, world.team(), {.m = 37, .n = 21, .k = 53, .dtype = dtype}, {.algorithm = algorithm});
+        }
+      }
+    });
+  }
+}
+
+TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
+  on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const Layout x : {Layout::normal, Layout::transposed}) {
+        for (const Layout weight : {Layout::normal, Layout::transposed}) {
+          for (const DType dtype : {f32, bf16}) {
+            check(world, world.team(),
+                  {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
+                  {.algorithm = algorithm});
+            check(world, world.team(),
+                  {.m = 23,
+                   .n = 40,
+                   .k = 16,
+                   .dtype = dtype,
+                   .x = x,
+                   .weight = weight,
+                   .bias = true,
+                   .activation = Activation::gelu_tanh,
+                   .alpha = 0.5F,
+                   .beta = 1.5F},
+                  {.algorithm = algorithm});
+            check(world, world.team(),
+                  {.m = 24,
+                   .n = 8,
+                   .k = 64,
+                   .dtype = dtype,
+                   .x = x,
+                   .weight = weight,
+                   .activation = Activation::gelu_erf},
+                  {.algorithm = algorithm});
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(AllGatherLinearTest, FewTokensLeaveShardsShortOrEmpty) {
+  on(4, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const std::int64_t m : {0, 1, 2, 3, 5, 9}) {
+        check(world, world.team(), {.m = m, .n = 5, .k = 7}, {.algorithm = algorithm, .keep_gathered = true});
+      }
+      check(world, world.team(), {.m = 6, .n = 0, .k = 7}, {.algorithm = algorithm});
+      check(world, world.team(), {.m = 6, .n = 5, .k = 0, .bias = true}, {.algorithm = algorithm});
+    }
+  });
+}
+
+TEST_P(AllGatherLinearTest, EachRankMayHaveItsOwnShareOfOutputs) {
+  on(3, [](World& world) {
+    check(world, world.team(), {.m = 31, .n = 10 + 3 * world.rank(), .k = 19}, {.algorithm = "pipeline"});
+  });
+}
+
+TEST_P(AllGatherLinearTest, AnyNumberOfGroupsAndLargeShards) {
+  on(5, [](World& world) {
+    for (int groups = 1; groups <= 4; ++groups) {
+      check(world, world.team(), {.m = 61, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = groups}, 6);
+    }
+    // Above the border where each peer's shard goes by itself.
+    check(world, world.team(), {.m = 640, .n = 12, .k = 1100}, {.algorithm = "pipeline"}, 2);
+  });
+}
+
+TEST_P(AllGatherLinearTest, SubTeamsInOddOrdersKeepTheirGatheredX) {
+  on(5, [](World& world) {
+    for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
+      const Team team = world.team(ranks);
+      if (team)
+        check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16}, {.algorithm = "pipeline", .keep_gathered = true},
+              5);
+    }
+    world.team().barrier();
+  });
+}
+
+TEST_P(AllGatherLinearTest, WrongUseSaysWhatIsRight) {
+  on(2, [](World& world) {
+    const auto& device = world.shared_device();
+    const auto message = [&](const auto& use) -> std::string {
+      try {
+        use();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "no error";
+    };
+    const auto contains = [](const std::string& text, const std::string& part) {
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    };
+    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.algorithm = "magic"}); }),
+             "pipeline");
+    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.groups = 7}); }), "1 to 1");
+    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = i32}); }),
+             "f32, bf16 or f16");
+    contains(message([&] { AllGatherLinear(world.team(), {.m = -4, .n = 4, .k = 4}); }), "m=-4");
+    contains(message([&] { AllGatherLinear(world.team(), {.m = 4 + world.rank(), .n = 4, .k = 4}); }), "m=5");
+
+    AllGatherLinear plan(world.team(), {.m = 8, .n = 4, .k = 6});
+    const Stream stream(*device);
+    const TestTensor x(device, {4, 6}, f32);
+    const TestTensor weight(device, {4, 6}, f32);
+    const TestTensor y(device, {8, 4}, f32);
+    const TestTensor half(device, {4, 6}, f16);
+    const TestTensor large(device, {10, 4}, f32);
+    contains(message([&] { plan(half.view(), weight.view(), y.view(), stream); }), "f16");
+    contains(message([&] { plan(weight.view(), x.view(), large.view(), stream); }), "at most 8");
+    contains(message([&] { plan(y.view(), weight.view(), y.view(), stream); }), "[4, 6]");
+    contains(message([&] { plan(x.view(), weight.view(), x.view(), y.view(), stream); }), "bias");
+    contains(message([&] { static_cast<void>(plan.gathered()); }), "keep_gathered");
+    world.team().barrier();
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(AllGatherLinearTest);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/cost_model.hpp"
+
+#include <gtest/gtest.h>
+#include <numeric>
+
+#include "tandem/base/error.hpp"
+#include "tandem/linear/linear_spec.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
+                        .gemm_launch_seconds = 5e-6,
+                        .link_bytes_per_second = 380e9,
+                        .link_latency_seconds = 5e-6,
+                        .memory_bytes_per_second = 4e12,
+                        .copies_cost_compute = false};
+
+TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
+  for (const LinearKind kind : {LinearKind::all_gather_linear, LinearKind::linear_reduce_scatter,
+                                LinearKind::linear_all_reduce, LinearKind::linear_weight_gradient}) {
+    const LinearChoice large = choose(kind, {.m = 8192, .n = 8192, .k = 8192, .dtype = bf16}, 4, gpu);
+    EXPECT_EQ(large.algorithm, "pipeline") << name(kind);
+    EXPECT_LT(large.predicted.t_pipeline, large.predicted.t_sequence);
+    EXPECT_GE(large.predicted.t_pipeline, large.predicted.t_ideal());
+    EXPECT_EQ(choose(kind, {.m = 8, .n = 64, .k = 64, .dtype = bf16}, 4, gpu).algorithm, "sequence") << name(kind);
+  }
+}
+
+TEST(CostModel, WhereCopiesCostComputeThereIsNothingToHideBehind) {
+  CostTable host = gpu;
+  host.copies_cost_compute = true;
+  const LinearChoice choice = choose(LinearKind::all_gather_linear, {.m = 8192, .n = 8192, .k = 8192}, 4, host);
+  EXPECT_EQ(choice.algorithm, "sequence");
+  EXPECT_NE(choice.why.find("nothing to hide behind"), std::string::npos);
+}
+
+TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
+  const LinearSpec spec{.m = 8, .n = 64, .k = 64};
+  EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "pipeline", .groups = 3}).groups, 3);
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.groups = 4})), InvalidArgument);
+  EXPECT_THROW(
+      static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "sequence", .groups = 2})),
+      InvalidArgument);
+  try {
+    static_cast<void>(choose(LinearKind::linear_all_reduce, spec, 4, gpu, {.algorithm = "ring"}));
+    ADD_FAILURE() << "algorithm ring was taken";
+  } catch (const InvalidArgument& error) {
+    for (const char* part : {"LinearAllReduce", "ring", "auto", "pipeline", "sequence"}) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(ShardRows, CoverEveryRowOnce) {
+  for (std::int64_t m = 0; m < 40; ++m) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      std::int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const RowRange rows = shard_rows(m, ranks, rank);
+        EXPECT_EQ(rows.begin, next);
+        EXPECT_GE(rows.count, 0);
+        next += rows.count;
+      }
+      EXPECT_EQ(next, m);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.hpp"
+
+#include "linear/tensors.hpp"
+#include "support/devices.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::Matrix;
+using testing::run_ranks;
+using testing::TestTensor;
+
+void check(World& world, const Team& team, const LinearSpec& spec, GatheredOperand gathered,
+           const LinearOptions& options, int runs = 3) {
+  const auto& device = world.shared_device();
+  const bool gathers_x = gathered == GatheredOperand::x;
+  LinearWeightGradient plan(team, spec, gathered, options);
+  const Stream stream(*device);
+  for (int run = 0; run < runs; ++run) {
+    const std::int64_t m = run == 1 ? spec.m / 2 : spec.m;
+    const auto own = static_cast<std::uint64_t>(team.rank());
+    const auto key = [&](std::uint64_t which) {
+      return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
+    };
+    // The gathered operand is common to all ranks; the other one is each rank's own.
+    const Matrix x = Matrix::random(key(gathers_x ? 1 : 100 + own), m, spec.k, spec.dtype);
+    const Matrix dy = Matrix::random(key(gathers_x ? 200 + own : 2), m, spec.n, spec.dtype);
+    const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, f32);
+    const RowRange rows = shard_rows(m, team.size(), team.rank());
+
+    const TestTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype);
+    const TestTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype);
+    TestTensor dw = start.on(device, f32);
+    if (spec.beta == 0.0F) dw.poison();
+    testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
+    plan(dy_on.view(), x_on.view(), dw.view(), stream);
+    team.synchronize(stream);
+
+    const Matrix a = dy.transposed();
+    const auto expected =
+        testing::expected_product({.m = spec.n,
+                                   .n = spec.k,
+                                   .k = m,
+                                   .a = a.values,
+                                   .b = x.values,
+                                   .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
+                                   .alpha = spec.alpha,
+                                   .beta = spec.beta,
+                                   .dtype = f32});
+    const auto compared = testing::compare(expected, dw.bytes().data());
+    EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
+  }
+  team.barrier();
+}
+
+class WeightGradient : public testing::OnEachDevice {
+ protected:
+  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
+};
+
+TEST_P(WeightGradient, EveryTeamSizeAlgorithmDTypeAndOperand) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
+        for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
+          for (const DType dtype : {f32, bf16, f16}) {
+            check(world, world.team(), {.m = 45, .n = 14, .k = 23, .dtype = dtype}, gathered, {.algorithm = algorithm});
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(WeightGradient, AccumulatesInFp32) {
+  on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
+        check(world, world.team(), {.m = 33, .n = 9, .k = 12, .dtype = bf16, .alpha = 0.25F, .beta = 1.0F}, gathered,
+              {.algorithm = algorithm});
+      }
+    }
+  });
+}
+
+TEST_P(WeightGradient, FewTokensLeaveShardsShortOrEmpty) {
+  on(4, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const std::int64_t m : {0, 1, 3, 5}) {
+        check(world, world.team(), {.m = m, .n = 4, .k = 6, .beta = 1.0F}, GatheredOperand::x,
+              {.algorithm = algorithm});
+        check(world, world.team(), {.m = m, .n = 4, .k = 6}, GatheredOperand::dy, {.algorithm = algorithm});
+      }
+    }
+  });
+}
+
+TEST_P(WeightGradient, RefusesWhatItDoesNotHave) {
+  on(1, [](World& world) {
+    EXPECT_THROW(LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .bias = true}, GatheredOperand::x),
+                 Unsupported);
+    EXPECT_THROW(
+        LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .x = Layout::transposed}, GatheredOperand::x),
+        Unsupported);
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(WeightGradient);
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// LinearReduceScatter and LinearAllReduce: the same sum over ranks, and two ways to leave it.
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+
+#include "linear/tensors.hpp"
+#include "support/devices.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::Matrix;
+using testing::run_ranks;
+using testing::TestTensor;
+
+/// Which rows of the sum this rank is left with.
+RowRange rows_of(const LinearReduceScatter&, const Team& team, std::int64_t m) {
+  return shard_rows(m, team.size(), team.rank());
+}
+RowRange rows_of(const LinearAllReduce&, const Team&, std::int64_t m) { return {0, m}; }
+
+/// `spec.k` is one rank's share; rank r has `spec.k + r · k_step`.
+template <typename Plan>
+void check(World& world, const Team& team, LinearSpec spec, const LinearOptions& options, int runs = 3,
+           int k_step = 0) {
+  const auto& device = world.shared_device();
+  const std::int64_t first_k = spec.k;
+  spec.k += team.rank() * k_step;
+  Plan plan(team, spec, options);
+  const Stream stream(*device);
+  std::vector<std::vector<std::byte>> results;
+  for (int run = 0; run < runs; ++run) {
+    const std::int64_t m = run == 1 ? spec.m / 2 : spec.m;
+    const auto key = [&](std::uint64_t which) {
+      return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
+    };
+    std::vector<Matrix> xs;
+    std::vector<Matrix> weights;
+    std::vector<std::int64_t> parts;
+    for (int rank = 0; rank < team.size(); ++rank) {
+      parts.push_back(first_k + rank * k_step);
+      xs.push_back(Matrix::random(key(100 + static_cast<std::uint64_t>(rank)), m, parts.back(), spec.dtype));
+      weights.push_back(Matrix::random(key(200 + static_cast<std::uint64_t>(rank)), spec.n, parts.back(), spec.dtype));
+    }
+    const Matrix x = joined(xs);
+    const Matrix b = joined(weights).transposed();
+    const Matrix bias = Matrix::random(key(3), 1, spec.bias ? spec.n : 0, spec.dtype);
+    const Matrix all_start = Matrix::random(key(4), m, spec.n, spec.dtype);
+    const RowRange rows = rows_of(plan, team, m);
+    const Matrix own_x = x.part(rows);
+    const Matrix start = all_start.part(rows);
+
+    const auto own = static_cast<std::size_t>(team.rank());
+    const TestTensor x_on = xs[own].on(device, spec.dtype, spec.x);
+    const TestTensor weight_on = weights[own].on(device, spec.dtype, spec.weight);
+    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values);
+    TestTensor y = start.on(device, spec.dtype);
+    if (spec.beta == 0.0F) y.poison();
+
+    testing::maybe_delay(stream, testing::random_bits(key(500 + own), 0));
+    if (spec.bias) {
+      plan(x_on.view(), weight_on.view(), bias_on.view(), y.view(), stream);
+    } else {
+      plan(x_on.view(), weight_on.view(), y.view(), stream);
+    }
+    team.synchronize(stream);
+
+    const auto expected =
+        testing::expected_product({.m = rows.count,
+                                   .n = spec.n,
+                                   .k = x.columns,
+                                   .a = own_x.values,
+                                   .b = b.values,
+                                   .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
+                                   .bias = bias.values,
+                                   .alpha = spec.alpha,
+                                   .beta = spec.beta,
+                                   .activation = spec.activation,
+                                   .parts = parts,
+                                   .travels = spec.dtype,
+                                   .dtype = spec.dtype});
+    const auto compared = testing::compare(expected, y.bytes().data());
+    EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
+    if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
+      // The same bits on every rank.
+      for (const Parcel& other : team.exchange("compare results", {.bytes = y.bytes(), .descriptors = {}})) {
+        EXPECT_EQ(other.bytes, y.bytes());
+      }
+    }
+  }
+  team.barrier();
+}
+
+template <typename Plan> class RowParallel : public ::testing::Test {};
+using Plans = ::testing::Types<LinearReduceScatter, LinearAllReduce>;
+TYPED_TEST_SUITE(RowParallel, Plans);
+
+template <typename Body> void on_each_device(int ranks, const Body& body) {
+  for (const DeviceType device : {DeviceType::host, DeviceType::cuda}) {
+    if (testing::why_no_ranks_on(device).empty()) run_ranks(ranks, body, {.device = device});
+  }
+}
+
+TYPED_TEST(RowParallel, EveryTeamSizeAlgorithmAndDType) {
+  for (const int ranks : testing::team_sizes()) {
+    on_each_device(ranks, [](World& world) {
+      for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
+        for (const DType dtype : {f32, bf16, f16}) {
+          check<TypeParam>(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype}, {.algorithm = algorithm});
+        }
+      }
+    });
+  }
+}
+
+TYPED_TEST(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
+  on_each_device(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const Layout x : {Layout::normal, Layout::transposed}) {
+        for (const Layout weight : {Layout::normal, Layout::transposed}) {
+          for (const DType dtype : {f32, bf16}) {
+            check<TypeParam>(world, world.team(),
+                             {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
+                             {.algorithm = algorithm});
+            check<TypeParam>(world, world.team(),
+                             {.m = 23,
+                              .n = 40,
+                              .k = 16,
+                              .dtype = dtype,
+                              .x = x,
+                              .weight = weight,
+                              .bias = true,
+                              .activation = Activation::gelu_erf,
+                              .alpha = 0.5F,
+                              .beta = 1.5F},
+                             {.algorithm = algorithm});
+          }
+        }
+      }
+    }
+  });
+}
+
+TYPED_TEST(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
+  on_each_device(4, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const std::int64_t m : {0, 1, 2, 3, 5, 9}) {
+        check<TypeParam>(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true}, {.algorithm = algorithm});
+      }
+      check<TypeParam>(world, world.team(), {.m = 6, .n = 0, .k = 7}, {.algorithm = algorithm});
+      check<TypeParam>(world, world.team(), {.m = 6, .n = 5, .k = 0}, {.algorithm = algorithm}, 3, 2);
+    }
+  });
+}
+
+TYPED_TEST(RowParallel, EachRankMayHaveItsOwnShareOfInputs) {
+  on_each_device(3, [](World& world) {
+    check<TypeParam>(world, world.team(), {.m = 31, .n = 10, .k = 19, .dtype = f16}, {.algorithm = "pipeline"}, 3, 5);
+  });
+}
+
+TYPED_TEST(RowParallel, AnyNumberOfGroups) {
+  on_each_device(5, [](World& world) {
+    for (int groups = 1; groups <= 4; ++groups) {
+      check<TypeParam>(world, world.team(), {.m = 61, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = groups},
+                       6);
+    }
+  });
+}
+
+TYPED_TEST(RowParallel, SubTeamsInOddOrders) {
+  on_each_device(5, [](World& world) {
+    for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
+      const Team team = world.team(ranks);
+      if (team)
+        check<TypeParam>(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true},
+                         {.algorithm = "pipeline"}, 5);
+    }
+    world.team().barrier();
+  });
+}
+
+}  // namespace
+}  // namespace tandem

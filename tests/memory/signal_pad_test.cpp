@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/memory/signal_pad.hpp"
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+
+#include "support/devices.hpp"
+#include "support/ranks.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::run_ranks;
+using testing::team_sizes;
+
+class Pad : public testing::OnEachDevice {
+ protected:
+  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
+};
+
+SymmetricTensor ready(const Team& team, std::int64_t count, std::uint32_t channels = 4) {
+  auto tensor = SymmetricTensor::empty(team, {count}, i32, {.channels = channels});
+  tensor.rendezvous();
+  return tensor;
+}
+
+TEST_P(Pad, ASignalFollowsItsData) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      constexpr std::int64_t count = 5'000;
+      auto inbox = ready(team, count);
+      auto outbox = ready(team, count);
+      const Stream stream(world.device());
+      const int next = (team.rank() + 1) % team.size();
+      const int previous = (team.rank() + team.size() - 1) % team.size();
+      std::mt19937 random(static_cast<unsigned>(testing::seed()) + static_cast<unsigned>(team.rank()));
+      for (int round = 0; round < 5; ++round) {
+        const std::vector<std::int32_t> sent(count, 100 * round + team.rank());
+        world.device().upload(outbox.local().data(), sent.data(), outbox.local().bytes());
+        const auto delay = std::chrono::microseconds(random() % 2'000);
+        world.device().launch(stream, [delay] { std::this_thread::sleep_for(delay); });
+        if (round > 0) inbox.signal_pad().wait_signal(stream, next, 1);  // the credit
+        world.device().copy(stream, {.dst = inbox.remote(next).data(),
+                                     .src = outbox.local().data(),
+                                     .bytes = outbox.local().bytes(),
+                                     .path = Path::link});
+        inbox.signal_pad().put_signal(stream, next, 0);
+        inbox.signal_pad().wait_signal(stream, previous, 0);
+        std::vector<std::int32_t> got(count);
+        team.synchronize(stream);
+        world.device().download(got.data(), inbox.local().data(), inbox.local().bytes());
+        EXPECT_EQ(got, std::vector<std::int32_t>(count, 100 * round + previous));
+        if (round < 4) inbox.signal_pad().put_signal(stream, previous, 1);
+      }
+      team.synchronize(stream);
+    });
+  }
+}
+
+TEST_P(Pad, ABarrierHoldsEveryRankUntilTheLast) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      auto flags = ready(team, team.size());
+      const Stream stream(world.device());
+      for (std::int32_t round = 1; round <= 3; ++round) {
+        // Everybody writes its place in everybody's flags, late; behind the barrier all must be there.
+        if (team.rank() == round % team.size()) {
+          world.device().launch(stream, [] { std::this_thread::sleep_for(5ms); });
+        }
+        auto mine = ready(team, 1);
+        world.device().upload(mine.local().data(), &round, sizeof(round));
+        for (int rank = 0; rank < team.size(); ++rank) {
+          world.device().copy(
+              stream,
+              {.dst = flags.remote(rank).narrow(0, team.rank(), 1).data(), .src = mine.local().data(), .bytes = 4});
+        }
+        flags.signal_pad().barrier(stream, 3);
+        team.synchronize(stream);
+        std::vector<std::int32_t> seen(static_cast<std::size_t>(team.size()));
+        world.device().download(seen.data(), flags.local().data(), seen.size() * 4);
+        EXPECT_EQ(seen, std::vector<std::int32_t>(seen.size(), round));
+        flags.signal_pad().barrier(stream, 3);
+        team.synchronize(stream);
+      }
+    });
+  }
+}
+
+TEST_P(Pad, SignalsAreCountedAndChannelsAreApart) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    auto tensor = ready(team, 1);
+    const SignalPad& pad = tensor.signal_pad();
+    const Stream stream(world.device());
+    const int other = 1 - team.rank();
+    for (int i = 0; i < 5; ++i) pad.put_signal(stream, other, 2);
+    pad.wait_signal(stream, other, 2, 3);
+    pad.wait_signal(stream, other, 2, 2);
+    team.synchronize(stream);
+    team.barrier();
+    team.set_timeout(50ms);
+    if (team.rank() == 0) {
+      pad.wait_signal(stream, other, 2);
+      EXPECT_THROW(team.synchronize(stream), Timeout);
+    }
+  });
+}
+
+TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
+  on(3, [](World& world) {
+    const Team team = world.team({2, 0, 1});
+    auto tensor = ready(team, 1);
+    team.barrier();
+    if (world.rank() == 0) {
+      team.set_timeout(80ms);
+      const Stream stream(world.device());
+      tensor.signal_pad().wait_signal(stream, 2, 3);  // world rank 1
+      try {
+        team.synchronize(stream);
+        ADD_FAILURE() << "nobody signalled, and the wait ended well";
+      } catch (const Timeout& error) {
+        EXPECT_EQ(error.peer(), 1);
+        EXPECT_NE(std::string(error.what()).find("channel 3"), std::string::npos) << error.what();
+      }
+      EXPECT_THROW(team.check(), Timeout);  // it stays so
+      EXPECT_NO_THROW(world.team().check());
+    } else {
+      const auto end = std::chrono::steady_clock::now() + 10s;
+      while (!team.failed() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(5ms);
+      EXPECT_THROW(team.check(), Aborted);  // the others are told
+    }
+    world.team().barrier();
+  });
+}
+
+TEST_P(Pad, AnAbortReleasesAWaitSoonAndFromAnyThread) {
+  on(2, [](World& world) {
+    const Team team = world.team({0, 1});
+    auto tensor = ready(team, 1);
+    const Stream stream(world.device());
+    tensor.signal_pad().wait_signal(stream, 1 - team.rank(), 0);
+    const auto begin = std::chrono::steady_clock::now();
+    std::thread aborter;
+    if (team.rank() == 0) aborter = std::thread([&] { team.abort("enough of this"); });
+    try {
+      team.synchronize(stream);
+      ADD_FAILURE() << "an aborted wait ended well";
+    } catch (const Aborted& error) {
+      EXPECT_NE(std::string(error.what()).find("enough of this"), std::string::npos) << error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    if (aborter.joinable()) aborter.join();
+    world.team().barrier();
+  });
+}
+
+TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
+  on(2, [](World& world) {
+    auto tensor = ready(world.team(), 1, 4);
+    const Stream stream(world.device());
+    const SignalPad& pad = tensor.signal_pad();
+    for (const int rank : {-1, 2, 100}) EXPECT_THROW(pad.put_signal(stream, rank, 0), InvalidArgument);
+    EXPECT_THROW(pad.wait_signal(stream, 0, 4), InvalidArgument);
+    EXPECT_THROW(pad.barrier(stream, 99), InvalidArgument);
+    EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 0})), InvalidArgument);
+    EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 5000})), InvalidArgument);
+    world.team().barrier();
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(Pad);
+
+}  // namespace
+}  // namespace tandem

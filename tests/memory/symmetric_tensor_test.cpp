@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/memory/symmetric_tensor.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "support/devices.hpp"
+#include "support/ranks.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::run_ranks;
+using testing::team_sizes;
+
+class Tensor : public testing::OnEachDevice {
+ protected:
+  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
+};
+
+std::vector<std::int32_t> numbers(std::size_t count, std::int32_t first) {
+  std::vector<std::int32_t> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+std::vector<std::int32_t> read(Device& device, const TensorView& view) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(view.numel()));
+  device.download(values.data(), view.data(), view.bytes());
+  return values;
+}
+
+TEST_P(Tensor, EveryRankReachesEveryOther) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      auto tensor = SymmetricTensor::empty(team, {7, 13}, i32);
+      tensor.rendezvous();
+      // Each rank writes into its successor's part, and reads what its predecessor wrote into its own.
+      const int next = (team.rank() + 1) % team.size();
+      const auto sent = numbers(91, 1000 * team.rank());
+      world.device().upload(tensor.remote(next).data(), sent.data(), tensor.local().bytes());
+      team.barrier();
+      const int previous = (team.rank() + team.size() - 1) % team.size();
+      EXPECT_EQ(read(world.device(), tensor.local()), numbers(91, 1000 * previous));
+      EXPECT_EQ(tensor.remote(team.rank()).data(), tensor.local().data());
+      team.barrier();
+    });
+  }
+}
+
+TEST_P(Tensor, TheContiguousViewShowsAllRanksInOrder) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      auto tensor = SymmetricTensor::empty(team, {3, 5}, i32);
+      tensor.rendezvous();
+      const auto own = numbers(15, 100 * team.rank());
+      world.device().upload(tensor.local().data(), own.data(), tensor.local().bytes());
+      team.barrier();
+      const TensorView all = tensor.contiguous_view();
+      ASSERT_EQ(all.sizes(), (Dims{team.size(), 3, 5}));
+      for (int rank = 0; rank < team.size(); ++rank) {
+        EXPECT_EQ(read(world.device(), all.narrow(0, rank, 1)), numbers(15, 100 * rank));
+      }
+      EXPECT_EQ(tensor.contiguous_view().data(), all.data());
+      team.barrier();
+    });
+  }
+}
+
+TEST_P(Tensor, TheDeviceHasATableOfPeerPointers) {
+  on(3, [](World& world) {
+    auto tensor = SymmetricTensor::empty(world.team(), {4}, i32);
+    tensor.rendezvous();
+    std::vector<void*> table(3);
+    world.device().download(table.data(), tensor.peer_pointers(), 3 * sizeof(void*));
+    for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(table[static_cast<std::size_t>(rank)], tensor.remote(rank).data());
+    world.team().barrier();
+  });
+}
+
+TEST_P(Tensor, ScalarsAndEmptyTensorsAreOrdinary) {
+  on(2, [](World& world) {
+    auto scalar = SymmetricTensor::empty(world.team(), {}, i32);
+    scalar.rendezvous();
+    EXPECT_EQ(scalar.local().numel(), 1);
+    auto nothing = SymmetricTensor::empty(world.team(), {4, 0}, i32);
+    nothing.rendezvous();
+    EXPECT_EQ(nothing.local().numel(), 0);
+    EXPECT_EQ(nothing.remote(1 - world.rank()).bytes(), 0U);
+    EXPECT_EQ(nothing.contiguous_view().numel(), 0);
+    world.team().barrier();
+  });
+}
+
+TEST_P(Tensor, ThousandsOfAllocationsComeAndGo) {
+  const int count = GetParam() == DeviceType::host ? 2'000 : 500;  // a granule of CUDA is 2 MiB
+  on(2, [count](World& world) {
+    std::vector<SymmetricTensor> tensors;
+    for (int i = 0; i < count; ++i) {
+      tensors.push_back(SymmetricTensor::empty(world.team(), {16}, i32, {.channels = 1}));
+      tensors.back().rendezvous();
+      const auto sent = numbers(16, i);
+      world.device().upload(tensors.back().remote(1 - world.rank()).data(), sent.data(), 64);
+    }
+    world.team().barrier();
+    for (int i = 0; i < count; ++i) {
+      ASSERT_EQ(read(world.device(), tensors[static_cast<std::size_t>(i)].local()), numbers(16, i));
+    }
+    world.team().barrier();
+  });
+}
+
+TEST_P(Tensor, OffsetsDoNotEndAtFourGiB) {
+  on(2, [](World& world) {
+    const std::int64_t count = (std::int64_t{9} << 30) / 2 / 4 + 5;  // 4.5 GiB
+    auto tensor = SymmetricTensor::empty(world.team(), {count}, i32, {.channels = 1});
+    tensor.rendezvous();
+    const auto sent = numbers(5, 40 + world.rank());
+    const TensorView tail = tensor.remote(1 - world.rank()).narrow(0, count - 5, 5);
+    world.device().upload(tail.data(), sent.data(), tail.bytes());
+    world.team().barrier();
+    EXPECT_EQ(read(world.device(), tensor.local().narrow(0, count - 5, 5)), numbers(5, 40 + 1 - world.rank()));
+    EXPECT_EQ(read(world.device(), tensor.contiguous_view().narrow(0, 1 - world.rank(), 1).narrow(1, count - 5, 5)),
+              numbers(5, 40 + world.rank()));
+    world.team().barrier();
+  });
+}
+
+TEST_P(Tensor, ASecondTeamWrapsTheSameMemoryWithSignalsOfItsOwn) {
+  on(3, [](World& world) {
+    auto first = SymmetricTensor::empty(world.team(), {8}, i32);
+    first.rendezvous();
+    const Team pair = world.team({2, 0});
+    if (pair) {
+      auto second = SymmetricTensor::wrap(pair, first.local().data(), {8}, i32);
+      second.rendezvous();
+      EXPECT_EQ(second.local().data(), first.local().data());
+      const auto sent = numbers(8, 10 * world.rank());
+      world.device().upload(second.remote(1 - pair.rank()).data(), sent.data(), 32);
+      pair.barrier();
+      EXPECT_EQ(read(world.device(), first.local()), numbers(8, 10 * (2 - world.rank())));
+      // A signal of the pair is none of the first team's: rank 0's wait for rank 2 in the first team still waits.
+      const Stream stream(world.device());
+      second.signal_pad().put_signal(stream, 1 - pair.rank(), 0);
+      second.signal_pad().wait_signal(stream, 1 - pair.rank(), 0);
+      pair.synchronize(stream);
+      pair.barrier();
+    }
+    world.team().barrier();
+    world.team().set_timeout(std::chrono::milliseconds(50));
+    if (world.rank() == 0) {
+      const Stream stream(world.device());
+      first.signal_pad().wait_signal(stream, 2, 0);
+      EXPECT_THROW(world.team().synchronize(stream), Timeout);
+    }
+  });
+}
+
+TEST_P(Tensor, StartsAgainAfterEverythingIsGone) {
+  for (int again = 0; again < 3; ++again) {
+    on(2, [](World& world) {
+      for (int i = 0; i < 10; ++i) {
+        auto tensor = SymmetricTensor::empty(world.team(), {1 << 20}, i32);
+        tensor.rendezvous();
+      }
+    });
+  }
+}
+
+TEST_P(Tensor, UseBeforeTheRendezvousIsAnError) {
+  on(1, [](World& world) {
+    const auto tensor = SymmetricTensor::empty(world.team(), {2}, i32);
+    EXPECT_NO_THROW(static_cast<void>(tensor.local()));
+    EXPECT_THROW(static_cast<void>(tensor.remote(0)), InvalidArgument);
+    EXPECT_THROW(static_cast<void>(tensor.contiguous_view()), InvalidArgument);
+    EXPECT_THROW(static_cast<void>(tensor.signal_pad()), InvalidArgument);
+    EXPECT_THROW(static_cast<void>(SymmetricTensor().local()), InvalidArgument);
+  });
+}
+
+TEST_P(Tensor, ASecondRendezvousIsAnError) {
+  on(1, [](World& world) {
+    auto tensor = SymmetricTensor::empty(world.team(), {2}, i32);
+    tensor.rendezvous();
+    EXPECT_THROW(tensor.rendezvous(), InvalidArgument);
+  });
+}
+
+TEST_P(Tensor, RanksThatDisagreeAreBothNamed) {
+  on(2, [](World& world) {
+    auto tensor = SymmetricTensor::empty(world.team(), {4 + world.rank()}, i32);
+    try {
+      tensor.rendezvous();
+      ADD_FAILURE() << "[4] met [5]";
+    } catch (const InvalidArgument& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("[4]"), std::string::npos) << text;
+      EXPECT_NE(text.find("[5]"), std::string::npos) << text;
+    }
+  });
+}
+
+TEST_P(Tensor, ARankOutsideGetsAClearError) {
+  on(2, [](World& world) {
+    const Team other = world.team({1 - world.rank()});
+    ASSERT_FALSE(other);
+    EXPECT_THROW(static_cast<void>(SymmetricTensor::empty(other, {2}, i32)), InvalidArgument);
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(Tensor);
+
+}  // namespace
+}  // namespace tandem

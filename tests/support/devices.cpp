@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/devices.hpp"
+
+#include <array>
+#include <map>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tandem/device/device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+std::string ask_in_child(DeviceType type) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) return "pipe failed";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string reason = why_no_device(type);
+    const bool told = ::write(ends[1], reason.data(), reason.size()) == static_cast<ssize_t>(reason.size());
+    ::_exit(told ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string reason;
+  std::array<char, 512> part{};
+  for (ssize_t got = 0; (got = ::read(ends[0], part.data(), part.size())) > 0;) {
+    reason.append(part.data(), static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? reason : "asking for the device ended a process";
+}
+
+}  // namespace
+
+std::string why_no_ranks_on(DeviceType type) {
+  static std::map<DeviceType, std::string> answers;
+  const auto at = answers.find(type);
+  return at != answers.end() ? at->second : answers[type] = type == DeviceType::host ? "" : ask_in_child(type);
+}
+
+}  // namespace tandem::testing

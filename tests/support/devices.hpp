@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <string>
+
+#include "tandem/base/device_id.hpp"
+
+namespace tandem::testing {
+
+/// Why ranks of a test cannot use a device of this type; empty if they can. Asks in a child, so that this process can
+/// still fork ranks that use a GPU.
+[[nodiscard]] std::string why_no_ranks_on(DeviceType type);
+
+/// A suite that runs once on each type of device, and skips with the reason where there is none.
+class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_no_ranks_on(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+/// Names the parameter of such a suite.
+inline const auto device_name = [](const ::testing::TestParamInfo<DeviceType>& info) {
+  return std::string(name(info.param));
+};
+
+}  // namespace tandem::testing
+
+#define TANDEM_ON_EACH_DEVICE(suite)                                                                                 \
+  INSTANTIATE_TEST_SUITE_P(Device, suite, ::testing::Values(::tandem::DeviceType::host, ::tandem::DeviceType::cuda), \
+                           ::tandem::testing::device_name)
