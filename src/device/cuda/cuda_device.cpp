@@ -25,6 +25,7 @@
 #include "device/cuda/kernels/signal.hpp"
 #include "device/cuda/native_stream.hpp"
 #include "device/cuda/stream_trace.hpp"
+#include "device/cuda/visible_devices.hpp"
 
 namespace tandem {
 namespace {
@@ -509,35 +510,41 @@ void CudaDevice::trace_collect() {
 }  // namespace
 
 std::shared_ptr<Device> open_cuda_device(int index) {
-  const int count = cuda_device_count();
-  if (count == 0) throw Unsupported("no CUDA device: " + why_no_cuda_device());
+  if (const std::string& why = Driver::why_not_started(); !why.empty()) throw Unsupported("no CUDA device: " + why);
+  if (Driver::is_forked()) {
+    throw Unsupported(
+        "no CUDA device: this process was forked from one that had started CUDA; fork before that, or exec");
+  }
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   if (index < 0 || index >= count) {
-    throw InvalidArgument(format("CUDA device {} of {}: there is 0 to {}", index, count, count - 1));
+    throw InvalidArgument(format("CUDA device {}; this process sees {}, numbered from 0", index, count));
   }
   return std::make_shared<CudaDevice>(index);
 }
 
-int cuda_device_count() noexcept {
-  int count = 0;
-  try {
-    if (!Driver::why_not().empty()) return 0;
-  } catch (...) {
-    return 0;  // no memory for the reason
+int cuda_device_count() noexcept try {
+  if (!Driver::why_not_loaded().empty()) return 0;
+  if (!Driver::is_started()) {
+    if (const std::optional<int> visible = count_visible_devices()) return *visible;
   }
+  if (!Driver::why_not_started().empty()) return 0;
+  int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   ignore(result);
   return result == cudaSuccess ? count : 0;
+} catch (const std::exception&) {
+  return 0;  // no memory for the reason
 }
 
 std::string why_no_cuda_device() {
-  if (!Driver::why_not().empty()) return Driver::why_not();
-  int count = 0;
-  const cudaError_t result = cudaGetDeviceCount(&count);
-  if (result != cudaSuccess) {
-    ignore(result);
-    return format("cudaGetDeviceCount: {}", cudaGetErrorString(result));
+  if (!Driver::why_not_loaded().empty()) return Driver::why_not_loaded();
+  if (cuda_device_count() > 0) return {};
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
+    return format("no GPU is seen with CUDA_VISIBLE_DEVICES='{}'", visible);
   }
-  return count > 0 ? "" : "the driver sees no CUDA device";
+  if (!Driver::why_not_started().empty()) return Driver::why_not_started();
+  return "the driver sees no GPU";
 }
 
 }  // namespace tandem

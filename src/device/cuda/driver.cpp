@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/driver.hpp"
 
+#include <atomic>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "tandem/base/error.hpp"
 
@@ -33,12 +35,6 @@ struct Loaded {
   }
     TANDEM_DRIVER_FUNCTIONS(TANDEM_DRIVER_LOAD)
 #undef TANDEM_DRIVER_LOAD
-    if (!why_not.empty()) return;
-    if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
-      const char* text = nullptr;
-      static_cast<void>(driver.cuGetErrorString(result, &text));
-      why_not = format("cuInit: {}", text == nullptr ? "unknown error" : text);
-    }
   }
 };
 
@@ -48,14 +44,44 @@ const Loaded& loaded() {
   return once;
 }
 
+/// The call to cuInit, and the process that made it.
+struct Started {
+  pid_t process = ::getpid();
+  std::string why_not = loaded().why_not;
+
+  Started() {
+    if (!why_not.empty()) return;
+    const Driver& driver = loaded().driver;
+    if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
+      const char* text = nullptr;
+      static_cast<void>(driver.cuGetErrorString(result, &text));
+      why_not = format("cuInit: {}", text == nullptr ? "unknown error" : text);
+    }
+    is_started = true;
+  }
+
+  static inline std::atomic<bool> is_started{false};
+};
+
+const Started& started() {
+  static const Started& once = *new Started;
+  return once;
+}
+
 }  // namespace
 
 const Driver& Driver::get() {
-  if (!loaded().why_not.empty()) throw Unsupported("the CUDA driver cannot be used: " + loaded().why_not);
+  if (!started().why_not.empty()) throw Unsupported("the CUDA driver cannot be used: " + started().why_not);
   return loaded().driver;
 }
 
-const std::string& Driver::why_not() { return loaded().why_not; }
+const std::string& Driver::why_not_loaded() { return loaded().why_not; }
+
+const std::string& Driver::why_not_started() { return started().why_not; }
+
+bool Driver::is_started() noexcept { return Started::is_started; }
+
+bool Driver::is_forked() { return is_started() && started().process != ::getpid(); }
 
 void Driver::check(CUresult result, const char* call, std::source_location where) const {
   if (result == CUDA_SUCCESS) return;

@@ -41,10 +41,16 @@ struct Driver {
   TANDEM_DRIVER_FUNCTIONS(TANDEM_DRIVER_MEMBER)
 #undef TANDEM_DRIVER_MEMBER
 
-  /// Loaded on the first call, once for the process. Throws Unsupported that says what was not found.
+  /// Loaded and started (cuInit) on the first call, once for the process. Throws Unsupported that says what failed.
   [[nodiscard]] static const Driver& get();
+  /// Why the library cannot be loaded; empty if it can. Starts nothing.
+  [[nodiscard]] static const std::string& why_not_loaded();
   /// Why `get` would throw; empty if it would not.
-  [[nodiscard]] static const std::string& why_not();
+  [[nodiscard]] static const std::string& why_not_started();
+  /// Whether somebody has called `get` or `why_not_started`.
+  [[nodiscard]] static bool is_started() noexcept;
+  /// True in a child of a process that had started CUDA: there it can never be used.
+  [[nodiscard]] static bool is_forked();
 
   /// Throws DeviceError (OutOfMemory for CUDA_ERROR_OUT_OF_MEMORY) with the call and the error's name and text, unless
   /// `result` is CUDA_SUCCESS.
