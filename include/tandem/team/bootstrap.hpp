@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,10 @@ class TANDEM_API Bootstrap {
   /// says so; it is asked whenever something may have changed.
   [[nodiscard]] virtual Parcel receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
                                        const std::function<void()>& stop) = 0;
+  /// The same if it has come already; empty if not.
+  [[nodiscard]] virtual std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) = 0;
+  /// Waits until what was sent has left this process (a peer that reads nothing may hold it up). False at the deadline.
+  virtual bool flush(Clock::time_point deadline) = 0;
   /// Tells `rank` that this rank aborts a team. Never blocks, never throws.
   virtual void send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept = 0;
   virtual void listen(Listener listener) = 0;

@@ -94,11 +94,13 @@ class TANDEM_API Team {
   void collect() const;
 
   /// The object kept in this team under `key`, made by `make` if there is none: the cache behind convenience functions.
+  /// It goes with the team: `make` is given this team as a handle that does not keep it alive, to build the object on.
   template <typename T, typename Make>
   [[nodiscard]] std::shared_ptr<T> cached(const std::string& key, const Make& make) const {
-    std::shared_ptr<void>& slot = cache_slot(key);
-    if (slot == nullptr) slot = std::shared_ptr<T>(make());
-    return std::static_pointer_cast<T>(slot);
+    if (auto kept = cache_get(key)) return std::static_pointer_cast<T>(kept);
+    std::shared_ptr<T> made(make(Team(std::shared_ptr<State>(std::shared_ptr<void>(), &state()))));
+    cache_put(key, made);
+    return made;
   }
 
   friend bool operator==(const Team&, const Team&) = default;
@@ -107,7 +109,8 @@ class TANDEM_API Team {
   explicit Team(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
  private:
-  [[nodiscard]] std::shared_ptr<void>& cache_slot(const std::string& key) const;
+  [[nodiscard]] std::shared_ptr<void> cache_get(const std::string& key) const;
+  void cache_put(const std::string& key, std::shared_ptr<void> object) const;
   [[nodiscard]] State& state() const;
 
   std::shared_ptr<State> state_;

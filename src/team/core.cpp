@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "team/core.hpp"
+
+#include <set>
+#include <unistd.h>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "team/team_state.hpp"
+
+namespace tandem {
+namespace {
+
+struct Seats {
+  std::mutex mutex;
+  std::set<std::string> taken;
+};
+
+Seats& seats() {
+  static Seats all;
+  return all;
+}
+
+}  // namespace
+
+Seat::Seat(const std::string& job, int rank) : key_(format("{}/{}/{}", ::getpid(), rank, job)) {
+  const std::lock_guard lock(seats().mutex);
+  if (!seats().taken.insert(key_).second) {
+    throw InvalidArgument(
+        format("init was called while a world of job '{}' lives already in this process (rank {}): "
+               "let go of it and of its teams first",
+               job, rank));
+  }
+}
+
+Seat::~Seat() {
+  const std::lock_guard lock(seats().mutex);
+  seats().taken.erase(key_);
+}
+
+Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::shared_ptr<Device> device,
+           std::unique_ptr<Bootstrap> bootstrap)
+    : seat_(std::move(seat)),
+      launch_(std::move(launch)),
+      env_(std::move(env)),
+      log_(std::move(log)),
+      device_(std::move(device)),
+      process_(::getpid()),
+      presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
+      bootstrap_(std::move(bootstrap)) {
+  bootstrap_->listen(
+      {[this](int peer, bool clean) { on_lost(peer, clean); },
+       [this](int peer, std::uint64_t team, const std::string& reason) { on_aborted(peer, team, reason); }});
+}
+
+Core::~Core() = default;
+
+std::uint64_t Core::next_team_id() {
+  const std::lock_guard lock(mutex_);
+  return (static_cast<std::uint64_t>(launch_.rank) << 32) + ++teams_made_;
+}
+
+Core::Presence Core::presence(int world_rank) const {
+  const std::lock_guard lock(mutex_);
+  return presence_[static_cast<std::size_t>(world_rank)];
+}
+
+bool Core::forked() const noexcept { return ::getpid() != process_; }
+
+void Core::enter(Team::State& team) {
+  const std::lock_guard lock(mutex_);
+  teams_[team.id()] = &team;
+  for (std::size_t r = 0; r < presence_.size(); ++r) {
+    if (presence_[r] == Presence::lost) team.peer_lost(static_cast<int>(r));
+  }
+  if (const auto early = early_aborts_.find(team.id()); early != early_aborts_.end()) {
+    team.peer_aborted(early->second.first, early->second.second);
+    early_aborts_.erase(early);
+  }
+}
+
+void Core::leave(Team::State& team) noexcept {
+  const std::lock_guard lock(mutex_);
+  teams_.erase(team.id());
+}
+
+void Core::on_lost(int peer, bool clean) {
+  const std::lock_guard lock(mutex_);
+  presence_[static_cast<std::size_t>(peer)] = clean ? Presence::left : Presence::lost;
+  if (log_.enabled(LogLevel::info)) {
+    log_.write(LogLevel::info, format("rank {} {}", peer, clean ? "has ended its world" : "is lost"));
+  }
+  if (clean) return;  // what it sent still counts; only who waits for more of it fails
+  for (const auto& [id, team] : teams_) team->peer_lost(peer);
+}
+
+void Core::on_aborted(int peer, std::uint64_t team, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = teams_.find(team); found != teams_.end()) {
+    found->second->peer_aborted(peer, reason);
+  } else {
+    early_aborts_.insert_or_assign(team, std::pair(peer, reason));
+  }
+}
+
+}  // namespace tandem

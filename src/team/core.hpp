@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tandem/base/log.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/team/bootstrap.hpp"
+#include "tandem/team/launch.hpp"
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+/// Marks that a rank of a job lives in this process, so that a second `init` is an error and no hang. The only thing
+/// of Tandem that is global to the process.
+class Seat {
+ public:
+  Seat(const std::string& job, int rank);
+  ~Seat();
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+ private:
+  std::string key_;
+};
+
+/// What all teams of one world on one rank stand on; lives until the last of them and the world are gone. It brings the
+/// news of the bootstrap (a peer is gone, a peer aborted) to the teams that they concern.
+class Core {
+ public:
+  enum class Presence : unsigned char { here, left, lost };
+
+  Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::shared_ptr<Device> device,
+       std::unique_ptr<Bootstrap> bootstrap);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  [[nodiscard]] const Launch& launch() const noexcept { return launch_; }
+  [[nodiscard]] const Env& env() const noexcept { return env_; }
+  [[nodiscard]] const Log& log() const noexcept { return log_; }
+  [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return device_; }
+  [[nodiscard]] Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
+
+  /// An id that no other rank gives out, and that this one has not given out before.
+  [[nodiscard]] std::uint64_t next_team_id();
+  [[nodiscard]] Presence presence(int world_rank) const;
+  /// True in a child that was forked from the process that made this.
+  [[nodiscard]] bool forked() const noexcept;
+
+  /// From now on `team` hears of what concerns it; what came before it was there is told at once.
+  void enter(Team::State& team);
+  /// After this, `team` hears nothing more.
+  void leave(Team::State& team) noexcept;
+
+ private:
+  void on_lost(int peer, bool clean);
+  void on_aborted(int peer, std::uint64_t team, const std::string& reason);
+
+  std::unique_ptr<Seat> seat_;
+  Launch launch_;
+  Env env_;
+  Log log_;
+  std::shared_ptr<Device> device_;
+  std::int64_t process_;
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, Team::State*> teams_;
+  std::map<std::uint64_t, std::pair<int, std::string>> early_aborts_;  // of teams that this rank is still making
+  std::vector<Presence> presence_;
+  std::uint32_t teams_made_ = 0;
+
+  std::unique_ptr<Bootstrap> bootstrap_;  // goes first: its thread uses everything above
+};
+
+}  // namespace tandem

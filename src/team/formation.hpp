@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "tandem/team/bootstrap.hpp"
+
+namespace tandem {
+
+/// How members of a team make a sub-team of it, on one rank. Each sends its list of ranks to everyone on it, and takes
+/// one list from each; all must be equal. There is no order of these calls that all members of the parent share (a rank
+/// outside of a sub-team need not call), so lists are queued for each pair of ranks; one whose sender has given up is
+/// followed by its withdrawal. So making a team works after an attempt that failed, and after a rank was lost.
+class Formation {
+ public:
+  using Clock = Bootstrap::Clock;
+  using Lost = std::function<bool(int world_rank)>;
+
+  /// `channel` is the key of these messages, equal on all members of the parent.
+  Formation(Bootstrap& bootstrap, int self, std::uint64_t channel) noexcept
+      : bootstrap_(bootstrap), self_(self), channel_(channel) {}
+
+  /// Agrees with `members` (world ranks, in the new team's order, this one among them) on an id, which the first of
+  /// them gives: `proposed` there. Throws InvalidArgument naming two members that listed different ranks, Timeout or
+  /// PeerLost naming one that did not come.
+  [[nodiscard]] std::uint64_t form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
+                                   const Lost& lost);
+
+ private:
+  struct Offer {
+    std::uint64_t attempt = 0;
+    std::uint64_t id = 0;
+    bool withdrawn = false;
+    std::vector<int> members;
+  };
+  struct Contradiction {
+    int rank;
+    std::vector<int> members;
+  };
+
+  void tell(int rank, const Offer& offer) noexcept;
+  [[nodiscard]] static Offer parse(const Parcel& parcel);
+  /// The list that `rank` stands by. Throws Contradiction if it is not `mine`.
+  [[nodiscard]] Offer accept(int rank, const std::vector<int>& mine, Clock::time_point deadline, const Lost& lost);
+  [[noreturn]] void contradict(const Offer& mine, const Contradiction& found, const Lost& lost);
+
+  Bootstrap& bootstrap_;
+  int self_;
+  std::uint64_t channel_;
+  std::uint64_t attempts_ = 0;
+  std::map<int, std::uint64_t> sent_;
+  std::map<int, std::uint64_t> taken_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "team/mesh.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "team/names.hpp"
+#include "team/socket.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t max_payload = 60 * 1024;         // well below the smallest send buffer
+constexpr std::size_t max_descriptors = 120;           // Linux takes 253 in a message
+constexpr auto slice = std::chrono::milliseconds(20);  // how stale a waiter's `stop` may be
+
+constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
+constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
+
+}  // namespace
+
+struct Mesh::Header {
+  Kind kind = Kind::parcel;
+  std::uint32_t descriptors = 0;  // in this message
+  std::uint64_t team = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t bytes = 0;            // of the whole parcel; of a goodbye: 1 if all is well
+  std::uint64_t all_descriptors = 0;  // of the whole parcel
+};
+
+struct Mesh::Message {
+  Header header;
+  std::vector<std::byte> payload;
+  std::vector<FileDescriptor> descriptors;
+};
+
+struct Mesh::Arrival {
+  Parcel parcel;
+  bool damaged = false;  // descriptors were lost on the way
+};
+
+struct Mesh::Event {
+  int peer = 0;
+  bool abort = false;
+  bool clean = false;
+  std::uint64_t team = 0;
+  std::string reason;
+};
+
+struct Mesh::Peer {
+  enum class State : unsigned char { here, left, lost };
+
+  PeerInfo info;
+  FileDescriptor socket;
+  FileDescriptor pidfd;
+  State state = State::here;
+  std::deque<Message> outgoing;
+
+  Arrival partial;                // a parcel of which some messages are yet to come
+  std::uint64_t descriptors = 0;  // of those messages, dropped ones included
+};
+
+Mesh::Mesh(int rank, std::vector<Link> links)
+    : rank_(rank),
+      process_(::getpid()),
+      exceptions_(std::uncaught_exceptions()),
+      epoll_(FileDescriptor::from_native_handle(::epoll_create1(EPOLL_CLOEXEC))),
+      wake_(FileDescriptor::from_native_handle(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
+      buffer_(128 * 1024) {
+  if (!epoll_ || !wake_) throw DeviceError(format("epoll or eventfd could not be made: {}", std::strerror(errno)));
+  epoll_ = move_high(std::move(epoll_));
+  wake_ = move_high(std::move(wake_));
+  watch(wake_.get(), wake_tag, false, false);
+  for (Link& link : links) {
+    auto peer = std::make_unique<Peer>();
+    peer->info = std::move(link.info);
+    peer->socket = std::move(link.socket);
+    const auto tag = static_cast<std::uint64_t>(peers_.size());
+    if (peer->socket) watch(peer->socket.get(), tag, false, false);
+    // A child that a peer forked keeps its sockets open: then only this tells of the peer's death.
+    if (link.process != 0) {
+      const auto pidfd = ::syscall(SYS_pidfd_open, static_cast<pid_t>(link.process), 0U);
+      peer->pidfd = FileDescriptor::from_native_handle(static_cast<int>(pidfd));
+      if (peer->pidfd) watch((peer->pidfd = move_high(std::move(peer->pidfd))).get(), tag | pidfd_bit, false, false);
+    }
+    peers_.push_back(std::move(peer));
+  }
+  if (peers_.size() > 1) {
+    // The program's signal handlers are not to run on this thread.
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+}
+
+Mesh::~Mesh() {
+  if (::getpid() != process_) {  // a forked child destroys its copy: the sockets are its parent's to say goodbye on
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
+  const bool well = std::uncaught_exceptions() <= exceptions_;
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      listener_ = {};
+    }
+    wake();
+    thread_.join();
+  }
+  for (const auto& peer : peers_) {
+    if (!peer->socket || peer->state != Peer::State::here) continue;
+    try {
+      std::vector<Message> goodbye(1);
+      goodbye[0].header = {Kind::goodbye, 0, 0, 0, well ? 1U : 0U, 0};
+      enqueue(*peer, std::move(goodbye));
+      transmit(*peer);
+    } catch (...) {  // then the closing socket tells that this rank is lost
+    }
+  }
+}
+
+const PeerInfo& Mesh::peer(int rank) const { return at(rank).info; }
+bool Mesh::same_node(int) const { return true; }
+
+Mesh::Peer& Mesh::at(int rank) const {
+  if (rank < 0 || rank >= static_cast<int>(peers_.size())) {
+    throw InvalidArgument(format("rank {} is not in this world; allowed: 0 to {}", rank, peers_.size() - 1));
+  }
+  return *peers_[static_cast<std::size_t>(rank)];
+}
+
+void Mesh::throw_gone(const Peer& peer) const {
+  const char* how = peer.state == Peer::State::left ? "has ended its world" : "is lost: its process or its world ended";
+  throw PeerLost(format("{} {}", to_string(peer.info), how), peer.info.rank, peer.info.host, peer.info.pid);
+}
+
+void Mesh::send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) {
+  Peer& peer = at(rank);
+  std::vector<Message> messages;
+  std::size_t bytes = 0;
+  std::size_t descriptors = 0;
+  do {
+    Message message;
+    message.header = {messages.empty() ? Kind::parcel : Kind::rest_of_parcel,
+                      0,
+                      team,
+                      sequence,
+                      parcel.bytes.size(),
+                      parcel.descriptors.size()};
+    const std::size_t take = std::min(max_payload, parcel.bytes.size() - bytes);
+    const auto begin = parcel.bytes.begin() + static_cast<std::ptrdiff_t>(bytes);
+    message.payload.assign(begin, begin + static_cast<std::ptrdiff_t>(take));
+    bytes += take;
+    while (descriptors < parcel.descriptors.size() && message.descriptors.size() < max_descriptors) {
+      message.descriptors.push_back(std::move(parcel.descriptors[descriptors++]));
+    }
+    message.header.descriptors = static_cast<std::uint32_t>(message.descriptors.size());
+    messages.push_back(std::move(message));
+  } while (bytes < parcel.bytes.size() || descriptors < parcel.descriptors.size());
+
+  const std::lock_guard lock(mutex_);
+  if (rank == rank_) {
+    Arrival& arrival = inbox_[{rank, team, sequence}];
+    arrival.parcel.bytes = std::move(parcel.bytes);
+    for (Message& message : messages) {
+      std::move(message.descriptors.begin(), message.descriptors.end(), std::back_inserter(arrival.parcel.descriptors));
+    }
+    return;
+  }
+  if (peer.state != Peer::State::here) throw_gone(peer);
+  enqueue(peer, std::move(messages));
+}
+
+Parcel Mesh::receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
+                     const std::function<void()>& stop) {
+  Peer& peer = at(rank);
+  while (true) {
+    if (stop) stop();
+    std::unique_lock lock(mutex_);
+    if (auto parcel = take({rank, team, sequence})) return std::move(*parcel);
+    if (peer.state != Peer::State::here) throw_gone(peer);
+    const auto now = Clock::now();
+    if (now >= deadline) throw Timeout(format("{} sent nothing in time", to_string(peer.info)), rank);
+    changed_.wait_until(lock, std::min(deadline, now + slice));
+  }
+}
+
+std::optional<Parcel> Mesh::try_receive(int rank, std::uint64_t team, std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  return take({at(rank).info.rank, team, sequence});
+}
+
+std::optional<Parcel> Mesh::take(const Key& key) {
+  const auto found = inbox_.find(key);
+  if (found == inbox_.end()) return std::nullopt;
+  Arrival arrival = std::move(found->second);
+  inbox_.erase(found);
+  if (arrival.damaged) {
+    throw OutOfMemory(
+        format("file descriptors that rank {} sent to rank {} were dropped: this process has too many "
+               "open (see ulimit -n)",
+               std::get<0>(key), rank_));
+  }
+  return std::move(arrival.parcel);
+}
+
+bool Mesh::flush(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  const auto empty = [this] {
+    return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->outgoing.empty(); });
+  };
+  return changed_.wait_until(lock, deadline, empty);
+}
+
+void Mesh::send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept {
+  try {
+    Peer& peer = at(rank);
+    std::vector<Message> messages(1);
+    const auto text = std::as_bytes(std::span(reason)).first(std::min(reason.size(), max_payload));
+    messages[0].header = {Kind::abort, 0, team, 0, text.size(), 0};
+    messages[0].payload.assign(text.begin(), text.end());
+    const std::lock_guard lock(mutex_);
+    if (peer.state == Peer::State::here && peer.socket) enqueue(peer, std::move(messages));
+    changed_.notify_all();
+  } catch (...) {  // no memory for the message: the peers' own deadlines end their waits
+  }
+}
+
+void Mesh::listen(Listener listener) {
+  const std::lock_guard lock(mutex_);
+  listener_ = std::move(listener);
+  wake();
+}
+
+void Mesh::enqueue(Peer& peer, std::vector<Message> messages) {
+  const bool idle = peer.outgoing.empty();
+  for (Message& message : messages) peer.outgoing.push_back(std::move(message));
+  if (idle) transmit(peer);
+}
+
+/// Sends until the queue is empty or the kernel takes no more; the thread goes on when it does.
+void Mesh::transmit(Peer& peer) {
+  while (!peer.outgoing.empty()) {
+    Message& message = peer.outgoing.front();
+    std::array<iovec, 2> parts{{{&message.header, sizeof(Header)}, {message.payload.data(), message.payload.size()}}};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> control{};
+    msghdr envelope{};
+    envelope.msg_iov = parts.data();
+    envelope.msg_iovlen = parts.size();
+    if (!message.descriptors.empty()) {
+      const std::size_t size = message.descriptors.size() * sizeof(int);
+      envelope.msg_control = control.data();
+      envelope.msg_controllen = CMSG_SPACE(size);
+      cmsghdr* const rights = CMSG_FIRSTHDR(&envelope);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(size);
+      std::array<int, max_descriptors> raw{};
+      std::transform(message.descriptors.begin(), message.descriptors.end(), raw.begin(),
+                     [](const FileDescriptor& descriptor) { return descriptor.get(); });
+      std::memcpy(CMSG_DATA(rights), raw.data(), size);
+    }
+    if (::sendmsg(peer.socket.get(), &envelope, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
+      peer.outgoing.pop_front();
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) {
+      watch(peer.socket.get(), static_cast<std::uint64_t>(peer.info.rank), true, true);
+      return;
+    }
+    if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) {
+      retry_ = true;
+      wake();
+      return;
+    }
+    peer.outgoing.clear();  // the peer is gone; reading its socket tells how
+  }
+}
+
+void Mesh::watch(int fd, std::uint64_t tag, bool writable, bool change) const {
+  epoll_event event{};
+  event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
+  event.data.u64 = tag;
+  if (::epoll_ctl(epoll_.get(), change ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0) {
+    throw DeviceError(format("epoll_ctl failed: {}", std::strerror(errno)));
+  }
+}
+
+void Mesh::wake() const noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+}
+
+void Mesh::run() noexcept {
+  std::array<epoll_event, 64> ready{};
+  while (true) {
+    bool retry = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      retry = std::exchange(retry_, false);
+    }
+    const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), retry ? 5 : -1);
+    try {
+      const std::lock_guard lock(mutex_);
+      for (int i = 0; i < count; ++i) {
+        const epoll_event& event = ready[static_cast<std::size_t>(i)];
+        const std::uint64_t tag = event.data.u64;
+        if (tag == wake_tag) {
+          std::uint64_t ignored = 0;
+          [[maybe_unused]] const ssize_t size = ::read(wake_.get(), &ignored, sizeof(ignored));
+          continue;
+        }
+        Peer& peer = *peers_[static_cast<std::size_t>(tag & ~pidfd_bit)];
+        if (peer.state != Peer::State::here) continue;
+        if ((tag & pidfd_bit) != 0) {
+          read(peer);  // what it sent before it died
+          if (peer.state == Peer::State::here) part(peer, false);
+        } else {
+          serve(peer, event.events);
+        }
+      }
+      if (retry) {
+        for (const auto& peer : peers_) {
+          if (peer->state == Peer::State::here) transmit(*peer);
+        }
+      }
+      changed_.notify_all();
+    } catch (...) {  // no memory for what came; those who wait for it run into their deadlines
+    }
+    dispatch();
+  }
+}
+
+void Mesh::serve(Peer& peer, std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) {
+    watch(peer.socket.get(), static_cast<std::uint64_t>(peer.info.rank), false, true);
+    transmit(peer);
+  }
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read(peer);
+}
+
+void Mesh::read(Peer& peer) {
+  int errors = 0;
+  while (peer.state == Peer::State::here) {
+    iovec part_of{buffer_.data(), buffer_.size()};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> control{};
+    msghdr envelope{};
+    envelope.msg_iov = &part_of;
+    envelope.msg_iovlen = 1;
+    envelope.msg_control = control.data();
+    envelope.msg_controllen = control.size();
+    const ssize_t size = ::recvmsg(peer.socket.get(), &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return;
+    // An error is told once and what the peer sent before comes after it: a reset is no reason to lose that.
+    if (size < 0 && ++errors < 4) continue;
+    if (size <= 0) return part(peer, false);
+
+    std::vector<FileDescriptor> descriptors;
+    for (cmsghdr* rights = CMSG_FIRSTHDR(&envelope); rights != nullptr; rights = CMSG_NXTHDR(&envelope, rights)) {
+      if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+      const std::size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (std::size_t i = 0; i < count; ++i) {
+        int raw = -1;
+        std::memcpy(&raw, CMSG_DATA(rights) + i * sizeof(int), sizeof(int));
+        descriptors.push_back(FileDescriptor::from_native_handle(raw));
+      }
+    }
+    accept_message(peer, std::span(buffer_).first(static_cast<std::size_t>(size)), std::move(descriptors),
+                   (envelope.msg_flags & MSG_CTRUNC) != 0);
+  }
+}
+
+void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors,
+                          bool damaged) {
+  Header header;
+  if (bytes.size() < sizeof(header)) return part(peer, false);
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const auto payload = bytes.subspan(sizeof(header));
+  switch (header.kind) {
+    case Kind::goodbye: return part(peer, header.bytes == 1);
+    case Kind::abort: {
+      const std::string reason(reinterpret_cast<const char*>(payload.data()), payload.size());
+      events_.push_back({peer.info.rank, true, false, header.team, reason});
+      return;
+    }
+    case Kind::parcel:
+      peer.partial = {};
+      peer.descriptors = 0;
+      break;
+    case Kind::rest_of_parcel: break;
+    default: return part(peer, false);
+  }
+  Arrival& arrival = peer.partial;
+  arrival.parcel.bytes.insert(arrival.parcel.bytes.end(), payload.begin(), payload.end());
+  arrival.damaged = arrival.damaged || damaged || descriptors.size() != header.descriptors;
+  std::move(descriptors.begin(), descriptors.end(), std::back_inserter(arrival.parcel.descriptors));
+  peer.descriptors += header.descriptors;
+  if (arrival.parcel.bytes.size() < header.bytes || peer.descriptors < header.all_descriptors) return;
+  inbox_[{peer.info.rank, header.team, header.sequence}] = std::exchange(peer.partial, {});
+}
+
+void Mesh::part(Peer& peer, bool clean) {
+  peer.state = clean ? Peer::State::left : Peer::State::lost;
+  peer.socket = {};
+  peer.pidfd = {};
+  peer.outgoing.clear();
+  peer.partial = {};
+  events_.push_back({peer.info.rank, false, clean, 0, ""});
+}
+
+void Mesh::dispatch() {
+  while (true) {
+    Event event;
+    Listener listener;
+    {
+      const std::lock_guard lock(mutex_);
+      if (events_.empty() || !listener_.lost || stopping_) return;
+      event = std::move(events_.front());
+      events_.pop_front();
+      listener = listener_;
+    }
+    try {
+      if (event.abort) {
+        listener.aborted(event.peer, event.team, event.reason);
+      } else {
+        listener.lost(event.peer, event.clean);
+      }
+    } catch (...) {  // a listener's trouble is its own
+    }
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+}
+
+}  // namespace tandem

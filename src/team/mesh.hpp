@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <sys/types.h>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "tandem/team/bootstrap.hpp"
+
+#include "team/rendezvous.hpp"
+
+namespace tandem {
+
+/// The bootstrap of one node: a socket to each peer, and one thread that reads them all, sends what did not fit at once
+/// and hears of each peer's end. A parcel goes as one or more messages, which each carry a header.
+///
+/// Invariants: what one rank sends to another arrives whole and in order; no call but `receive` and `flush` blocks; the
+/// listener runs on the mesh's thread, without its lock, and never after the destructor has begun to return.
+class Mesh final : public Bootstrap {
+ public:
+  /// `links` as `meet` gives them.
+  Mesh(int rank, std::vector<Link> links);
+  /// Says goodbye to the peers, without waiting for them. A destructor run by a passing exception says that it fails,
+  /// and so does a process's end: peers then count this rank as lost.
+  ~Mesh() override;
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  [[nodiscard]] const PeerInfo& peer(int rank) const override;
+  [[nodiscard]] bool same_node(int rank) const override;
+  void send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) override;
+  [[nodiscard]] Parcel receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
+                               const std::function<void()>& stop) override;
+  [[nodiscard]] std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) override;
+  bool flush(Clock::time_point deadline) override;
+  void send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept override;
+  void listen(Listener listener) override;
+
+ private:
+  enum class Kind : std::uint32_t { parcel, rest_of_parcel, abort, goodbye };
+  struct Header;
+  struct Message;
+  struct Arrival;
+  struct Peer;
+  struct Event;
+  using Key = std::tuple<int, std::uint64_t, std::uint64_t>;
+
+  [[nodiscard]] Peer& at(int rank) const;
+  [[noreturn]] void throw_gone(const Peer& peer) const;
+  [[nodiscard]] std::optional<Parcel> take(const Key& key);
+  void enqueue(Peer& peer, std::vector<Message> messages);
+  void transmit(Peer& peer);
+  void watch(int fd, std::uint64_t tag, bool writable, bool change) const;
+  void wake() const noexcept;
+
+  void run() noexcept;
+  void serve(Peer& peer, std::uint32_t events);
+  void read(Peer& peer);
+  void accept_message(Peer& peer, std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors,
+                      bool damaged);
+  void part(Peer& peer, bool clean);
+  void dispatch();
+
+  int rank_;
+  pid_t process_;
+  int exceptions_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  FileDescriptor epoll_;
+  FileDescriptor wake_;
+
+  std::mutex mutex_;  // everything below, and all of a Peer but its info
+  std::condition_variable changed_;
+  std::map<Key, Arrival> inbox_;
+  std::deque<Event> events_;
+  Listener listener_;
+  bool stopping_ = false;
+  bool retry_ = false;  // the kernel was short of something: try again soon
+
+  std::vector<std::byte> buffer_;  // the thread's own
+  std::thread thread_;
+};
+
+}  // namespace tandem

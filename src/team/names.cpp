@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "team/names.hpp"
+
+#include <array>
+#include <unistd.h>
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string to_string(const PeerInfo& peer) {
+  return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);
+}
+
+std::string name_ranks(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    text += format("{}{}", i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  }
+  return text;
+}
+
+std::string list_ranks(std::span<const int> ranks) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  return text + "]";
+}
+
+}  // namespace tandem

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "team/rendezvous.hpp"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "team/names.hpp"
+#include "team/socket.hpp"
+#include "team/wire.hpp"
+
+namespace tandem {
+namespace {
+
+using Clock = Bootstrap::Clock;
+
+constexpr std::uint32_t protocol = 1;
+enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused, link };
+enum class Reason : std::uint32_t { timeout, invalid_argument, peer_lost };
+
+WireWriter note(Note kind) {
+  WireWriter writer;
+  writer.number(static_cast<std::uint32_t>(kind));
+  return writer;
+}
+
+void put(WireWriter& writer, const PeerInfo& peer) { writer.number(peer.rank).number(peer.pid).text(peer.host); }
+
+PeerInfo get_peer(WireReader& reader) {
+  PeerInfo peer;
+  peer.rank = reader.number<int>();
+  peer.pid = reader.number<std::int64_t>();
+  peer.host = reader.text();
+  return peer;
+}
+
+std::int64_t other_process(const FileDescriptor& socket) {
+  const std::int64_t pid = credentials_of(socket).pid;
+  return pid == ::getpid() ? 0 : pid;
+}
+
+std::string nonce() {
+  std::random_device random;
+  return format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+std::string duration(std::chrono::milliseconds time) {
+  return time.count() % 1000 == 0 ? format("{} s", time.count() / 1000) : format("{} ms", time.count());
+}
+
+[[noreturn]] void throw_missing(const Meeting& meeting, const std::vector<int>& missing) {
+  throw Timeout(format("{} of {} did not come to job '{}' within {} (TANDEM_TIMEOUT), says rank {}",
+                       name_ranks(missing), meeting.world_size, meeting.job, duration(meeting.timeout), meeting.rank),
+                missing.size() == 1 ? missing[0] : -1);
+}
+
+[[noreturn]] void throw_lost(const PeerInfo& peer, std::string_view when) {
+  throw PeerLost(format("{} is lost: it ended {}", to_string(peer), when), peer.rank, peer.host, peer.pid);
+}
+
+class Party {
+ public:
+  explicit Party(const Meeting& meeting)
+      : meeting_(meeting), deadline_(Clock::now() + meeting.timeout), links_(static_cast<std::size_t>(size())) {
+    links_[static_cast<std::size_t>(rank())].info = {rank(), ::getpid(), host_name()};
+  }
+
+ protected:
+  [[nodiscard]] int rank() const { return meeting_.rank; }
+  [[nodiscard]] int size() const { return meeting_.world_size; }
+  [[nodiscard]] Link& link(int rank) { return links_[static_cast<std::size_t>(rank)]; }
+
+  Meeting meeting_;
+  Clock::time_point deadline_;
+  std::vector<Link> links_;
+};
+
+/// Rank 0: takes in the others.
+class Host : Party {
+ public:
+  using Party::Party;
+
+  std::vector<Link> run() {
+    open();
+    try {
+      while (true) {
+        const std::vector<int> missing = absent();
+        if (missing.empty()) break;
+        turn(missing);
+      }
+    } catch (const Timeout& error) {
+      refuse_all(Reason::timeout, error.what(), {error.peer(), 0, ""});
+      throw;
+    } catch (const PeerLost& error) {
+      refuse_all(Reason::peer_lost, error.what(), {error.rank(), error.pid(), error.host()});
+      throw;
+    } catch (const InvalidArgument& error) {
+      refuse_all(Reason::invalid_argument, error.what(), {});
+      throw;
+    }
+    // Closed before anybody can have finished: who comes from now on wants the next world.
+    listener_ = {};
+    WireWriter roster = note(Note::roster);
+    for (const Link& link : links_) put(roster, link.info);
+    const auto message = roster.take();
+    for (int r = 1; r < size(); ++r) send_message(link(r).socket, message);
+    return std::move(links_);
+  }
+
+ private:
+  void open() {
+    const std::string name = socket_name(meeting_.job, "0");
+    const auto patience = std::min(deadline_, Clock::now() + std::chrono::seconds(1));
+    while (true) {
+      listener_ = listen_at(name);
+      if (listener_) return;
+      if (Clock::now() > patience) {
+        throw InvalidArgument(
+            format("another process takes in the ranks of job '{}' already (socket '@{}'): two jobs "
+                   "of one user need two names",
+                   meeting_.job, name));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+  [[nodiscard]] std::vector<int> absent() const {
+    std::vector<int> missing;
+    for (int r = 1; r < size(); ++r) {
+      if (!ready_[static_cast<std::size_t>(r)]) missing.push_back(r);
+    }
+    return missing;
+  }
+
+  void turn(const std::vector<int>& missing) {
+    std::vector<int> sockets{listener_.get()};
+    for (const FileDescriptor& guest : strangers_) sockets.push_back(guest.get());
+    for (const Link& link : links_) {
+      if (link.socket) sockets.push_back(link.socket.get());
+    }
+    if (!wait_readable(sockets, {}, deadline_)) throw_missing(meeting_, missing);
+
+    while (FileDescriptor guest = accept_from(listener_)) {
+      if (credentials_of(guest).same_user) strangers_.push_back(std::move(guest));
+    }
+    std::vector<FileDescriptor> still_strangers;
+    for (FileDescriptor& guest : strangers_) {
+      Received received = receive_message(guest);
+      if (received.state == Received::State::nothing) still_strangers.push_back(std::move(guest));
+      if (received.state == Received::State::message) admit(std::move(guest), received.message);
+    }
+    strangers_ = std::move(still_strangers);
+    for (int r = 1; r < size(); ++r) {
+      if (link(r).socket) hear(r);
+    }
+  }
+
+  void admit(FileDescriptor guest, std::span<const std::byte> message) {
+    WireReader reader(message);
+    if (reader.number<std::uint32_t>() != static_cast<std::uint32_t>(Note::hello)) return;
+    const auto version = reader.number<std::uint32_t>();
+    if (version != protocol) {
+      strangers_.push_back(std::move(guest));
+      throw InvalidArgument(
+          format("a rank of job '{}' speaks version {} of Tandem's protocol, rank 0 version {}: all "
+                 "ranks must run one version of Tandem",
+                 meeting_.job, version, protocol));
+    }
+    const PeerInfo peer = get_peer(reader);
+    const int world_size = reader.number<int>();
+    if (reader.text() != meeting_.job) return;  // another job whose name has the same hash: it will try again
+    const bool known = peer.rank > 0 && peer.rank < size();
+    if (world_size != size() || !known || link(peer.rank).socket) {
+      const std::string why = world_size != size()
+                                  ? format("it says that the world has {} ranks, rank 0 says {}", world_size, size())
+                              : !known ? format("allowed: 1 to {}, and one rank 0", size() - 1)
+                                       : format("{} is that rank already", to_string(link(peer.rank).info));
+      links_.push_back({peer, std::move(guest), 0});  // to be told as well
+      throw InvalidArgument(format("{} cannot join job '{}': {}", to_string(peer), meeting_.job, why));
+    }
+    Link& joined = link(peer.rank);
+    joined.info = peer;
+    joined.process = other_process(guest);
+    joined.socket = move_high(std::move(guest));
+    send_message(joined.socket, note(Note::welcome).text(nonce_).take());
+    tell_missing();
+  }
+
+  void hear(int r) {
+    const Received received = receive_message(link(r).socket);
+    if (received.state == Received::State::end) throw_lost(link(r).info, "before the world was made");
+    if (received.state == Received::State::message) ready_[static_cast<std::size_t>(r)] = true;
+  }
+
+  void tell_missing() {
+    std::vector<int> missing;
+    for (int r = 1; r < size(); ++r) {
+      if (!link(r).socket) missing.push_back(r);
+    }
+    WireWriter writer = note(Note::missing);
+    writer.number(static_cast<std::uint32_t>(missing.size()));
+    for (const int r : missing) writer.number(r);
+    const auto message = writer.take();
+    for (const Link& link : links_) {
+      if (link.socket) send_message(link.socket, message);
+    }
+  }
+
+  void refuse_all(Reason reason, const char* what, const PeerInfo& peer) noexcept {
+    try {
+      WireWriter writer = note(Note::refused);
+      writer.number(static_cast<std::uint32_t>(reason)).text(what);
+      put(writer, peer);
+      const auto message = writer.take();
+      for (const Link& link : links_) {
+        if (link.socket) send_message(link.socket, message);
+      }
+      for (const FileDescriptor& guest : strangers_) send_message(guest, message);
+    } catch (...) {  // they will see the socket close
+    }
+  }
+
+  FileDescriptor listener_;
+  std::string nonce_ = nonce();
+  std::vector<FileDescriptor> strangers_;
+  std::vector<bool> ready_ = std::vector<bool>(static_cast<std::size_t>(size()));
+};
+
+/// Every other rank.
+class Guest : Party {
+ public:
+  using Party::Party;
+
+  std::vector<Link> run() {
+    join();
+    const std::string mine = socket_name(meeting_.job, format("{}/{}", nonce_, rank()));
+    const FileDescriptor listener = listen_at(mine);
+    if (!listener) throw DeviceError(format("the socket '@{}' is taken", mine));
+    send_message(host().socket, note(Note::ready).take());
+    take_roster();
+    for (int r = 1; r < rank(); ++r) reach(r);
+    for (int r = rank() + 1; r < size(); ++r) expect(listener);
+    return std::move(links_);
+  }
+
+ private:
+  Link& host() { return link(0); }
+
+  /// Connects to rank 0 until it has let this rank in.
+  void join() {
+    const std::string name = socket_name(meeting_.job, "0");
+    host().info = {0, 0, host_name()};
+    auto pause = std::chrono::milliseconds(1);
+    while (true) {
+      FileDescriptor socket = connect_to(name);
+      if (socket) {
+        foreign_ = !credentials_of(socket).same_user;
+        if (!foreign_ && greet(std::move(socket))) return;
+      }
+      if (Clock::now() >= deadline_) {
+        if (foreign_) {
+          throw Timeout(format("the socket of rank 0 of job '{}' belongs to another user; waited {}", meeting_.job,
+                               duration(meeting_.timeout)),
+                        0);
+        }
+        throw_missing(meeting_, {0});
+      }
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::milliseconds(16));
+    }
+  }
+
+  /// False if rank 0 closed before it let this rank in: then it was an earlier world's.
+  bool greet(FileDescriptor socket) {
+    host().process = other_process(socket);
+    host().socket = move_high(std::move(socket));
+    WireWriter hello = note(Note::hello);
+    hello.number(protocol);
+    put(hello, link(rank()).info);
+    hello.number(size()).text(meeting_.job);
+    if (!send_message(host().socket, hello.take())) return false;
+    while (nonce_.empty()) {
+      if (!next(host())) return false;
+    }
+    return true;
+  }
+
+  void take_roster() {
+    while (!roster_) {
+      if (!next(host())) throw_lost(host().info, "before the world was made");
+    }
+  }
+
+  /// Takes one message of rank 0's. False at the end of the connection.
+  bool next(Link& from) {
+    const std::array<int, 1> socket{from.socket.get()};
+    if (!wait_readable(socket, {}, deadline_)) throw_missing(meeting_, missing_);
+    const Received received = receive_message(from.socket);
+    if (received.state == Received::State::end) return false;
+    if (received.state == Received::State::nothing) return true;
+    WireReader reader(received.message);
+    switch (static_cast<Note>(reader.number<std::uint32_t>())) {
+      case Note::welcome: nonce_ = reader.text(); break;
+      case Note::missing: {
+        missing_.resize(reader.number<std::uint32_t>());
+        for (int& r : missing_) r = reader.number<int>();
+        if (missing_.empty()) missing_ = {0};
+        break;
+      }
+      case Note::refused: throw_refused(reader); break;
+      case Note::roster:
+        for (Link& link : links_) link.info = get_peer(reader);
+        roster_ = true;
+        break;
+      default: break;
+    }
+    return true;
+  }
+
+  [[noreturn]] void throw_refused(WireReader& reader) {
+    const auto reason = static_cast<Reason>(reader.number<std::uint32_t>());
+    const std::string what = format("{} (told to rank {})", reader.text(), rank());
+    const PeerInfo peer = get_peer(reader);
+    switch (reason) {
+      case Reason::timeout: throw Timeout(what, peer.rank);
+      case Reason::peer_lost: throw PeerLost(what, peer.rank, peer.host, peer.pid);
+      default: throw InvalidArgument(what);
+    }
+  }
+
+  void reach(int r) {
+    const std::string name = socket_name(meeting_.job, format("{}/{}", nonce_, r));
+    FileDescriptor socket = connect_to(name);
+    while (!socket) {  // it listened before the roster was sent: it is gone, or its backlog is full
+      if (!wait_readable({}, met(), std::min(deadline_, Clock::now() + std::chrono::milliseconds(2)))) {
+        if (Clock::now() >= deadline_) throw_missing(meeting_, {r});
+      } else {
+        throw_if_ended();
+      }
+      socket = connect_to(name);
+    }
+    if (!credentials_of(socket).same_user) {
+      throw DeviceError(format("the socket of rank {} of job '{}' belongs to another user", r, meeting_.job));
+    }
+    if (!send_message(socket, note(Note::link).number(rank()).text(nonce_).take())) {
+      throw_lost(link(r).info, "while the world was made");
+    }
+    link(r).process = other_process(socket);
+    link(r).socket = move_high(std::move(socket));
+  }
+
+  /// Takes the connection of one of the ranks above this one.
+  void expect(const FileDescriptor& listener) {
+    while (true) {
+      const std::array<int, 1> sockets{listener.get()};
+      if (!wait_readable(sockets, met(), deadline_)) {
+        std::vector<int> missing;
+        for (int r = rank() + 1; r < size(); ++r) {
+          if (!link(r).socket) missing.push_back(r);
+        }
+        throw_missing(meeting_, missing);
+      }
+      FileDescriptor socket = accept_from(listener);
+      if (!socket) {
+        throw_if_ended();
+        continue;
+      }
+      if (!credentials_of(socket).same_user) continue;
+      const std::array<int, 1> connected{socket.get()};
+      if (!wait_readable(connected, {}, deadline_)) continue;
+      const Received received = receive_message(socket);
+      if (received.state != Received::State::message) continue;
+      WireReader reader(received.message);
+      if (reader.number<std::uint32_t>() != static_cast<std::uint32_t>(Note::link)) continue;
+      const int r = reader.number<int>();
+      if (r <= rank() || r >= size() || reader.text() != nonce_ || link(r).socket) continue;
+      link(r).process = other_process(socket);
+      link(r).socket = move_high(std::move(socket));
+      return;
+    }
+  }
+
+  std::vector<int> met() const {
+    std::vector<int> sockets;
+    for (const Link& link : links_) {
+      if (link.socket) sockets.push_back(link.socket.get());
+    }
+    return sockets;
+  }
+
+  void throw_if_ended() {
+    for (const Link& link : links_) {
+      const std::array<int, 1> socket{link.socket.get()};
+      if (link.socket && wait_readable({}, socket, Clock::now())) throw_lost(link.info, "while the world was made");
+    }
+  }
+
+  std::string nonce_;
+  bool roster_ = false;
+  bool foreign_ = false;
+  std::vector<int> missing_{0};
+};
+
+}  // namespace
+
+std::vector<Link> meet(const Meeting& meeting) {
+  if (meeting.rank == 0) return Host(meeting).run();
+  return Guest(meeting).run();
+}
+
+}  // namespace tandem

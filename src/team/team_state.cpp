@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "team/team_state.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "team/names.hpp"
+#include "team/socket.hpp"
+#include "team/wire.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t formation_bit = std::uint64_t{1} << 63;
+
+std::uint32_t load(const std::uint32_t& word) noexcept {
+  return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire);
+}
+
+Parcel copy_of(const Parcel& parcel) {
+  Parcel copy;
+  copy.bytes = parcel.bytes;
+  for (const FileDescriptor& descriptor : parcel.descriptors) copy.descriptors.push_back(duplicate(descriptor));
+  return copy;
+}
+
+}  // namespace
+
+Team::State::State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int> members)
+    : core_(std::move(core)),
+      id_(id),
+      members_(std::move(members)),
+      formation_(core_->bootstrap(), core_->launch().rank, id | formation_bit) {
+  const auto self = std::find(members_.begin(), members_.end(), core_->launch().rank);
+  rank_ = static_cast<int>(self - members_.begin());
+  control_ = static_cast<WaitControl*>(core_->device()->allocate_mapped(sizeof(WaitControl)));
+  control_->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_->env().timeout).count());
+  core_->enter(*this);
+}
+
+Team::State::~State() {
+  if (core_->forked()) return;  // a child's copy: the device's threads are not here to wait for
+  cache_.clear();
+  try {
+    collect();
+  } catch (const std::exception& error) {
+    core_->log().write(LogLevel::error,
+                       format("{} could not wait for its device at its end: {}", describe(), error.what()));
+  }
+  core_->leave(*this);
+  core_->device()->deallocate_mapped(control_);
+}
+
+std::string Team::State::describe() const { return format("team {:x} of ranks {}", id_, list_ranks(members_)); }
+
+std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) {
+  std::vector<int> members;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= static_cast<int>(members_.size())) {
+      throw InvalidArgument(format("rank {} cannot be in a sub-team of {}; allowed: 0 to {} (ranks of that team)", rank,
+                                   describe(), members_.size() - 1));
+    }
+    const int member = members_[static_cast<std::size_t>(rank)];
+    if (std::find(members.begin(), members.end(), member) != members.end()) {
+      throw InvalidArgument(format("rank {} is named twice in {}; allowed: each rank once", rank, list_ranks(ranks)));
+    }
+    members.push_back(member);
+  }
+  const int self = core_->launch().rank;
+  if (std::find(members.begin(), members.end(), self) == members.end()) return nullptr;
+
+  const auto lost = [this](int rank) { return core_->presence(rank) != Core::Presence::here; };
+  std::uint64_t id = 0;
+  try {
+    id = formation_.form(members, core_->next_team_id(), Formation::Clock::now() + timeout(), lost);
+  } catch (const PeerLost& error) {
+    throw PeerLost(format("a team of ranks {} could not be made: {}", list_ranks(members), error.what()), error.rank(),
+                   error.host(), error.pid());
+  } catch (const Timeout& error) {
+    throw Timeout(format("a team of ranks {} could not be made within {} ms: {}, says rank {}", list_ranks(members),
+                         timeout().count(), error.what(), self),
+                  error.peer());
+  }
+  auto team = std::make_shared<State>(core_, id, std::move(members));
+  (void)team->exchange("team", {});
+  return team;
+}
+
+std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
+  check();
+  const std::uint64_t sequence = ++sequence_;
+  try {
+    return send_and_receive(what, sequence, std::move(mine));
+  } catch (const PeerLost& error) {
+    fail({Cause::lost, false,
+          format("{}: '{}' of {}, says rank {}", error.what(), what, describe(), core_->launch().rank), error.rank(),
+          error.host(), error.pid()});
+  } catch (const Timeout& error) {
+    fail({Cause::timeout, false, error.what(), error.peer(), "", 0});
+  } catch (const InvalidArgument&) {
+    throw;  // a mismatch, seen by all: the order of calls still holds
+  } catch (const Aborted&) {
+    throw;
+  } catch (const std::exception& error) {
+    abort(format("'{}' failed there: {}", what, error.what()));
+    throw;
+  }
+  throw_failure();
+}
+
+std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine) {
+  Bootstrap& bootstrap = core_->bootstrap();
+  const auto deadline = Bootstrap::Clock::now() + timeout();
+  const std::size_t size = members_.size();
+  const auto self = static_cast<std::size_t>(rank_);
+
+  Parcel packed{WireWriter().text(what).rest(mine.bytes).take(), std::move(mine.descriptors)};
+  std::exception_ptr gone;
+  for (std::size_t step = 1; step < size; ++step) {
+    const int peer = members_[(self + step) % size];
+    try {
+      bootstrap.send(peer, id_, sequence, copy_of(packed));
+    } catch (const PeerLost&) {  // the others still get theirs, and what this one sent may be here already
+      gone = std::current_exception();
+    }
+  }
+
+  std::vector<Parcel> parcels(size);
+  parcels[self] = std::move(packed);
+  std::vector<std::size_t> missing;
+  for (std::size_t step = 1; step < size; ++step) missing.push_back((self + step) % size);
+  const auto stop = [this] {
+    if (failed()) throw_failure();
+  };
+  while (!missing.empty()) {
+    try {
+      parcels[missing.front()] = bootstrap.receive(members_[missing.front()], id_, sequence, deadline, stop);
+      missing.erase(missing.begin());
+    } catch (const Timeout&) {
+      std::vector<int> ranks;
+      for (const std::size_t r : missing) {
+        if (!bootstrap.try_receive(members_[r], id_, sequence)) ranks.push_back(members_[r]);
+      }
+      if (ranks.empty()) ranks.push_back(members_[missing.front()]);
+      std::string names;
+      for (const int r : ranks) names += format("{}{}", names.empty() ? "" : ", ", to_string(bootstrap.peer(r)));
+      throw Timeout(format("'{}' of {} waited {} ms for {}, says rank {}", what, describe(), timeout().count(), names,
+                           core_->launch().rank),
+                    ranks.size() == 1 ? ranks[0] : -1);
+    }
+  }
+  if (gone) std::rethrow_exception(gone);
+  bootstrap.flush(deadline);
+
+  std::size_t differs = 0;
+  std::vector<std::string> names;
+  for (std::size_t r = 0; r < size; ++r) {
+    WireReader reader(parcels[r].bytes);
+    names.push_back(reader.text());
+    const auto rest = reader.rest();
+    parcels[r].bytes = std::vector<std::byte>(rest.begin(), rest.end());
+    if (differs == 0 && names[r] != names[0]) differs = r;
+  }
+  if (differs != 0) {
+    throw InvalidArgument(
+        format("the members of {} make different calls: {} calls '{}', {} calls '{}'; allowed: the "
+               "same collective calls in the same order",
+               describe(), to_string(bootstrap.peer(members_[0])), names[0],
+               to_string(bootstrap.peer(members_[differs])), names[differs]));
+  }
+  return parcels;
+}
+
+void Team::State::agree(std::string_view what, const std::string& description) {
+  const auto raw = std::as_bytes(std::span(description));
+  const std::vector<Parcel> all = exchange(what, {std::vector<std::byte>(raw.begin(), raw.end()), {}});
+  const auto text = [&all](std::size_t r) {
+    return std::string(reinterpret_cast<const char*>(all[r].bytes.data()), all[r].bytes.size());
+  };
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r].bytes == all[0].bytes) continue;
+    throw InvalidArgument(format("the members of {} call '{}' with different arguments: {} has '{}', {} has '{}'",
+                                 describe(), what, to_string(core_->bootstrap().peer(members_[0])), text(0),
+                                 to_string(core_->bootstrap().peer(members_[r])), text(r)));
+  }
+}
+
+std::uint32_t Team::State::register_operation(std::string name) {
+  const std::lock_guard lock(operations_mutex_);
+  operations_.push_back(std::move(name));
+  return static_cast<std::uint32_t>(operations_.size() - 1);
+}
+
+std::chrono::milliseconds Team::State::timeout() const noexcept {
+  const auto ns = std::atomic_ref(control_->timeout_ns).load(std::memory_order_relaxed);
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(ns));
+}
+
+void Team::State::set_timeout(std::chrono::milliseconds timeout) {
+  if (timeout.count() < 1) {
+    throw InvalidArgument(format("a team's timeout was given as {} ms; allowed: 1 ms and more", timeout.count()));
+  }
+  const auto ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
+  std::atomic_ref(control_->timeout_ns).store(ns, std::memory_order_relaxed);
+}
+
+bool Team::State::failed() const noexcept { return load(control_->abort) != 0; }
+
+void Team::State::check() {
+  if (failed()) throw_failure();
+}
+
+void Team::State::fail(Failure failure) noexcept {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_.cause == Cause::none && load(control_->failed) == 0) failure_ = std::move(failure);
+  }
+  std::atomic_ref(control_->abort).store(1, std::memory_order_release);
+}
+
+void Team::State::throw_failure() {
+  Failure failure;
+  bool tell = false;
+  {
+    std::unique_lock lock(failure_mutex_);
+    if (failure_.cause == Cause::none) {
+      lock.unlock();  // it asks the core, whose lock comes before this one
+      Failure found = failure_of_wait();
+      lock.lock();
+      if (failure_.cause == Cause::none) failure_ = std::move(found);
+    }
+    tell = !std::exchange(failure_.told, true);
+    failure = failure_;
+  }
+  if (tell) tell_members(failure.what);
+  switch (failure.cause) {
+    case Cause::lost: throw PeerLost(failure.what, failure.rank, failure.host, failure.pid);
+    case Cause::timeout: throw Timeout(failure.what, failure.rank);
+    default: throw Aborted(failure.what);
+  }
+}
+
+Team::State::Failure Team::State::failure_of_wait() const {
+  // The wait that failed is at most a few stores away from having said so.
+  for (int i = 0; i < 1000 && load(control_->failed) != 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (load(control_->failed) != 2) return {Cause::aborted, false, format("{} was aborted", describe()), -1, "", 0};
+  const WaitFailure& wait = control_->failure;
+  std::string operation;
+  {
+    const std::lock_guard lock(operations_mutex_);
+    operation = operations_[wait.operation < operations_.size() ? wait.operation : 0];
+  }
+  const auto& all = members_;
+  if (std::find(all.begin(), all.end(), wait.peer) == all.end()) {
+    return {Cause::timeout,
+            false,
+            format("{} of {} reached its deadline after {} ms, says rank {}", operation, describe(),
+                   wait.waited_ns / 1'000'000, core_->launch().rank),
+            -1,
+            "",
+            0};
+  }
+  if (core_->presence(wait.peer) != Core::Presence::here) return loss(wait.peer, operation);
+  return {Cause::timeout,
+          false,
+          format("{} of {} waited {} ms for {}: channel {} has counted {} of {} signals, says rank {}", operation,
+                 describe(), wait.waited_ns / 1'000'000, to_string(core_->bootstrap().peer(wait.peer)), wait.channel,
+                 wait.seen, wait.expected, core_->launch().rank),
+          wait.peer,
+          "",
+          0};
+}
+
+Team::State::Failure Team::State::loss(int world_rank, std::string_view during) const {
+  const PeerInfo& peer = core_->bootstrap().peer(world_rank);
+  const bool left = core_->presence(world_rank) == Core::Presence::left;
+  return {Cause::lost,
+          false,
+          format("{} {}: {}{}{}, says rank {}", to_string(peer),
+                 left ? "has ended its world" : "is lost, its process or its world ended", during,
+                 during.empty() ? "" : " of ", describe(), core_->launch().rank),
+          peer.rank,
+          peer.host,
+          peer.pid};
+}
+
+void Team::State::abort(const std::string& reason) noexcept {
+  try {
+    const PeerInfo& self = core_->bootstrap().peer(core_->launch().rank);
+    const std::string what = format("{} was aborted by {}: {}", describe(), to_string(self), reason);
+    fail({Cause::aborted, true, what, -1, "", 0});
+    tell_members(what);
+  } catch (...) {  // no memory for the reason
+    fail({Cause::aborted, false, "aborted", -1, "", 0});
+  }
+}
+
+void Team::State::tell_members(const std::string& reason) noexcept {
+  for (const int member : members_) {
+    if (member != core_->launch().rank) core_->bootstrap().send_abort(member, id_, reason);
+  }
+}
+
+void Team::State::peer_lost(int world_rank) noexcept {
+  if (std::find(members_.begin(), members_.end(), world_rank) == members_.end()) return;
+  try {
+    const PeerInfo& peer = core_->bootstrap().peer(world_rank);
+    fail({Cause::lost, true,
+          format("{} is lost, its process or its world ended: {}, says rank {}", to_string(peer), describe(),
+                 core_->launch().rank),
+          peer.rank, peer.host, peer.pid});
+  } catch (...) {
+    fail({Cause::lost, true, "a rank is lost", world_rank, "", 0});
+  }
+}
+
+void Team::State::peer_aborted(int world_rank, const std::string& reason) noexcept {
+  try {
+    fail({Cause::aborted, true, format("told by {}: {}", to_string(core_->bootstrap().peer(world_rank)), reason),
+          world_rank, "", 0});
+  } catch (...) {
+    fail({Cause::aborted, true, "aborted", world_rank, "", 0});
+  }
+}
+
+void Team::State::reclaim(std::function<void()> release) noexcept {
+  try {
+    const std::lock_guard lock(reclaim_mutex_);
+    reclaim_.push_back(std::move(release));
+  } catch (...) {  // no memory for the list: what it would have released stays, which harms nobody's work
+  }
+}
+
+void Team::State::collect() {
+  std::vector<std::function<void()>> releases;
+  {
+    const std::lock_guard lock(reclaim_mutex_);
+    if (reclaim_.empty()) return;
+    releases.swap(reclaim_);
+  }
+  try {
+    core_->device()->synchronize();
+  } catch (...) {
+    const std::lock_guard lock(reclaim_mutex_);
+    reclaim_.insert(reclaim_.begin(), std::make_move_iterator(releases.begin()),
+                    std::make_move_iterator(releases.end()));
+    throw;
+  }
+  run_releases(std::move(releases));
+}
+
+void Team::State::run_releases(std::vector<std::function<void()>> releases) noexcept {
+  for (auto& release : releases) {
+    try {
+      release();
+    } catch (const std::exception& error) {
+      core_->log().write(LogLevel::error, format("{} could not release something: {}", describe(), error.what()));
+    } catch (...) {
+      core_->log().write(LogLevel::error, "something could not be released");
+    }
+  }
+}
+
+}  // namespace tandem

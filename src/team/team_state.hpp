@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/device/signal.hpp"
+#include "tandem/team/team.hpp"
+
+#include "team/core.hpp"
+#include "team/formation.hpp"
+
+namespace tandem {
+
+/// One team on one rank.
+///
+/// Failure: the first cause stays. It is written under `failure_mutex_`, and only then is `control()->abort` set, which
+/// ends the waits; so who sees the word set finds the cause. A wait on the device that misses its deadline sets the
+/// word itself and leaves its facts in `control()->failure`, from which the first `check` makes the cause.
+class Team::State {
+ public:
+  /// Joins in; the members then meet in `exchange`.
+  State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int> members);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  [[nodiscard]] Core& core() const noexcept { return *core_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
+  [[nodiscard]] WaitControl* control() const noexcept { return control_; }
+
+  [[nodiscard]] std::shared_ptr<State> make_team(std::span<const int> ranks);
+  [[nodiscard]] std::vector<Parcel> exchange(std::string_view what, Parcel mine);
+  void agree(std::string_view what, const std::string& description);
+
+  [[nodiscard]] std::uint32_t register_operation(std::string name);
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;
+  void set_timeout(std::chrono::milliseconds timeout);
+
+  [[nodiscard]] bool failed() const noexcept;
+  void check();
+  void abort(const std::string& reason) noexcept;
+  // News of the bootstrap, from its thread.
+  void peer_lost(int world_rank) noexcept;
+  void peer_aborted(int world_rank, const std::string& reason) noexcept;
+
+  void reclaim(std::function<void()> release) noexcept;
+  void collect();
+  [[nodiscard]] std::map<std::string, std::shared_ptr<void>>& cache() noexcept { return cache_; }
+
+ private:
+  enum class Cause : unsigned char { none, lost, timeout, aborted };
+  struct Failure {
+    Cause cause = Cause::none;
+    bool told = false;  // the other members know, or find out by themselves
+    std::string what;
+    int rank = -1;  // of the world: who was lost or waited for
+    std::string host;
+    std::int64_t pid = 0;
+  };
+
+  [[nodiscard]] std::string describe() const;
+  /// Keeps the failure if it is the first, and ends this rank's waits.
+  void fail(Failure failure) noexcept;
+  [[noreturn]] void throw_failure();
+  [[nodiscard]] Failure failure_of_wait() const;
+  [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
+  void tell_members(const std::string& reason) noexcept;
+  [[nodiscard]] std::vector<Parcel> send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine);
+  void run_releases(std::vector<std::function<void()>> releases) noexcept;
+
+  std::shared_ptr<Core> core_;
+  std::uint64_t id_;
+  std::vector<int> members_;
+  int rank_ = -1;
+  WaitControl* control_ = nullptr;
+  std::uint64_t sequence_ = 0;
+  Formation formation_;
+
+  mutable std::mutex failure_mutex_;
+  Failure failure_;
+
+  mutable std::mutex operations_mutex_;
+  std::vector<std::string> operations_{"an operation"};
+
+  std::mutex reclaim_mutex_;
+  std::vector<std::function<void()>> reclaim_;
+  std::map<std::string, std::shared_ptr<void>> cache_;
+};
+
+}  // namespace tandem

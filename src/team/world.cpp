@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/team/world.hpp"
+
+#include <exception>
+#include <numeric>
+#include <sched.h>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "team/core.hpp"
+#include "team/mesh.hpp"
+#include "team/names.hpp"
+#include "team/rendezvous.hpp"
+#include "team/team_state.hpp"
+#include "team/wire.hpp"
+
+namespace tandem {
+
+class World::State {
+ public:
+  State(std::shared_ptr<Core> core, Team team) : core_(std::move(core)), team_(std::move(team)) {}
+  [[nodiscard]] const Core& core() const noexcept { return *core_; }
+  [[nodiscard]] const Team& team() const noexcept { return team_; }
+
+ private:
+  std::shared_ptr<Core> core_;
+  Team team_;
+};
+
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+DeviceId choose_device(const InitOptions& options, const Launch& launch, const Env& env) {
+  if (options.device) return *options.device;
+  if (env.device == "host") return {DeviceType::host, 0};
+  const int gpus = device_count(DeviceType::cuda);
+  if (gpus == 0) {
+    if (env.device == "auto") return {DeviceType::host, 0};
+    throw Unsupported(format("TANDEM_DEVICE is 'cuda', but rank {} can use no CUDA device: {}", launch.rank,
+                             why_no_device(DeviceType::cuda)));
+  }
+  return {DeviceType::cuda, launch.local_rank % gpus};
+}
+
+/// A rank's device, or why it has none. Ranks tell each other before one of them throws.
+struct Opened {
+  DeviceId id;
+  std::shared_ptr<Device> device;
+  std::exception_ptr error;
+  std::string why;
+};
+
+Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
+  Opened opened;
+  try {
+    opened.id = choose_device(options, launch, env);
+    DeviceOptions device;
+    device.link = env.link;
+    device.gemm = env.gemm;
+    device.spin = launch.local_size <= usable_cores();
+    opened.device = open_device(opened.id, device);
+  } catch (const std::exception& error) {
+    opened.error = std::current_exception();
+    opened.why = error.what();
+  }
+  return opened;
+}
+
+/// Every rank hears how every other one's device came up, and all throw if one must.
+void compare_devices(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
+  constexpr std::uint64_t world_id = 0;
+  constexpr std::uint64_t before_the_first_call = 0;
+  const auto deadline = Bootstrap::Clock::now() + env.timeout;
+  for (int r = 0; r < launch.world_size; ++r) {
+    WireWriter writer;
+    writer.text(mine.why).text(name(mine.id.type));
+    if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
+  }
+  std::string why;
+  std::string differs;
+  for (int r = 0; r < launch.world_size; ++r) {
+    if (r == launch.rank) continue;
+    const Parcel theirs = bootstrap.receive(r, world_id, before_the_first_call, deadline, nullptr);
+    WireReader reader(theirs.bytes);
+    const std::string reason = reader.text();
+    const std::string type = reader.text();
+    const std::string peer = to_string(bootstrap.peer(r));
+    if (!reason.empty() && why.empty()) why = format("{} has no device: {}", peer, reason);
+    if (type != name(mine.id.type) && differs.empty()) {
+      differs = format("rank {} runs on {}, {} on {}; allowed: one kind of device in a world (TANDEM_DEVICE)",
+                       launch.rank, name(mine.id.type), peer, type);
+    }
+  }
+  bootstrap.flush(deadline);
+  if (mine.error) std::rethrow_exception(mine.error);
+  if (!why.empty()) throw Unsupported(why);
+  if (!differs.empty()) throw InvalidArgument(differs);
+}
+
+}  // namespace
+
+World init(const InitOptions& options) {
+  const Env env = options.env ? *options.env : Env::from_process();
+  const Launch launch = options.launch ? *options.launch : Launch::detect();
+  if (launch.world_size < 1 || launch.rank < 0 || launch.rank >= launch.world_size) {
+    throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size",
+                                 launch.rank, launch.world_size));
+  }
+  if (launch.nodes > 1) {
+    throw Unsupported(format("rank {}: {} started {} ranks on {} nodes; this version of Tandem runs on one node",
+                             launch.rank, launch.launcher, launch.world_size, launch.nodes));
+  }
+  auto seat = std::make_unique<Seat>(launch.job, launch.rank);
+  Log log(env.log, env.log_file, launch.rank);
+  // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
+  Opened opened = open(options, launch, env);
+  auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
+  compare_devices(*mesh, launch, env, opened);
+
+  auto core =
+      std::make_shared<Core>(std::move(seat), launch, env, std::move(log), std::move(opened.device), std::move(mesh));
+  std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  World world(std::make_shared<World::State>(core, Team(std::make_shared<Team::State>(core, 0, std::move(everyone)))));
+  (void)world.team().exchange("init", {});
+  if (opened.id.type == DeviceType::cuda && launch.local_size > device_count(DeviceType::cuda)) {
+    world.log().write(LogLevel::info, format("{} ranks on this node and {} GPUs that this one sees: some may share one",
+                                             launch.local_size, device_count(DeviceType::cuda)));
+  }
+  if (world.log().enabled(LogLevel::info)) world.log().write(LogLevel::info, world.describe());
+  return world;
+}
+
+int World::rank() const noexcept { return launch().rank; }
+int World::size() const noexcept { return launch().world_size; }
+const Launch& World::launch() const noexcept { return state_->core().launch(); }
+const Env& World::env() const noexcept { return state_->core().env(); }
+const Log& World::log() const noexcept { return state_->core().log(); }
+Device& World::device() const noexcept { return *state_->core().device(); }
+const std::shared_ptr<Device>& World::shared_device() const noexcept { return state_->core().device(); }
+const Team& World::team() const noexcept { return state_->team(); }
+
+std::string World::describe() const {
+  const Bootstrap& bootstrap = state_->core().bootstrap();
+  std::string text = format("world of {} rank{} on one node, started by {} (job {})\n", size(), size() == 1 ? "" : "s",
+                            launch().launcher == "none" ? "no launcher" : launch().launcher, launch().job);
+  for (int r = 0; r < size(); ++r) {
+    text += format("  {}{}\n", to_string(bootstrap.peer(r)), r == rank() ? ": this one" : "");
+  }
+  text += format("device {}: {}\n", to_string(device().id()), device().describe());
+  const std::string why = why_no_device(DeviceType::cuda);
+  if (device().id().type == DeviceType::host && !why.empty()) text += format("no CUDA device: {}\n", why);
+  text += format("deadline of each wait: {} ms\n", env().timeout.count());
+  return text;
+}
+
+}  // namespace tandem
