@@ -16,7 +16,8 @@ struct RankOptions {
   RankKind kind = RankKind::processes;  ///< always threads under ThreadSanitizer, always processes for CUDA
   DeviceType device = DeviceType::host;
   std::chrono::seconds limit{120};  ///< then every rank is killed and the test fails
-  Env env;                          ///< what each rank is given instead of its environment
+  Env env = {};                     ///< what each rank is given instead of its environment
+  std::vector<int> may_die = {};    ///< processes: ranks that are meant to be killed, and then report nothing
 };
 
 /// Runs `body` as each rank of a fresh world of `ranks`, and fails the current test for each rank that threw, failed an

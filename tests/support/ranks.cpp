@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/ranks.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <optional>
+#include <poll.h>
+#include <random>
+#include <sstream>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace tandem::testing {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool under_tsan = true;
+#else
+constexpr bool under_tsan = false;
+#endif
+
+std::string unique_job() {
+  static std::atomic<int> runs{0};
+  std::ostringstream name;
+  name << "test." << ::getpid() << "." << runs++ << "." << std::random_device{}();
+  return name.str();
+}
+
+InitOptions options_of(int rank, int ranks, const std::string& job, const RankOptions& options) {
+  InitOptions init;
+  init.launch = Launch{rank, ranks, rank, ranks, 1, job, "tests"};
+  init.env = options.env;
+  init.device = DeviceId{options.device, 0};
+  if (options.device == DeviceType::cuda) init.device->index = rank % std::max(1, device_count(DeviceType::cuda));
+  return init;
+}
+
+/// Runs the body as one rank. What it threw, if it did.
+std::optional<std::string> run_rank(int rank, int ranks, const std::string& job, const RankOptions& options,
+                                    const std::function<void(World&)>& body) {
+  try {
+    World world = init(options_of(rank, ranks, job, options));
+    body(world);
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
+// ---- Ranks as threads
+
+void run_threads(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
+  const std::string job = unique_job();
+  std::vector<std::atomic<bool>> ended(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      if (const auto threw = run_rank(rank, ranks, job, options, body)) {
+        ADD_FAILURE() << "rank " << rank << " threw: " << *threw;
+      }
+      ended[static_cast<std::size_t>(rank)] = true;
+    });
+  }
+  const auto deadline = std::chrono::steady_clock::now() + options.limit;
+  while (!std::all_of(ended.begin(), ended.end(), [](const auto& flag) { return flag.load(); })) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      std::fprintf(stderr,
+                   "after %lld s these ranks (threads) have not ended:", static_cast<long long>(options.limit.count()));
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (!ended[static_cast<std::size_t>(rank)]) std::fprintf(stderr, " %d", rank);
+      }
+      std::fprintf(stderr, "\n");
+      std::abort();  // a thread cannot be killed
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// ---- Ranks as processes. A child sends records through a pipe: a kind (no letter of any text), then texts that end
+// with a zero byte.
+
+constexpr char failure_record = '\1';  // file, line, text
+constexpr char skip_record = '\2';     // the same
+constexpr char end_record = '\4';      // the rank came to its end
+
+void write_record(int fd, char kind, std::initializer_list<std::string> texts) {
+  std::string record(1, kind);
+  for (const std::string& text : texts) record.append(text.c_str(), text.size() + 1);
+  for (std::size_t done = 0; done < record.size();) {
+    const ssize_t size = ::write(fd, record.data() + done, record.size() - done);
+    if (size < 0 && errno != EINTR) return;
+    if (size > 0) done += static_cast<std::size_t>(size);
+  }
+}
+
+/// Sends this child's failures to the parent, which prints them.
+class Reporter : public ::testing::EmptyTestEventListener {
+ public:
+  explicit Reporter(int fd) : fd_(fd) {}
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    const char kind = result.failed() ? failure_record : skip_record;
+    if (result.passed()) return;
+    write_record(fd_, kind,
+                 {result.file_name() == nullptr ? "" : result.file_name(), std::to_string(result.line_number()),
+                  result.message()});
+  }
+
+ private:
+  int fd_;
+};
+
+[[noreturn]] void be_rank(int rank, int ranks, const std::string& job, const RankOptions& options,
+                          const std::function<void(World&)>& body, int fd) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new Reporter(fd));
+  if (const auto threw = run_rank(rank, ranks, job, options, body)) {
+    write_record(fd, failure_record, {"", "0", "threw: " + *threw});
+  }
+#if defined(__SANITIZE_ADDRESS__)
+  if (__lsan_do_recoverable_leak_check() != 0) write_record(fd, failure_record, {"", "0", "leaked memory (see above)"});
+#endif
+  std::fflush(nullptr);
+  write_record(fd, end_record, {});
+  ::_exit(0);
+}
+
+struct Child {
+  pid_t pid = -1;
+  int pipe = -1;
+  int status = 0;
+  bool ended = false;
+  std::string records;
+};
+
+std::string how_it_ended(int status) {
+  std::ostringstream text;
+  if (WIFSIGNALED(status)) {
+    text << "was killed by signal " << WTERMSIG(status) << " (" << ::strsignal(WTERMSIG(status)) << ")";
+  } else {
+    text << "exited with code " << WEXITSTATUS(status) << " before its end";
+  }
+  return text.str();
+}
+
+/// Adds the child's failures to the current test. Returns the reason if it skipped.
+std::optional<std::string> judge(int rank, const Child& child, bool may_die) {
+  std::optional<std::string> skipped;
+  bool came_to_its_end = false;
+  std::istringstream records(child.records);
+  for (char kind = 0; records.get(kind);) {
+    if (kind == end_record) {
+      came_to_its_end = true;
+      continue;
+    }
+    std::string file;
+    std::string line;
+    std::string text;
+    std::getline(records, file, '\0');
+    std::getline(records, line, '\0');
+    std::getline(records, text, '\0');
+    if (kind == skip_record) {
+      skipped = text;
+    } else {
+      ADD_FAILURE_AT(file.empty() ? "rank" : file.c_str(), std::atoi(line.c_str())) << "rank " << rank << ": " << text;
+    }
+  }
+  if (!came_to_its_end && !may_die) ADD_FAILURE() << "rank " << rank << " " << how_it_ended(child.status);
+  return skipped;
+}
+
+void collect(std::vector<Child>& children, std::chrono::steady_clock::time_point deadline) {
+  while (true) {
+    std::vector<pollfd> polled;
+    std::vector<Child*> owners;
+    for (Child& child : children) {
+      if (child.pipe < 0) continue;
+      polled.push_back({child.pipe, POLLIN, 0});
+      owners.push_back(&child);
+    }
+    if (polled.empty() || std::chrono::steady_clock::now() > deadline) return;
+    if (::poll(polled.data(), polled.size(), 20) <= 0) continue;
+    for (std::size_t i = 0; i < polled.size(); ++i) {
+      if (polled[i].revents == 0) continue;
+      char buffer[4096];
+      const ssize_t size = ::read(polled[i].fd, buffer, sizeof(buffer));
+      if (size > 0) owners[i]->records.append(buffer, static_cast<std::size_t>(size));
+      // A rank that has reported its end is done, even where a child that it forked keeps the pipe open.
+      if (size == 0 || (!owners[i]->records.empty() && owners[i]->records.back() == end_record)) {
+        ::close(std::exchange(owners[i]->pipe, -1));
+      }
+    }
+  }
+}
+
+void run_processes(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
+  const std::string job = unique_job();
+  std::fflush(nullptr);
+  std::vector<Child> children(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0) << std::strerror(errno);
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0) << std::strerror(errno);
+    if (pid == 0) {
+      ::close(ends[0]);
+      for (const Child& sibling : children) {
+        if (sibling.pipe >= 0) ::close(sibling.pipe);
+      }
+      be_rank(rank, ranks, job, options, body, ends[1]);
+    }
+    ::close(ends[1]);
+    children[static_cast<std::size_t>(rank)].pid = pid;
+    children[static_cast<std::size_t>(rank)].pipe = ends[0];
+  }
+  const auto deadline = std::chrono::steady_clock::now() + options.limit;
+  collect(children, deadline);
+  std::optional<std::string> skipped;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Child& child = children[static_cast<std::size_t>(rank)];
+    while (::waitpid(child.pid, &child.status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "rank " << rank << " has not ended after " << options.limit.count() << " s, and was killed";
+        ::kill(child.pid, SIGKILL);
+        ::waitpid(child.pid, &child.status, 0);
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (child.pipe >= 0) ::close(child.pipe);
+    const bool may_die = std::find(options.may_die.begin(), options.may_die.end(), rank) != options.may_die.end();
+    if (const auto reason = judge(rank, child, may_die)) skipped = reason;
+  }
+  if (skipped && !::testing::Test::HasFailure()) GTEST_SKIP() << *skipped;
+}
+
+}  // namespace
+
+void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
+  const bool as_threads = options.device == DeviceType::host && (options.kind == RankKind::threads || under_tsan);
+  static_cast<void>(seed());  // one for all ranks
+  if (as_threads) {
+    run_threads(ranks, body, options);
+  } else {
+    run_processes(ranks, body, options);
+  }
+}
+
+const std::vector<int>& team_sizes() {
+  static const std::vector<int> sizes{1, 2, 3, 4, 5, 8};
+  return sizes;
+}
+
+std::uint64_t seed() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static std::string told;
+  static std::uint64_t value = 0;
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name =
+      test == nullptr ? "" : std::string(test->test_suite_name()) + "." + std::string(test->name());
+  if (told == name && value != 0) return value;
+  const char* given = std::getenv("TANDEM_TEST_SEED");
+  value = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}() | 1U;
+  told = name;
+  std::printf("[     seed ] TANDEM_TEST_SEED=%llu %s\n", static_cast<unsigned long long>(value), name.c_str());
+  std::fflush(stdout);
+  return value;
+}
+
+double stress_scale() {
+  const char* given = std::getenv("TANDEM_TEST_SCALE");
+  return given == nullptr ? 1.0 : std::strtod(given, nullptr);
+}
+
+}  // namespace tandem::testing
