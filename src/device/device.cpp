@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+#include "device/host/host_device.hpp"
+#include "tandem/base/error.hpp"
+
+#if defined(TANDEM_WITH_CUDA)
+#include "device/cuda/cuda_device.hpp"
+#endif
+
+namespace tandem {
+
+namespace {
+
+#if !defined(TANDEM_WITH_CUDA)
+int cuda_device_count() noexcept { return 0; }
+std::string why_no_cuda_device() { return "built without CUDA"; }
+std::shared_ptr<Device> open_cuda_device(int) { throw Unsupported("CUDA devices: " + why_no_cuda_device()); }
+#endif
+
+void check_index(DeviceId id, int count) {
+  if (id.index >= 0 && id.index < count) return;
+  throw InvalidArgument(format("device {}; this process can use {} of type {}, numbered from 0", to_string(id), count,
+                               name(id.type)));
+}
+
+}  // namespace
+
+Device::~Device() = default;
+
+int device_count(DeviceType type) noexcept { return type == DeviceType::host ? 1 : cuda_device_count(); }
+
+std::string why_no_device(DeviceType type) { return type == DeviceType::host ? std::string() : why_no_cuda_device(); }
+
+std::shared_ptr<Device> open_device(DeviceId id, const DeviceOptions& options) {
+  if (id.type == DeviceType::host) {
+    check_index(id, 1);
+    return std::make_shared<HostDevice>(options);
+  }
+  if (options.link) throw InvalidArgument("an emulated link is for the host device; " + to_string(id) + " has its own");
+  if (options.gemm != "auto") {
+    throw InvalidArgument(format("GEMM '{}' is for the host device; {} has its own", options.gemm, to_string(id)));
+  }
+  const int count = cuda_device_count();
+  if (count == 0) throw Unsupported(format("device {}: {}", to_string(id), why_no_cuda_device()));
+  check_index(id, count);
+  return open_cuda_device(id.index);
+}
+
+}  // namespace tandem

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_device.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/format.hpp"
+#include "device/host/host_elementwise.hpp"
+#include "device/host/host_event.hpp"
+#include "device/host/host_signal.hpp"
+#include "device/host/host_stream.hpp"
+#include "tandem/base/error.hpp"
+
+namespace tandem {
+
+namespace {
+
+// Moving this many bytes takes long enough that a worker should begin at once, whoever synchronises later.
+constexpr std::size_t heavy_bytes = std::size_t{256} * 1024;
+// Work of this many elements through erf and its like does so as well.
+constexpr std::int64_t heavy_elements = 16 * 1024;
+
+constexpr std::size_t cache_line = 64;
+constexpr std::size_t huge_page = std::size_t{2} * 1024 * 1024;
+
+HostStream& host_stream(StreamRef stream) noexcept { return *static_cast<HostStream*>(stream.native_handle()); }
+HostEvent& host_event(void* event) noexcept { return *static_cast<HostEvent*>(event); }
+
+TaskWeight weight_of(std::size_t bytes) noexcept {
+  return bytes >= heavy_bytes ? TaskWeight::heavy : TaskWeight::light;
+}
+
+std::size_t bytes_of(const Copy& copy) noexcept { return copy.bytes * copy.rows; }
+
+void copy_now(const Copy& copy) noexcept {
+  if (copy.bytes == 0) return;
+  for (std::size_t row = 0; row < copy.rows; ++row) {
+    std::memcpy(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
+                static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes);
+  }
+}
+
+void* allocate_aligned(std::size_t bytes) {
+  // Large blocks begin on a huge page, where the system offers those: fewer misses of the TLB in large products and copies.
+  const bool large = bytes >= 2 * huge_page;
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, large ? huge_page : cache_line, std::max<std::size_t>(bytes, 1)) != 0) {
+    throw OutOfMemory(format("host device: {} bytes were asked for and not given", bytes));
+  }
+  if (large) ::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
+  return memory;
+}
+
+}  // namespace
+
+HostDevice::HostDevice(const DeviceOptions& options)
+    : Device(DeviceId{DeviceType::host, 0}),
+      gemm_choice_(options.gemm),
+      gemm_library_(choose_gemm_library(options.gemm)),
+      spin_(options.spin) {
+  if (options.link) link_.emplace(*options.link);
+}
+
+HostDevice::~HostDevice() {
+  // Work of streams that are already destroyed still runs; it ends, since each wait in it has a deadline.
+  for (const HostStreamPtr& stream : workers_.streams()) stream->finish(stream->ticket());
+}
+
+std::string HostDevice::describe() const {
+  std::string text = format("host, {} cores, {}, GEMM by {}", std::thread::hardware_concurrency(), host_vector_isa(),
+                            describe_gemm_library(gemm_library_, gemm_choice_));
+  if (link_) {
+    text += format(", emulated link of {} us and {} GB/s", static_cast<double>(link_->options().latency.count()) * 1e-3,
+                   link_->options().bytes_per_second * 1e-9);
+  }
+  return text;
+}
+
+CostTable HostDevice::costs() const {
+  // Constants, not measured when a device opens: all ranks must choose the same schedule from them.
+  CostTable table{.gemm_flops_per_second = gemm_library_ == HostGemmLibrary::onednn ? 80e9 : 50e9,
+                  .gemm_launch_seconds = 2e-6,
+                  .link_bytes_per_second = 8e9,
+                  .link_latency_seconds = 1e-6,
+                  .memory_bytes_per_second = 12e9,
+                  .copies_cost_compute = true};
+  if (link_) {
+    table.link_bytes_per_second = link_->options().bytes_per_second;
+    table.link_latency_seconds = std::chrono::duration<double>(link_->options().latency).count();
+    table.copies_cost_compute = false;
+  }
+  return table;
+}
+
+void* HostDevice::allocate(std::size_t bytes) { return allocate_aligned(bytes); }
+
+void HostDevice::deallocate(void* memory) noexcept { std::free(memory); }
+
+void* HostDevice::allocate_mapped(std::size_t bytes) {
+  void* const memory = allocate_aligned(bytes);
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void HostDevice::deallocate_mapped(void* memory) noexcept { std::free(memory); }
+
+void HostDevice::upload(void* device_memory, const void* host_memory, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(device_memory, host_memory, bytes);
+}
+
+void HostDevice::download(void* host_memory, const void* device_memory, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(host_memory, device_memory, bytes);
+}
+
+StreamRef HostDevice::stream_create(StreamPriority priority) {
+  const std::uint64_t number = streams_made_.fetch_add(1, std::memory_order_relaxed) + 1;
+  HostStreamPtr stream = HostStreamPtr::adopt(new HostStream(workers_, priority, number, spin_));
+  workers_.remember(*stream.get());
+  return StreamRef(stream.release());
+}
+
+void HostDevice::stream_destroy(StreamRef stream) noexcept {
+  host_stream(stream).abandon();
+}
+
+void HostDevice::stream_synchronize(StreamRef stream) { host_stream(stream).synchronize(); }
+
+bool HostDevice::stream_query(StreamRef stream) { return host_stream(stream).poll(host_stream(stream).ticket()); }
+
+void* HostDevice::event_create(Event::Timing timing) { return new HostEvent(timing); }
+
+void HostDevice::event_destroy(void* event) noexcept { delete static_cast<HostEvent*>(event); }
+
+void HostDevice::event_record(void* event, StreamRef stream) { host_event(event).record(host_stream(stream)); }
+
+void HostDevice::event_hold(void* event, StreamRef stream) { host_event(event).hold(host_stream(stream)); }
+
+bool HostDevice::event_query(void* event) { return host_event(event).query(); }
+
+void HostDevice::event_synchronize(void* event) { host_event(event).synchronize(); }
+
+double HostDevice::event_elapsed_ms(void* begin, void* end) {
+  return host_event(end).elapsed_ms_since(host_event(begin));
+}
+
+void HostDevice::synchronize() {
+  for (const HostStreamPtr& stream : workers_.streams()) stream->synchronize();
+}
+
+void HostDevice::copy(StreamRef stream, const Copy& copy) {
+  if (link_ && copy.path == Path::link) {
+    host_stream(stream).enqueue(
+        [copy, link = &*link_] {
+          const std::int64_t arrival = link->occupy(bytes_of(copy));
+          copy_now(copy);
+          EmulatedLink::sleep_until(arrival);
+        },
+        TaskWeight::heavy);
+    return;
+  }
+  host_stream(stream).enqueue([copy] { copy_now(copy); }, weight_of(bytes_of(copy)));
+}
+
+void HostDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
+  if (copies.empty()) return;
+  std::size_t bytes = 0;
+  std::size_t link_bytes = 0;
+  for (const Copy& copy : copies) {
+    bytes += bytes_of(copy);
+    if (link_ && copy.path == Path::link) link_bytes += bytes_of(copy);
+  }
+  host_stream(stream).enqueue_with(
+      [link = link_bytes != 0 ? &*link_ : nullptr, link_bytes](std::span<const Copy> all) {
+        const std::int64_t arrival = link != nullptr ? link->occupy(link_bytes) : 0;
+        for (const Copy& copy : all) copy_now(copy);
+        if (link != nullptr) EmulatedLink::sleep_until(arrival);
+      },
+      copies, link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes));
+}
+
+void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) {
+  if (bytes == 0) return;
+  host_stream(stream).enqueue([=] { std::memset(memory, static_cast<int>(value), bytes); }, weight_of(bytes));
+}
+
+void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
+  const std::size_t operands = reduction.sources.size() + reduction.destinations.size();
+  const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
+  EmulatedLink* const link = link_ && reduction.link_bytes != 0 ? &*link_ : nullptr;
+  std::array<const void*, 2 * max_reduce_operands> pointers;
+  if (operands > pointers.size()) {
+    throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} of each",
+                                 reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
+  }
+  std::copy(reduction.sources.begin(), reduction.sources.end(), pointers.begin());
+  std::copy(reduction.destinations.begin(), reduction.destinations.end(),
+            pointers.begin() + static_cast<std::ptrdiff_t>(reduction.sources.size()));
+  host_stream(stream).enqueue_with(
+      [reduction, link](std::span<const void* const> all) {
+        const std::int64_t arrival = link != nullptr ? link->occupy(reduction.link_bytes) : 0;
+        std::array<void*, max_reduce_operands> destinations;
+        const std::size_t sources = reduction.sources.size();
+        for (std::size_t i = sources; i < all.size(); ++i) destinations[i - sources] = const_cast<void*>(all[i]);
+        Reduction mine = reduction;
+        mine.sources = all.first(sources);
+        mine.destinations = std::span<void* const>(destinations).first(all.size() - sources);
+        reduce_now(mine);
+        if (link != nullptr) EmulatedLink::sleep_until(arrival);
+      },
+      std::span<const void* const>(pointers).first(operands), link != nullptr ? TaskWeight::heavy : weight_of(bytes));
+}
+
+void HostDevice::map(StreamRef stream, const Map& map) {
+  host_stream(stream).enqueue([map] { map_now(map); },
+                              map.count >= heavy_elements ? TaskWeight::heavy : TaskWeight::light);
+}
+
+void HostDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
+  const std::size_t bytes = static_cast<std::size_t>(sum.rows * sum.columns) * size_of(sum.dtype);
+  host_stream(stream).enqueue([sum] { column_sum_now(sum); }, weight_of(bytes));
+}
+
+std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec) {
+  return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_);
+}
+
+void HostDevice::launch(StreamRef stream, std::function<void()> function) {
+  host_stream(stream).enqueue(std::move(function), TaskWeight::heavy);
+}
+
+void HostDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
+  if (puts.empty()) return;
+  host_stream(stream).enqueue_with([](std::span<const SignalPut> all) { put_signals(all); }, puts, TaskWeight::light);
+}
+
+void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
+  if (waits.empty()) return;
+  host_stream(stream).enqueue_with(
+      [control, spin = spin_](std::span<const SignalWait> all) { wait_signals(all, *control, spin); }, waits,
+      TaskWeight::light);
+}
+
+void HostDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {
+  HostStream& mine = host_stream(stream);
+  if (!mine.track_named.exchange(true, std::memory_order_relaxed)) {
+    trace().name_track(mine.number(), format("stream {}{}", mine.number(),
+                                             mine.priority() == StreamPriority::high ? ", high priority" : ""));
+  }
+  mine.enqueue(
+      [&mine, name, kind] {
+        const std::size_t depth = mine.open_range_count++;
+        if (depth < HostStream::max_open_ranges) mine.open_ranges[depth] = {name, kind, Trace::now_ns()};
+      },
+      TaskWeight::light);
+}
+
+void HostDevice::trace_end(StreamRef stream) {
+  HostStream& mine = host_stream(stream);
+  mine.enqueue(
+      [&mine, this] {
+        const std::int64_t now = Trace::now_ns();
+        if (mine.open_range_count == 0 || --mine.open_range_count >= HostStream::max_open_ranges) return;
+        const HostStream::OpenRange& range = mine.open_ranges[mine.open_range_count];
+        trace().add({range.name, range.kind, mine.number(), range.begin_ns, now});
+      },
+      TaskWeight::light);
+}
+
+// Ranges are added as they end; what is left is to let those end that are queued.
+void HostDevice::trace_collect() {
+  for (const HostStreamPtr& stream : workers_.streams()) stream->finish(stream->ticket());
+}
+
+}  // namespace tandem

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "device/host/emulated_link.hpp"
+#include "device/host/host_gemm.hpp"
+#include "device/host/host_workers.hpp"
+#include "tandem/device/device.hpp"
+
+namespace tandem {
+
+/// CPUs as a device: streams are queues that worker threads, or who waits for them, drain in order.
+class HostDevice final : public Device {
+ public:
+  /// Throws InvalidArgument or Unsupported for a GEMM that is not known or not there.
+  explicit HostDevice(const DeviceOptions& options);
+  ~HostDevice() override;
+
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] CostTable costs() const override;
+
+  [[nodiscard]] void* allocate(std::size_t bytes) override;
+  void deallocate(void* memory) noexcept override;
+  [[nodiscard]] void* allocate_mapped(std::size_t bytes) override;
+  void deallocate_mapped(void* memory) noexcept override;
+  void upload(void* device_memory, const void* host_memory, std::size_t bytes) override;
+  void download(void* host_memory, const void* device_memory, std::size_t bytes) override;
+
+  [[nodiscard]] StreamRef stream_create(StreamPriority priority) override;
+  void stream_destroy(StreamRef stream) noexcept override;
+  void stream_synchronize(StreamRef stream) override;
+  [[nodiscard]] bool stream_query(StreamRef stream) override;
+  [[nodiscard]] void* event_create(Event::Timing timing) override;
+  void event_destroy(void* event) noexcept override;
+  void event_record(void* event, StreamRef stream) override;
+  void event_hold(void* event, StreamRef stream) override;
+  [[nodiscard]] bool event_query(void* event) override;
+  void event_synchronize(void* event) override;
+  [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
+  void synchronize() override;
+
+  void copy(StreamRef stream, const Copy& copy) override;
+  void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
+  void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) override;
+  void reduce(StreamRef stream, const Reduction& reduction) override;
+  void map(StreamRef stream, const Map& map) override;
+  void column_sum(StreamRef stream, const ColumnSum& sum) override;
+  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override;
+  void launch(StreamRef stream, std::function<void()> function) override;
+
+  void signal(StreamRef stream, std::span<const SignalPut> puts) override;
+  void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+
+  void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
+  void trace_end(StreamRef stream) override;
+  void trace_collect() override;
+
+ private:
+  const std::string gemm_choice_;
+  const HostGemmLibrary gemm_library_;
+  const bool spin_;
+  std::optional<EmulatedLink> link_;
+  std::atomic<std::uint64_t> streams_made_{0};
+  HostWorkers workers_;
+};
+
+}  // namespace tandem

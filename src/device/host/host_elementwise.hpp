@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/device/gemm.hpp"
+#include "tandem/device/reduce.hpp"
+
+namespace tandem {
+
+/// The host's elementwise work: at once, on the calling thread, in blocks that stay in the L1 cache, in fp32.
+void reduce_now(const Reduction& reduction);
+void map_now(const Map& map);
+void column_sum_now(const ColumnSum& sum);
+
+/// A GEMM's last step on a row of `count` sums: out = activation(sums + beta · out + bias), rounded once. `out` may be `sums` if
+/// `beta` is 0; beta 0 does not read `out`. Out and bias are of `dtype`.
+void finish_row(const float* sums, void* out, DType dtype, const void* bias, float beta, Activation activation,
+                std::int64_t count);
+void finish_row(const double* sums, void* out, DType dtype, const void* bias, double beta, Activation activation,
+                std::int64_t count);
+
+/// `count` elements of a floating-point `dtype` (not f64) as floats.
+void widen(DType dtype, const void* from, float* to, std::int64_t count);
+
+/// "AVX2", "SSE2", …: what the loops run on here.
+[[nodiscard]] const char* host_vector_isa() noexcept;
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_event.hpp"
+
+#include "tandem/base/error.hpp"
+#include "tandem/base/trace.hpp"
+
+namespace tandem {
+
+void HostEvent::record(HostStream& stream) {
+  std::shared_ptr<std::atomic<std::int64_t>> passed_at;
+  if (timing_ == Event::Timing::on) {
+    passed_at = std::make_shared<std::atomic<std::int64_t>>(0);
+    stream.enqueue([passed_at] { passed_at->store(Trace::now_ns(), std::memory_order_release); }, TaskWeight::light);
+  }
+  const std::uint64_t ticket = stream.ticket();
+  Mark mark;
+  if (!stream.passed(ticket)) mark = Mark{HostStreamPtr(stream), ticket};
+  const std::lock_guard lock(mutex_);
+  std::swap(mark_, mark);
+  passed_at_.swap(passed_at);
+}
+
+HostEvent::Mark HostEvent::mark() {
+  const std::lock_guard lock(mutex_);
+  if (mark_.stream.get() == nullptr || mark_.stream->passed(mark_.ticket)) return {};
+  return {HostStreamPtr(*mark_.stream.get()), mark_.ticket};
+}
+
+void HostEvent::hold(HostStream& stream) {
+  Mark before = mark();
+  if (before.stream.get() == nullptr || before.stream.get() == &stream) return;
+  stream.enqueue([before = std::move(before)] { before.stream->finish(before.ticket); }, TaskWeight::light);
+}
+
+bool HostEvent::query() {
+  const Mark before = mark();
+  return before.stream.get() == nullptr || before.stream->poll(before.ticket);
+}
+
+void HostEvent::synchronize() {
+  const Mark before = mark();
+  if (before.stream.get() != nullptr) before.stream->finish(before.ticket);
+}
+
+std::int64_t HostEvent::passed_at_ns() {
+  const std::lock_guard lock(mutex_);
+  if (timing_ == Event::Timing::off) throw InvalidArgument("elapsed time of an event that was made with Timing::off");
+  const std::int64_t ns = passed_at_ == nullptr ? 0 : passed_at_->load(std::memory_order_acquire);
+  if (ns == 0) throw InvalidArgument("elapsed time of an event that has not been recorded, or not been passed");
+  return ns;
+}
+
+double HostEvent::elapsed_ms_since(HostEvent& begin) {
+  return static_cast<double>(passed_at_ns() - begin.passed_at_ns()) * 1e-6;
+}
+
+}  // namespace tandem

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "device/host/host_stream.hpp"
+#include "tandem/device/event.hpp"
+
+namespace tandem {
+
+/// What an Event is on the host: a stream and the number of the last task queued there when it was recorded.
+class HostEvent {
+ public:
+  explicit HostEvent(Event::Timing timing) : timing_(timing) {}
+
+  void record(HostStream& stream);
+  void hold(HostStream& stream);
+  [[nodiscard]] bool query();
+  void synchronize();
+  /// Throws InvalidArgument unless both were made with Timing::on and have been passed.
+  [[nodiscard]] double elapsed_ms_since(HostEvent& begin);
+
+ private:
+  struct Mark {
+    HostStreamPtr stream;  // null: never recorded, or passed when it was
+    std::uint64_t ticket = 0;
+  };
+  /// The mark as it is now; recording again changes nothing for who holds this one.
+  [[nodiscard]] Mark mark();
+  [[nodiscard]] std::int64_t passed_at_ns();
+
+  const Event::Timing timing_;
+  std::mutex mutex_;
+  Mark mark_;
+  std::shared_ptr<std::atomic<std::int64_t>> passed_at_;  // 0: not yet; the recording task's until then
+};
+
+}  // namespace tandem

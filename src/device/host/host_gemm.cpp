@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_gemm.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "base/format.hpp"
+#include "device/host/builtin_gemm.hpp"
+#include "device/host/host_elementwise.hpp"
+#include "device/host/host_stream.hpp"
+#include "tandem/base/error.hpp"
+
+namespace tandem {
+
+namespace {
+
+// Panels of 16-bit operands as fp32: 512 KiB of A, 1 MiB of B, 512 KiB of sums.
+constexpr std::int64_t panel_m = 256;
+constexpr std::int64_t panel_n = 512;
+constexpr std::int64_t panel_k = 512;
+// Products of at least this many operations are worth waking a worker for.
+constexpr double heavy_flops = 4e6;
+
+struct Free {
+  void operator()(void* memory) const noexcept { std::free(memory); }
+};
+template <typename T>
+using Workspace = std::unique_ptr<T[], Free>;
+
+template <typename T>
+Workspace<T> make_workspace(std::size_t elements) {
+  if (elements == 0) return nullptr;
+  const std::size_t bytes = (elements * sizeof(T) + 63) / 64 * 64;
+  void* const memory = std::aligned_alloc(64, bytes);
+  if (memory == nullptr) throw OutOfMemory(format("host device: a GEMM's workspace of {} bytes", bytes));
+  return Workspace<T>(static_cast<T*>(memory));
+}
+
+GemmSpec checked(GemmSpec spec) {
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
+  }
+  if (spec.dtype != f32 && spec.dtype != f16 && spec.dtype != bf16 && spec.dtype != f64) {
+    throw Unsupported(format("a GEMM of {} on the host; it can do f32, f16, bf16 and f64", name(spec.dtype)));
+  }
+  if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
+    throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype), name(spec.out_dtype),
+                                 name(spec.dtype)));
+  }
+  const auto pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
+    if (given == 0) return std::max<std::int64_t>(dense, 1);
+    if (given < dense) {
+      throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
+    }
+    return given;
+  };
+  spec.lda = pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
+  spec.ldb = pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
+  spec.ldd = pitch(spec.ldd, spec.n, "ldd");
+  return spec;
+}
+
+}  // namespace
+
+HostGemmLibrary choose_gemm_library(const std::string& choice) {
+  if (choice == "builtin") return HostGemmLibrary::builtin;
+  if (choice == "auto") return OneDnn::load() != nullptr ? HostGemmLibrary::onednn : HostGemmLibrary::builtin;
+  if (choice != "onednn") {
+    throw InvalidArgument(format("host GEMM '{}'; allowed: auto, onednn, builtin", choice));
+  }
+  if (OneDnn::load() == nullptr) throw Unsupported(format("host GEMM 'onednn': {}", OneDnn::why_absent()));
+  return HostGemmLibrary::onednn;
+}
+
+std::string describe_gemm_library(HostGemmLibrary library, const std::string& choice) {
+  if (library == HostGemmLibrary::onednn) return OneDnn::load()->name();
+  return format("built-in kernels ({})", choice == "builtin" ? "as asked" : "no oneDNN: " + OneDnn::why_absent());
+}
+
+class HostGemm::Work {
+ public:
+  Work(const GemmSpec& spec, HostGemmLibrary library) : spec_(spec), library_(library) {
+    if (spec.dtype == f64) {
+      prepare(f64_);
+    } else {
+      prepare(f32_);
+    }
+  }
+
+  void run(const GemmOperands& operands) {
+    if (spec_.dtype == f64) {
+      run_typed(operands, f64_);
+    } else {
+      run_typed(operands, f32_);
+    }
+  }
+
+ private:
+  template <typename T>
+  struct Panels {
+    Workspace<T> a;
+    Workspace<T> b;
+    Workspace<T> sums;
+    Workspace<T> kernel;  // the built-in kernel's own
+  };
+
+  [[nodiscard]] bool narrow_operands() const noexcept { return spec_.dtype == f16 || spec_.dtype == bf16; }
+  template <typename T>
+  [[nodiscard]] bool sums_in_place() const noexcept {
+    return spec_.out_dtype == (std::is_same_v<T, double> ? f64 : f32);
+  }
+  [[nodiscard]] bool has_last_step() const noexcept { return spec_.bias || spec_.activation != Activation::none; }
+
+  // Extents of the blocks that one inner product works on.
+  template <typename T>
+  [[nodiscard]] std::int64_t block_m() const noexcept {
+    const bool blocked = narrow_operands() || !sums_in_place<T>() || has_last_step();
+    return blocked ? std::min(panel_m, spec_.m) : spec_.m;
+  }
+  template <typename T>
+  [[nodiscard]] std::int64_t block_n() const noexcept {
+    return narrow_operands() || !sums_in_place<T>() ? std::min(panel_n, spec_.n) : spec_.n;
+  }
+  [[nodiscard]] std::int64_t block_k() const noexcept { return narrow_operands() ? std::min(panel_k, spec_.k) : spec_.k; }
+
+  template <typename T>
+  void prepare(Panels<T>& panels) {
+    const auto m = static_cast<std::size_t>(block_m<T>());
+    const auto n = static_cast<std::size_t>(block_n<T>());
+    const auto k = static_cast<std::size_t>(block_k());
+    if (narrow_operands()) {
+      panels.a = make_workspace<T>(m * k);
+      panels.b = make_workspace<T>(k * n);
+    }
+    if (!sums_in_place<T>()) panels.sums = make_workspace<T>(m * n);
+    if (std::is_same_v<T, double> || library_ == HostGemmLibrary::builtin) {
+      panels.kernel = make_workspace<T>(builtin_gemm_workspace<T>());
+    }
+  }
+
+  void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
+                std::int64_t ldb, float beta, float* c, std::int64_t ldc, const Panels<float>& panels) const {
+    if (library_ == HostGemmLibrary::onednn && k != 0) {
+      OneDnn::load()->sgemm(spec_.transpose_a, spec_.transpose_b, m, n, k, spec_.alpha, a, lda, b, ldb, beta, c, ldc);
+    } else {
+      builtin_gemm<float>(spec_.transpose_a, spec_.transpose_b, m, n, k, spec_.alpha, a, lda, b, ldb, beta, c, ldc,
+                          panels.kernel.get());
+    }
+  }
+  void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda, const double* b,
+                std::int64_t ldb, float beta, double* c, std::int64_t ldc, const Panels<double>& panels) const {
+    builtin_gemm<double>(spec_.transpose_a, spec_.transpose_b, m, n, k, static_cast<double>(spec_.alpha), a, lda, b, ldb,
+                         static_cast<double>(beta), c, ldc, panels.kernel.get());
+  }
+
+  // A block of a stored 16-bit matrix as dense fp32, `rows` by `columns` as stored.
+  void widen_panel(const void* from, std::int64_t ld, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
+                   std::int64_t columns, float* to) const {
+    const auto* const bytes = static_cast<const std::byte*>(from);
+    const auto element = static_cast<std::int64_t>(size_of(spec_.dtype));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      widen(spec_.dtype, bytes + ((first_row + r) * ld + first_column) * element, to + r * columns, columns);
+    }
+  }
+
+  template <typename T>
+  void run_typed(const GemmOperands& operands, const Panels<T>& panels) {
+    const std::int64_t m = operands.m < 0 ? spec_.m : operands.m;
+    const std::int64_t n = spec_.n;
+    const std::int64_t k = operands.k < 0 ? spec_.k : operands.k;
+    const float beta = operands.beta < 0 ? spec_.beta : operands.beta;
+    const auto out_bytes = static_cast<std::int64_t>(size_of(spec_.out_dtype));
+    for (std::int64_t i = 0; i < m; i += block_m<T>()) {
+      const std::int64_t mm = std::min(block_m<T>(), m - i);
+      for (std::int64_t j = 0; j < n; j += block_n<T>()) {
+        const std::int64_t nn = std::min(block_n<T>(), n - j);
+        auto* const out = static_cast<std::byte*>(operands.d) + (i * spec_.ldd + j) * out_bytes;
+        const bool in_place = sums_in_place<T>();
+        T* const sums = in_place ? reinterpret_cast<T*>(out) : panels.sums.get();
+        const std::int64_t ld_sums = in_place ? spec_.ldd : nn;
+        sum_block(operands, i, j, mm, nn, k, in_place ? beta : 0.0F, sums, ld_sums, panels);
+        if (in_place && !has_last_step()) continue;
+        const auto* const bias =
+            spec_.bias ? static_cast<const std::byte*>(operands.bias) + j * out_bytes : nullptr;
+        for (std::int64_t r = 0; r < mm; ++r) {
+          finish_row(sums + r * ld_sums, out + r * spec_.ldd * out_bytes, spec_.out_dtype, bias,
+                     in_place ? T(0) : static_cast<T>(beta), spec_.activation, nn);
+        }
+      }
+    }
+  }
+
+  // sums[mm, nn] = alpha · op(A)[i.., :] · op(B)[:, j..] + beta · sums
+  template <typename T>
+  void sum_block(const GemmOperands& operands, std::int64_t i, std::int64_t j, std::int64_t mm, std::int64_t nn,
+                 std::int64_t k, float beta, T* sums, std::int64_t ld_sums, const Panels<T>& panels) const {
+    if (k == 0) {
+      multiply(mm, nn, 0, nullptr, 1, nullptr, 1, beta, sums, ld_sums, panels);
+      return;
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrow_operands()) {
+        for (std::int64_t p = 0; p < k; p += block_k()) {
+          const std::int64_t kk = std::min(block_k(), k - p);
+          const std::int64_t a_columns = spec_.transpose_a ? mm : kk;
+          const std::int64_t b_columns = spec_.transpose_b ? kk : nn;
+          if (spec_.transpose_a) {
+            widen_panel(operands.a, spec_.lda, p, i, kk, mm, panels.a.get());
+          } else {
+            widen_panel(operands.a, spec_.lda, i, p, mm, kk, panels.a.get());
+          }
+          if (spec_.transpose_b) {
+            widen_panel(operands.b, spec_.ldb, j, p, nn, kk, panels.b.get());
+          } else {
+            widen_panel(operands.b, spec_.ldb, p, j, kk, nn, panels.b.get());
+          }
+          multiply(mm, nn, kk, panels.a.get(), a_columns, panels.b.get(), b_columns, p == 0 ? beta : 1.0F, sums, ld_sums,
+                   panels);
+        }
+        return;
+      }
+    }
+    const T* const a = static_cast<const T*>(operands.a) + (spec_.transpose_a ? i : i * spec_.lda);
+    const T* const b = static_cast<const T*>(operands.b) + (spec_.transpose_b ? j * spec_.ldb : j);
+    multiply(mm, nn, k, a, spec_.lda, b, spec_.ldb, beta, sums, ld_sums, panels);
+  }
+
+  const GemmSpec spec_;
+  const HostGemmLibrary library_;
+  Panels<float> f32_;
+  Panels<double> f64_;
+};
+
+HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice)
+    : Gemm(checked(spec)), work_(std::make_shared<Work>(this->spec(), library)) {
+  const bool own = library == HostGemmLibrary::builtin || spec.dtype == f64;
+  const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
+                                                                   : describe_gemm_library(library, choice);
+  const bool narrow = spec.dtype == f16 || spec.dtype == bf16;
+  description_ = format("{}{}{}", by, own ? "" : " sgemm",
+                        narrow ? format(", {} through f32 panels", name(spec.dtype)) : std::string());
+}
+
+void HostGemm::run(StreamRef stream, const GemmOperands& operands) {
+  const double m = static_cast<double>(operands.m < 0 ? spec().m : operands.m);
+  const double k = static_cast<double>(operands.k < 0 ? spec().k : operands.k);
+  const bool heavy = 2.0 * m * static_cast<double>(spec().n) * k >= heavy_flops;
+  static_cast<HostStream*>(stream.native_handle())
+      ->enqueue([work = work_, operands] { work->run(operands); }, heavy ? TaskWeight::heavy : TaskWeight::light);
+}
+
+}  // namespace tandem

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_signal.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "device/host/futex.hpp"
+#include "tandem/base/trace.hpp"
+
+namespace tandem {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Where there is a core for every rank, a peer's signal is usually a few microseconds away: less than a sleep costs.
+constexpr std::int64_t spin_ns = 50'000;
+constexpr int spins_between_looks = 32;
+// Where there is not, the core is better given to the peer that is waited for.
+constexpr std::int64_t yield_ns = 20'000;
+// An abort is a plain store that wakes nobody, so sleepers look up this often.
+constexpr std::chrono::nanoseconds sleep_slice = 20ms;
+
+std::uint64_t value_of(SignalWord& word) noexcept {
+  return std::atomic_ref(word.value).load(std::memory_order_acquire);
+}
+
+bool aborted(WaitControl& control) noexcept {
+  return std::atomic_ref(control.abort).load(std::memory_order_acquire) != 0;
+}
+
+void fail(const SignalWait& wait, WaitControl& control, std::uint64_t seen, std::int64_t waited_ns) noexcept {
+  std::uint32_t none = 0;
+  if (std::atomic_ref(control.failed).compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    control.failure = WaitFailure{.operation = wait.operation,
+                                  .peer = wait.peer,
+                                  .channel = wait.channel,
+                                  .expected = wait.word->taken,
+                                  .seen = seen,
+                                  .waited_ns = static_cast<std::uint64_t>(waited_ns)};
+    std::atomic_ref(control.failed).store(2, std::memory_order_release);
+    std::atomic_ref(control.abort).store(1, std::memory_order_release);
+    return;
+  }
+  // Another wait failed first and is about to abort. The stream must not go on before that can be seen, or garbage
+  // would pass for a result.
+  while (!aborted(control)) ::sched_yield();
+}
+
+// One look that may sleep. The sleeper counts itself first and reads the value second; who puts a signal writes the value
+// first and reads the count second; all sequentially consistent, so a wake-up is never lost.
+void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds limit) noexcept {
+  std::atomic_ref(word.sleepers).fetch_add(1, std::memory_order_seq_cst);
+  const std::uint64_t seen = std::atomic_ref(word.value).load(std::memory_order_seq_cst);
+  if (seen < target) {
+    futex_wait(futex_half(&word.value), static_cast<std::uint32_t>(seen), std::min(limit, sleep_slice), FutexScope::shared);
+  }
+  std::atomic_ref(word.sleepers).fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void put_signals(std::span<const SignalPut> puts) noexcept {
+  for (const SignalPut& put : puts) {
+    std::atomic_ref(put.theirs->value).store(++put.mine->put, std::memory_order_seq_cst);
+    if (std::atomic_ref(put.theirs->sleepers).load(std::memory_order_seq_cst) != 0) {
+      futex_wake_all(futex_half(&put.theirs->value), FutexScope::shared);
+    }
+  }
+}
+
+void wait_signals(std::span<const SignalWait> waits, WaitControl& control, bool spin) noexcept {
+  // All waits of a call began together, so they share one deadline.
+  std::int64_t began = 0;
+  for (const SignalWait& wait : waits) {
+    SignalWord& word = *wait.word;
+    const std::uint64_t target = word.taken += wait.count;
+    if (value_of(word) >= target) continue;
+    if (began == 0) began = Trace::now_ns();
+    const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
+    const std::int64_t patience = spin ? spin_ns : yield_ns;
+    const std::int64_t looked_from = Trace::now_ns();
+    while (value_of(word) < target && !aborted(control)) {
+      const std::int64_t now = Trace::now_ns();
+      const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
+      if (waited >= timeout_ns) {
+        fail(wait, control, value_of(word), now - began);
+        break;
+      }
+      if (now - looked_from < patience) {
+        if (!spin) ::sched_yield();
+        for (int i = 0; spin && i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
+      } else {
+        const std::uint64_t left = std::min<std::uint64_t>(timeout_ns - waited, std::uint64_t{1} << 40);
+        sleep_on(word, target, std::chrono::nanoseconds(static_cast<std::int64_t>(left)));
+      }
+    }
+  }
+}
+
+}  // namespace tandem

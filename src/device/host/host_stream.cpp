@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_stream.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "device/host/futex.hpp"
+#include "device/host/host_workers.hpp"
+
+namespace tandem {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A thread that waits for another one to drain looks this many times before it sleeps; about 20 µs.
+constexpr int spins_before_sleep = 400;
+constexpr int yields_before_sleep = 4;
+// It sleeps in slices, then tries again to drain the stream itself.
+constexpr auto sleep_slice = 5ms;
+// This many tasks are worth a worker, however light each one is.
+constexpr std::uint64_t many_tasks = 64;
+
+}  // namespace
+
+HostStream::~HostStream() {
+  workers_.forget(*this);
+  while (head_ != nullptr) {
+    Segment* const next = head_->next;
+    ::operator delete(head_, std::align_val_t{64});
+    head_ = next;
+  }
+  ::operator delete(spare_.load(std::memory_order_relaxed), std::align_val_t{64});
+}
+
+bool HostStream::try_add_reference() noexcept {
+  std::uint32_t seen = references_.load(std::memory_order_relaxed);
+  while (seen != 0) {
+    if (references_.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+void HostStream::drop_reference() noexcept {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+void HostStream::start_workers() { workers_.start(); }
+
+HostStream::Segment* HostStream::new_segment(std::size_t capacity) {
+  void* const memory = ::operator new(sizeof(Segment) + capacity, std::align_val_t{64});
+  return ::new (memory) Segment{nullptr, capacity};
+}
+
+// Gives the place for a payload at the queue's end. Each segment keeps room for one more header: the jump to the next one.
+std::byte* HostStream::reserve(std::size_t bytes, void (*run)(void*)) {
+  const std::size_t rounded = (bytes + record_alignment - 1) / record_alignment * record_alignment;
+  const std::size_t stride = sizeof(Record) + rounded;
+  if (tail_ == nullptr || tail_used_ + stride + sizeof(Record) > tail_->capacity) {
+    Segment* segment = nullptr;
+    if (stride + sizeof(Record) <= segment_bytes) segment = spare_.exchange(nullptr, std::memory_order_acquire);
+    if (segment == nullptr) segment = new_segment(std::max(segment_bytes, stride + sizeof(Record)));
+    segment->next = nullptr;
+    if (tail_ == nullptr) {
+      head_ = segment;  // published by enqueued_, like every record
+    } else {
+      tail_->next = segment;
+      ::new (static_cast<void*>(tail_->records() + tail_used_)) Record{nullptr, 0};
+    }
+    tail_ = segment;
+    tail_used_ = 0;
+  }
+  std::byte* const place = tail_->records() + tail_used_;
+  ::new (static_cast<void*>(place)) Record{run, stride};
+  tail_used_ += stride;
+  return place + sizeof(Record);
+}
+
+void HostStream::attend(TaskWeight weight) noexcept {
+  if (draining_.load(std::memory_order_seq_cst)) return;
+  const std::uint64_t pending =
+      enqueued_.load(std::memory_order_relaxed) - completed_.load(std::memory_order_relaxed);
+  if (weight == TaskWeight::heavy || pending >= many_tasks) {
+    workers_.call(*this);
+  } else {
+    workers_.call_later(*this);
+  }
+}
+
+bool HostStream::try_acquire() noexcept {
+  return !draining_.load(std::memory_order_relaxed) && !draining_.exchange(true, std::memory_order_seq_cst);
+}
+
+void HostStream::leave() noexcept {
+  draining_.store(false, std::memory_order_seq_cst);
+  if (has_pending()) workers_.call(*this);
+}
+
+void HostStream::drain(std::uint64_t ticket) noexcept {
+  while (completed_.load(std::memory_order_relaxed) < ticket) run_next();
+}
+
+void HostStream::drain_as_worker() noexcept {
+  while (has_pending() && try_acquire()) {
+    drain(enqueued_.load(std::memory_order_acquire));
+    draining_.store(false, std::memory_order_seq_cst);
+  }
+}
+
+void HostStream::run_next() noexcept {
+  auto* record = std::launder(reinterpret_cast<Record*>(head_->records() + head_used_));
+  if (record->run == nullptr) {
+    Segment* const done = head_;
+    head_ = done->next;
+    head_used_ = 0;
+    Segment* surplus = done;
+    if (done->capacity == segment_bytes) surplus = spare_.exchange(done, std::memory_order_acq_rel);
+    ::operator delete(surplus, std::align_val_t{64});
+    record = std::launder(reinterpret_cast<Record*>(head_->records()));
+  }
+  try {
+    record->run(record + 1);
+  } catch (...) {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_ == nullptr) failure_ = std::current_exception();
+  }
+  head_used_ += record->stride;
+  // The count first, then the sleepers; a sleeper counts itself first, then reads the count.
+  completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(futex_half(&completed_), FutexScope::process);
+}
+
+void HostStream::finish(std::uint64_t ticket) noexcept {
+  while (!passed(ticket)) {
+    if (try_acquire()) {
+      drain(ticket);
+      leave();
+    } else {
+      wait_passed(ticket);
+    }
+  }
+}
+
+// Somebody else drains: waits a while for it, and returns when the ticket has passed or when it is worth another try.
+void HostStream::wait_passed(std::uint64_t ticket) noexcept {
+  for (int i = 0; spin_ && i < spins_before_sleep; ++i) {
+    if (passed(ticket) || !draining_.load(std::memory_order_relaxed)) return;
+    cpu_relax();
+  }
+  for (int i = 0; i < yields_before_sleep; ++i) {
+    if (passed(ticket) || !draining_.load(std::memory_order_relaxed)) return;
+    ::sched_yield();
+  }
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint64_t seen = completed_.load(std::memory_order_seq_cst);
+  if (seen < ticket && draining_.load(std::memory_order_seq_cst)) {
+    futex_wait(futex_half(&completed_), static_cast<std::uint32_t>(seen), sleep_slice, FutexScope::process);
+  }
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool HostStream::poll(std::uint64_t ticket) noexcept {
+  if (passed(ticket)) return true;
+  if (!draining_.load(std::memory_order_seq_cst)) workers_.call(*this);
+  return false;
+}
+
+void HostStream::abandon() noexcept {
+  // Who drains now, or is called here to, holds a reference of its own until the last task has run.
+  static_cast<void>(poll(ticket()));
+  drop_reference();
+}
+
+void HostStream::synchronize() {
+  finish(ticket());
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    failure.swap(failure_);
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace tandem

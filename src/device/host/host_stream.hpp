@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "tandem/base/trace.hpp"
+#include "tandem/device/stream.hpp"
+
+namespace tandem {
+
+class HostWorkers;
+
+/// How long a task may take, for the choice between waking a worker at once (a system call) and leaving the task to who
+/// synchronises next, or to the pacemaker (see HostWorkers).
+enum class TaskWeight : std::uint8_t { light, heavy };
+
+/// A queue of tasks that run one after the other, on whichever thread drains it: a worker, or a thread that waits for it.
+///
+/// Exactly one thread at a time drains (`draining_`), and tasks are counted: task number t has run once `completed_` >= t. So an
+/// event is a stream and a ticket, and costs no task. Tasks lie by value in segments of memory that are used again.
+///
+/// No task is forgotten: who enqueues either sees that somebody drains, or calls a worker (at once or through the pacemaker);
+/// who stops draining looks once more after it has let go, and calls a worker if something is left. Both sides write first
+/// and read second, sequentially consistent, so one of them sees the other.
+class HostStream {
+ public:
+  HostStream(HostWorkers& workers, StreamPriority priority, std::uint64_t number, bool spin) noexcept
+      : workers_(workers), number_(number), priority_(priority), spin_(spin) {}
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+
+  void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// False if the last reference is already gone.
+  [[nodiscard]] bool try_add_reference() noexcept;
+  void drop_reference() noexcept;
+
+  /// Queues `task`, which is called once as task(). Any thread may.
+  template <typename Task>
+  void enqueue(Task&& task, TaskWeight weight) {
+    using Stored = std::decay_t<Task>;
+    put<Stored>(std::forward<Task>(task), 0, [](std::byte*) {}, weight);
+  }
+
+  /// Queues `task` with a copy of `items` behind it; it is called once as task(std::span<const Item>).
+  template <typename Task, typename Item>
+  void enqueue_with(Task&& task, std::span<const Item> items, TaskWeight weight) {
+    static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= record_alignment);
+    using Stored = WithItems<std::decay_t<Task>, Item>;
+    put<Stored>(Stored{std::forward<Task>(task), items.size()}, items.size_bytes(),
+                [items](std::byte* tail) { std::memcpy(tail, items.data(), items.size_bytes()); }, weight);
+  }
+
+  /// The number of the last task queued so far.
+  [[nodiscard]] std::uint64_t ticket() const noexcept { return enqueued_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool passed(std::uint64_t ticket) const noexcept {
+    return completed_.load(std::memory_order_acquire) >= ticket;
+  }
+  /// Returns once task `ticket` has run; drains the stream itself if nobody else does.
+  void finish(std::uint64_t ticket) noexcept;
+  /// As `passed`, and if not, sees to it that somebody drains.
+  [[nodiscard]] bool poll(std::uint64_t ticket) noexcept;
+  /// The owner lets go: what is queued still runs.
+  void abandon() noexcept;
+  /// Finishes everything queued so far, then throws what the first failed task threw, once.
+  void synchronize();
+
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] StreamPriority priority() const noexcept { return priority_; }
+
+  /// Open ranges of the trace; only tasks of this stream touch them.
+  struct OpenRange {
+    const char* name;
+    TraceKind kind;
+    std::int64_t begin_ns;
+  };
+  static constexpr std::size_t max_open_ranges = 32;
+  std::array<OpenRange, max_open_ranges> open_ranges{};
+  std::size_t open_range_count = 0;
+  std::atomic<bool> track_named{false};
+
+ private:
+  friend class HostWorkers;
+
+  static constexpr std::size_t record_alignment = 16;
+  static constexpr std::size_t segment_bytes = std::size_t{16} * 1024;
+
+  struct alignas(record_alignment) Record {
+    void (*run)(void* payload);  // runs and destroys the payload; null: the queue goes on in the next segment
+    std::size_t stride;          // bytes from this record to the next one
+  };
+  struct alignas(record_alignment) Segment {
+    Segment* next;
+    std::size_t capacity;  // bytes of records behind this header
+    [[nodiscard]] std::byte* records() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  };
+  template <typename Task, typename Item>
+  struct alignas(record_alignment) WithItems {
+    Task task;
+    std::size_t count;
+    void operator()() {
+      task(std::span<const Item>(reinterpret_cast<const Item*>(this + 1), count));
+    }
+  };
+
+  ~HostStream();
+
+  template <typename Stored>
+  static void run_payload(void* payload) {
+    struct Guard {
+      Stored* stored;
+      ~Guard() { stored->~Stored(); }
+    } guard{static_cast<Stored*>(payload)};
+    (*guard.stored)();
+  }
+
+  template <typename Stored, typename Source, typename Tail>
+  void put(Source&& source, std::size_t tail_bytes, Tail write_tail, TaskWeight weight) {
+    static_assert(alignof(Stored) <= record_alignment && std::is_nothrow_constructible_v<Stored, Source&&>);
+    start_workers();
+    {
+      const std::lock_guard lock(enqueue_mutex_);
+      std::byte* const payload = reserve(sizeof(Stored) + tail_bytes, &run_payload<Stored>);
+      ::new (static_cast<void*>(payload)) Stored(std::forward<Source>(source));
+      if (tail_bytes != 0) write_tail(payload + sizeof(Stored));
+      enqueued_.store(enqueued_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    }
+    attend(weight);
+  }
+
+  void start_workers();
+  [[nodiscard]] std::byte* reserve(std::size_t bytes, void (*run)(void*));
+  [[nodiscard]] Segment* new_segment(std::size_t capacity);
+  void attend(TaskWeight weight) noexcept;
+
+  [[nodiscard]] bool try_acquire() noexcept;
+  void leave() noexcept;
+  void drain(std::uint64_t ticket) noexcept;
+  void drain_as_worker() noexcept;
+  void run_next() noexcept;
+  void wait_passed(std::uint64_t ticket) noexcept;
+  [[nodiscard]] bool has_pending() const noexcept {
+    return completed_.load(std::memory_order_relaxed) < enqueued_.load(std::memory_order_seq_cst);
+  }
+
+  HostWorkers& workers_;
+  const std::uint64_t number_;
+  const StreamPriority priority_;
+  const bool spin_;
+  std::atomic<std::uint32_t> references_{1};
+
+  // Who enqueues. The segment that is filled is never null once `enqueued_` is not 0.
+  std::mutex enqueue_mutex_;
+  Segment* tail_ = nullptr;
+  std::size_t tail_used_ = 0;
+  std::atomic<std::uint64_t> enqueued_{0};
+  std::atomic<Segment*> spare_{nullptr};
+
+  // Who drains; the cursor belongs to who holds `draining_`.
+  alignas(64) std::atomic<bool> draining_{false};
+  std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+  Segment* head_ = nullptr;
+  std::size_t head_used_ = 0;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+
+  // HostWorkers' own: membership of its two lists.
+  std::atomic<bool> called_{false};
+  std::atomic<bool> deferred_{false};
+  HostStream* next_called_ = nullptr;
+  HostStream* next_deferred_ = nullptr;
+  std::uint64_t completed_at_last_tick_ = 0;
+};
+
+/// A counted reference to a stream: what keeps it while a mark, a worker or a queue still needs it.
+class HostStreamPtr {
+ public:
+  HostStreamPtr() = default;
+  explicit HostStreamPtr(HostStream& stream) noexcept : stream_(&stream) { stream.add_reference(); }
+  HostStreamPtr(HostStreamPtr&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  HostStreamPtr& operator=(HostStreamPtr&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~HostStreamPtr() {
+    if (stream_ != nullptr) stream_->drop_reference();
+  }
+  /// Takes over a reference that is already counted.
+  [[nodiscard]] static HostStreamPtr adopt(HostStream* stream) noexcept {
+    HostStreamPtr result;
+    result.stream_ = stream;
+    return result;
+  }
+
+  [[nodiscard]] HostStream* get() const noexcept { return stream_; }
+  [[nodiscard]] HostStream* release() noexcept { return std::exchange(stream_, nullptr); }
+  [[nodiscard]] HostStream* operator->() const noexcept { return stream_; }
+
+ private:
+  HostStream* stream_ = nullptr;
+};
+
+}  // namespace tandem

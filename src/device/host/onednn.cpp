@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/onednn.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "base/format.hpp"
+#include "tandem/base/error.hpp"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::array library_names{"libdnnl.so.3", "libdnnl.so.2"};
+
+// The front of oneDNN's version structure, the same in 2.x and 3.x.
+struct Version {
+  int major;
+  int minor;
+  int patch;
+};
+
+template <typename Function>
+Function symbol(void* library, const char* name) noexcept {
+  return reinterpret_cast<Function>(::dlsym(library, name));
+}
+
+}  // namespace
+
+struct OneDnn::Search {
+  OneDnn found;
+  std::string why_absent;
+};
+
+// The library stays loaded: it starts no threads of its own here, and unloading an OpenMP runtime is not safe.
+const OneDnn::Search& OneDnn::search() noexcept {
+  static const Search result = [] {
+    Search search;
+#if defined(__SANITIZE_THREAD__)
+    search.why_absent = "ThreadSanitizer does not see what a library that it did not compile reads and writes";
+#else
+    for (const char* const file : library_names) {
+      void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr) {
+        const char* const reason = ::dlerror();
+        search.why_absent += format("{}{}", search.why_absent.empty() ? "" : "; ", reason != nullptr ? reason : file);
+        continue;
+      }
+      search.found.sgemm_ = symbol<Sgemm>(library, "dnnl_sgemm");
+      if (search.found.sgemm_ == nullptr) {
+        search.why_absent += format("{}{} has no dnnl_sgemm", search.why_absent.empty() ? "" : "; ", file);
+        continue;
+      }
+      search.found.set_threads_ = symbol<void (*)(int)>(library, "omp_set_num_threads");
+      search.found.max_threads_ = symbol<int (*)()>(library, "omp_get_max_threads");
+      const auto version = symbol<const Version* (*)()>(library, "dnnl_version");
+      if (version != nullptr) {
+        search.found.name_ = format("oneDNN {}.{}.{}", version()->major, version()->minor, version()->patch);
+      } else {
+        search.found.name_ = "oneDNN";
+      }
+      break;
+    }
+#endif
+    return search;
+  }();
+  return result;
+}
+
+const OneDnn* OneDnn::load() noexcept { return search().found.sgemm_ != nullptr ? &search().found : nullptr; }
+
+std::string OneDnn::why_absent() { return search().found.sgemm_ != nullptr ? "" : search().why_absent; }
+
+void OneDnn::sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+                   const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+                   std::int64_t ldc) const {
+  // One thread a rank. OpenMP's setting belongs to the calling thread, which may be the user's: it gets it back.
+  const bool openmp = set_threads_ != nullptr && max_threads_ != nullptr;
+  const int threads = openmp ? max_threads_() : 1;
+  if (openmp && threads != 1) set_threads_(1);
+  const int status =
+      sgemm_(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  if (openmp && threads != 1) set_threads_(threads);
+  if (status != 0) throw DeviceError(format("{}: sgemm of m {}, n {}, k {} gave status {}", name_, m, n, k, status));
+}
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tandem {
+
+/// oneDNN's sgemm, from the library that this process finds when it is first asked for.
+class OneDnn {
+ public:
+  /// Null if there is none that works here; `why_absent` says why.
+  [[nodiscard]] static const OneDnn* load() noexcept;
+  [[nodiscard]] static std::string why_absent();
+
+  /// C[m, n] = alpha · op(A) · op(B) + beta · C, row-major, on the calling thread alone. Throws DeviceError.
+  void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a,
+             std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) const;
+
+  /// "oneDNN 2.6.3"
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  using Sgemm = int (*)(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t, const float*,
+                        std::int64_t, float, float*, std::int64_t);
+
+  struct Search;
+  static const Search& search() noexcept;
+
+  Sgemm sgemm_ = nullptr;
+  void (*set_threads_)(int) = nullptr;
+  int (*max_threads_)() = nullptr;
+  std::string name_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/stream.hpp"
+
+#include "tandem/device/device.hpp"
+
+namespace tandem {
+
+Stream::Stream(Device& device, StreamPriority priority) : device_(&device), ref_(device.stream_create(priority)) {}
+
+Stream Stream::from_native_handle(Device& device, StreamRef handle) noexcept { return {&device, handle}; }
+
+Stream::Stream(Stream&& other) noexcept : device_(std::exchange(other.device_, nullptr)), ref_(other.ref_) {}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(ref_, other.ref_);
+  return *this;
+}
+
+Stream::~Stream() {
+  if (device_ != nullptr) device_->stream_destroy(ref_);
+}
+
+StreamRef Stream::release() noexcept {
+  device_ = nullptr;
+  return ref_;
+}
+
+void Stream::synchronize() const { device_->stream_synchronize(ref_); }
+
+bool Stream::query() const { return device_->stream_query(ref_); }
+
+}  // namespace tandem
