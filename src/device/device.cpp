@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/device.hpp"
 
+#include "tandem/base/error.hpp"
+
 #include "base/format.hpp"
 #include "device/host/host_device.hpp"
-#include "tandem/base/error.hpp"
 
 #if defined(TANDEM_WITH_CUDA)
 #include "device/cuda/cuda_device.hpp"
@@ -21,8 +22,8 @@ std::shared_ptr<Device> open_cuda_device(int) { throw Unsupported("CUDA devices:
 
 void check_index(DeviceId id, int count) {
   if (id.index >= 0 && id.index < count) return;
-  throw InvalidArgument(format("device {}; this process can use {} of type {}, numbered from 0", to_string(id), count,
-                               name(id.type)));
+  throw InvalidArgument(
+      format("device {}; this process can use {} of type {}, numbered from 0", to_string(id), count, name(id.type)));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ class TANDEM_API Device {
 };
 
 struct DeviceOptions {
-  std::optional<LinkOptions> link;  ///< host: emulate a link
+  std::optional<LinkOptions> link{};  ///< host: emulate a link
   std::string gemm = "auto";        ///< host: which GEMM (see Env::gemm)
   bool spin = true;                 ///< host: waits may spin before they sleep; false where ranks outnumber cores
 };

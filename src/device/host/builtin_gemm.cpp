@@ -12,8 +12,7 @@ namespace {
 
 // Blocks as in every GEMM since GotoBLAS: a panel of A (block_m × block_k) stays in the L2 cache, a sliver of B
 // (block_k × tile_n) in L1, a tile of C in registers.
-template <typename T>
-struct Blocks {
+template <typename T> struct Blocks {
   static constexpr std::int64_t vector = 32 / static_cast<std::int64_t>(sizeof(T));  // elements of 256 bits
   static constexpr std::int64_t tile_m = 6;
   static constexpr std::int64_t tile_n = 2 * vector;
@@ -22,12 +21,10 @@ struct Blocks {
   static constexpr std::int64_t n = 1024 / static_cast<std::int64_t>(sizeof(T)) * 4;
 };
 
-template <typename T>
-using Vector [[gnu::vector_size(32)]] = T;
+template <typename T> using Vector [[gnu::vector_size(32)]] = T;
 
 // sums[tile_m, tile_n] = the product of one packed sliver of A and one of B, each `k` deep and padded with zeros.
-template <typename T>
-struct Tile {
+template <typename T> struct Tile {
   [[gnu::always_inline]] static inline void loop(const T* a, const T* b, std::int64_t k, T* sums) {
     using B = Blocks<T>;
     Vector<T> acc[B::tile_m][2] = {};
@@ -48,11 +45,11 @@ struct Tile {
   }
 };
 
-// Packs op(A)[rows, depth] into slivers of tile_m rows, or op(B)[depth, columns] into slivers of tile_n columns: element (i, p)
-// of a sliver lies at p · tile + i.
+// Packs op(A)[rows, depth] into slivers of tile_m rows, or op(B)[depth, columns] into slivers of tile_n columns:
+// element (i, p) of a sliver lies at p · tile + i.
 template <typename T, std::int64_t tile>
-void pack(const T* from, std::int64_t step_along_tile, std::int64_t step_along_k, std::int64_t extent, std::int64_t depth,
-          T* to) {
+void pack(const T* from, std::int64_t step_along_tile, std::int64_t step_along_k, std::int64_t extent,
+          std::int64_t depth, T* to) {
   for (std::int64_t first = 0; first < extent; first += tile) {
     const std::int64_t n = std::min(tile, extent - first);
     const T* const sliver = from + first * step_along_tile;
@@ -71,8 +68,7 @@ void pack(const T* from, std::int64_t step_along_tile, std::int64_t step_along_k
   }
 }
 
-template <typename T>
-void scale_rows(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t ldc) {
+template <typename T> void scale_rows(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t ldc) {
   for (std::int64_t i = 0; i < m; ++i) {
     T* const row = c + i * ldc;
     if (beta == T(0)) {
@@ -85,15 +81,15 @@ void scale_rows(std::int64_t m, std::int64_t n, T beta, T* c, std::int64_t ldc) 
 
 }  // namespace
 
-template <typename T>
-std::size_t builtin_gemm_workspace() noexcept {
+template <typename T> std::size_t builtin_gemm_workspace() noexcept {
   using B = Blocks<T>;
   return static_cast<std::size_t>(B::m * B::k + B::k * B::n);
 }
 
 template <typename T>
-void builtin_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
-                  std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc, T* workspace) {
+void builtin_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha,
+                  const T* a, std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc,
+                  T* workspace) {
   using B = Blocks<T>;
   scale_rows(m, n, beta, c, ldc);
   T* const packed_a = workspace;
@@ -113,8 +109,8 @@ void builtin_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64
         for (std::int64_t j = 0; j < nn; j += B::tile_n) {
           for (std::int64_t i = 0; i < mm; i += B::tile_m) {
             alignas(32) T sums[B::tile_m * B::tile_n];
-            run_vectorised<Tile<T>>(static_cast<const T*>(packed_a + i * kk), static_cast<const T*>(packed_b + j * kk), kk,
-                                    static_cast<T*>(sums));
+            run_vectorised<Tile<T>>(static_cast<const T*>(packed_a + i * kk), static_cast<const T*>(packed_b + j * kk),
+                                    kk, static_cast<T*>(sums));
             const std::int64_t rows = std::min(B::tile_m, mm - i);
             const std::int64_t columns = std::min(B::tile_n, nn - j);
             for (std::int64_t r = 0; r < rows; ++r) {
@@ -130,9 +126,9 @@ void builtin_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64
 
 template std::size_t builtin_gemm_workspace<float>() noexcept;
 template std::size_t builtin_gemm_workspace<double>() noexcept;
-template void builtin_gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t,
-                                  const float*, std::int64_t, float, float*, std::int64_t, float*);
-template void builtin_gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*, std::int64_t,
-                                   const double*, std::int64_t, double, double*, std::int64_t, double*);
+template void builtin_gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
+                                  std::int64_t, const float*, std::int64_t, float, float*, std::int64_t, float*);
+template void builtin_gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,
+                                   std::int64_t, const double*, std::int64_t, double, double*, std::int64_t, double*);
 
 }  // namespace tandem

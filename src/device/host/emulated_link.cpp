@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/emulated_link.hpp"
 
-#include <sys/prctl.h>
-#include <time.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <sys/prctl.h>
+#include <time.h>
 
 #include "tandem/base/trace.hpp"
 
@@ -13,8 +12,7 @@ namespace tandem {
 
 std::int64_t EmulatedLink::occupy(std::size_t bytes) {
   const std::int64_t now = Trace::now_ns();
-  const double seconds =
-      options_.bytes_per_second > 0 ? static_cast<double>(bytes) / options_.bytes_per_second : 0.0;
+  const double seconds = options_.bytes_per_second > 0 ? static_cast<double>(bytes) / options_.bytes_per_second : 0.0;
   const std::lock_guard lock(mutex_);
   free_at_ns_ = std::max(now, free_at_ns_) + static_cast<std::int64_t>(seconds * 1e9);
   return free_at_ns_ + options_.latency.count();
@@ -22,8 +20,8 @@ std::int64_t EmulatedLink::occupy(std::size_t bytes) {
 
 void EmulatedLink::sleep_until(std::int64_t when_ns) noexcept {
   if (Trace::now_ns() >= when_ns) return;
-  // Sleeps end up to the thread's timer slack too late, 50 µs by default: as much as a whole transfer. The thread may be
-  // the user's own, so it gets its slack back.
+  // Sleeps end up to the thread's timer slack too late, 50 µs by default: as much as a whole transfer. The thread may
+  // be the user's own, so it gets its slack back.
   const int slack = ::prctl(PR_GET_TIMERSLACK);
   ::prctl(PR_SET_TIMERSLACK, 1UL);
   const timespec when{.tv_sec = when_ns / 1'000'000'000, .tv_nsec = when_ns % 1'000'000'000};

@@ -9,8 +9,9 @@
 
 namespace tandem {
 
-/// One rank's way out to its peers, which lets one transfer through at a time: a transfer holds it for bytes / bandwidth, and
-/// arrives `latency` after that. The wait is a sleep, so that the cores compute meanwhile, as beside a copy engine.
+/// One rank's way out to its peers, which lets one transfer through at a time: a transfer holds it for bytes /
+/// bandwidth, and arrives `latency` after that. The wait is a sleep, so that the cores compute meanwhile, as beside a
+/// copy engine.
 class EmulatedLink {
  public:
   explicit EmulatedLink(const LinkOptions& options) : options_(options) {}

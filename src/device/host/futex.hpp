@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <climits>
+#include <cstdint>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <climits>
-#include <cstdint>
 
 namespace tandem {
 
 /// Whether a futex is seen by one process or lies in memory that processes share.
 enum class FutexScope : bool { process, shared };
 
-/// Sleeps while the 32-bit word at `word` holds `expected`, at most `limit`. May wake for no reason: callers look again.
+/// Sleeps while the 32-bit word at `word` holds `expected`, at most `limit`. May wake for no reason: callers look
+/// again.
 inline void futex_wait(const void* word, std::uint32_t expected, std::chrono::nanoseconds limit,
                        FutexScope scope) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   const timespec span{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
-  ::syscall(SYS_futex, word, scope == FutexScope::shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, expected, &span, nullptr, 0);
+  ::syscall(SYS_futex, word, scope == FutexScope::shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, expected, &span, nullptr,
+            0);
 }
 
 inline void futex_wake_all(const void* word, FutexScope scope) noexcept {
-  ::syscall(SYS_futex, word, scope == FutexScope::shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  ::syscall(SYS_futex, word, scope == FutexScope::shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr,
+            0);
 }
 
-/// The half of a 64-bit counter that changes with every count, where a futex can sleep. The counter must be compared whole
-/// before and after: the half alone wraps.
+/// The half of a 64-bit counter that changes with every count, where a futex can sleep. The counter must be compared
+/// whole before and after: the half alone wraps.
 inline const void* futex_half(const void* counter) noexcept {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
   return counter;

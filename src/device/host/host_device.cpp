@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/host_device.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 #include <thread>
 #include <utility>
+
+#include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_event.hpp"
 #include "device/host/host_signal.hpp"
 #include "device/host/host_stream.hpp"
-#include "tandem/base/error.hpp"
 
 namespace tandem {
 
@@ -48,7 +48,8 @@ void copy_now(const Copy& copy) noexcept {
 }
 
 void* allocate_aligned(std::size_t bytes) {
-  // Large blocks begin on a huge page, where the system offers those: fewer misses of the TLB in large products and copies.
+  // Large blocks begin on a huge page, where the system offers those: fewer misses of the TLB in large products and
+  // copies.
   const bool large = bytes >= 2 * huge_page;
   void* memory = nullptr;
   if (::posix_memalign(&memory, large ? huge_page : cache_line, std::max<std::size_t>(bytes, 1)) != 0) {
@@ -126,9 +127,7 @@ StreamRef HostDevice::stream_create(StreamPriority priority) {
   return StreamRef(stream.release());
 }
 
-void HostDevice::stream_destroy(StreamRef stream) noexcept {
-  host_stream(stream).abandon();
-}
+void HostDevice::stream_destroy(StreamRef stream) noexcept { host_stream(stream).abandon(); }
 
 void HostDevice::stream_synchronize(StreamRef stream) { host_stream(stream).synchronize(); }
 

@@ -8,10 +8,11 @@
 #include <optional>
 #include <string>
 
+#include "tandem/device/device.hpp"
+
 #include "device/host/emulated_link.hpp"
 #include "device/host/host_gemm.hpp"
 #include "device/host/host_workers.hpp"
-#include "tandem/device/device.hpp"
 
 namespace tandem {
 

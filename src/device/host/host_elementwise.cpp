@@ -7,11 +7,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "tandem/base/error.hpp"
+#include "tandem/base/scalar.hpp"
+
 #include "base/format.hpp"
 #include "device/host/vector_isa.hpp"
 #include "device/host/vector_math.hpp"
-#include "tandem/base/error.hpp"
-#include "tandem/base/scalar.hpp"
 
 namespace tandem {
 
@@ -20,8 +21,7 @@ namespace {
 // Elements that are worked on at once: few enough that a block of sums and one of a source stay in the L1 cache.
 constexpr std::int64_t block_elements = 2048;
 
-template <typename T>
-using Block = std::array<T, static_cast<std::size_t>(block_elements)>;
+template <typename T> using Block = std::array<T, static_cast<std::size_t>(block_elements)>;
 
 // ---- Loops. Each is compiled for every instruction set of vector_isa.hpp. ----
 
@@ -40,8 +40,7 @@ struct Narrow {
 };
 
 // Integers wrap as they do on every machine; in C++ only unsigned ones may.
-template <typename T>
-[[gnu::always_inline]] inline T plus(T a, T b) noexcept {
+template <typename T> [[gnu::always_inline]] inline T plus(T a, T b) noexcept {
   if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
@@ -59,8 +58,7 @@ struct Add {
 
 // The destination may be one of the sources, element for element: nothing is carried from one turn to the next.
 struct AddTwo {
-  template <typename T>
-  [[gnu::always_inline]] static inline void loop(T* out, const T* a, const T* b, std::int64_t n) {
+  template <typename T> [[gnu::always_inline]] static inline void loop(T* out, const T* a, const T* b, std::int64_t n) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) out[i] = plus(a[i], b[i]);
   }
@@ -96,8 +94,7 @@ struct ScaleAndAdd {
 };
 
 struct Activate {
-  template <typename T>
-  [[gnu::always_inline]] static inline void loop(T* x, Activation activation, std::int64_t n) {
+  template <typename T> [[gnu::always_inline]] static inline void loop(T* x, Activation activation, std::int64_t n) {
     switch (activation) {
       case Activation::none: return;
       case Activation::gelu_erf:
@@ -128,8 +125,7 @@ struct ActivateGrad {
 
 // ---- Blocks of any dtype ----
 
-template <typename Function>
-void with_float_type(DType dtype, Function&& function) {
+template <typename Function> void with_float_type(DType dtype, Function&& function) {
   switch (dtype) {
     case DType::f32: return function(float{});
     case DType::f16: return function(Half{});
@@ -138,21 +134,11 @@ void with_float_type(DType dtype, Function&& function) {
   }
 }
 
-template <typename T>
-const T* at(const void* base, std::int64_t i) noexcept {
-  return static_cast<const T*>(base) + i;
-}
-template <typename T>
-T* at(void* base, std::int64_t i) noexcept {
-  return static_cast<T*>(base) + i;
-}
-template <typename T>
-std::size_t bytes_of(std::int64_t n) noexcept {
-  return static_cast<std::size_t>(n) * sizeof(T);
-}
+template <typename T> const T* at(const void* base, std::int64_t i) noexcept { return static_cast<const T*>(base) + i; }
+template <typename T> T* at(void* base, std::int64_t i) noexcept { return static_cast<T*>(base) + i; }
+template <typename T> std::size_t bytes_of(std::int64_t n) noexcept { return static_cast<std::size_t>(n) * sizeof(T); }
 
-template <typename T>
-void widen_block(const T* from, float* to, std::int64_t n) {
+template <typename T> void widen_block(const T* from, float* to, std::int64_t n) {
   if constexpr (std::is_same_v<T, float>) {
     std::memcpy(to, from, bytes_of<float>(n));
   } else if constexpr (std::is_same_v<T, Half>) {
@@ -162,8 +148,7 @@ void widen_block(const T* from, float* to, std::int64_t n) {
   }
 }
 
-template <typename T>
-void narrow_block(const float* from, T* to, std::int64_t n) {
+template <typename T> void narrow_block(const float* from, T* to, std::int64_t n) {
   if constexpr (std::is_same_v<T, float>) {
     if (from != to) std::memcpy(to, from, bytes_of<float>(n));
   } else if constexpr (std::is_same_v<T, Half>) {
@@ -173,8 +158,7 @@ void narrow_block(const float* from, T* to, std::int64_t n) {
   }
 }
 
-template <typename T, typename Sum>
-void add_block(Sum* sums, const T* from, std::int64_t n) {
+template <typename T, typename Sum> void add_block(Sum* sums, const T* from, std::int64_t n) {
   if constexpr (std::is_same_v<T, Half>) {
     Block<float> wide;
     widen_half(from, wide.data(), n);
@@ -209,8 +193,7 @@ void sum_block(std::span<const void* const> sources, std::int64_t first, Sum* su
 }
 
 // Up to four sources of the sum's own type need no block in between, which for large ones saves a third of the time.
-template <typename T>
-bool sum_straight(const Reduction& r, std::int64_t first, std::int64_t n) {
+template <typename T> bool sum_straight(const Reduction& r, std::int64_t first, std::int64_t n) {
   const auto source = [&](std::size_t s) { return at<T>(r.sources[s], first); };
   T* const out = at<T>(r.destinations[0], first);
   switch (r.sources.size()) {
@@ -221,10 +204,10 @@ bool sum_straight(const Reduction& r, std::int64_t first, std::int64_t n) {
   }
 }
 
-template <typename T, typename Sum, typename Out>
-void reduce_typed(const Reduction& r) {
+template <typename T, typename Sum, typename Out> void reduce_typed(const Reduction& r) {
   constexpr bool plain_types = std::is_same_v<T, Sum> && std::is_same_v<Sum, Out>;
-  const bool straight = plain_types && r.destinations.size() == 1 && r.bias == nullptr && r.activation == Activation::none;
+  const bool straight =
+      plain_types && r.destinations.size() == 1 && r.bias == nullptr && r.activation == Activation::none;
   Block<Sum> sums;
   Block<Out> outs;
   for (std::int64_t first = 0; first < r.count; first += block_elements) {

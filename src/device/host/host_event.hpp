@@ -6,8 +6,9 @@
 #include <memory>
 #include <mutex>
 
-#include "device/host/host_stream.hpp"
 #include "tandem/device/event.hpp"
+
+#include "device/host/host_stream.hpp"
 
 namespace tandem {
 

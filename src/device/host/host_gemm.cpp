@@ -8,11 +8,12 @@
 #include <new>
 #include <type_traits>
 
+#include "tandem/base/error.hpp"
+
 #include "base/format.hpp"
 #include "device/host/builtin_gemm.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_stream.hpp"
-#include "tandem/base/error.hpp"
 
 namespace tandem {
 
@@ -28,11 +29,9 @@ constexpr double heavy_flops = 4e6;
 struct Free {
   void operator()(void* memory) const noexcept { std::free(memory); }
 };
-template <typename T>
-using Workspace = std::unique_ptr<T[], Free>;
+template <typename T> using Workspace = std::unique_ptr<T[], Free>;
 
-template <typename T>
-Workspace<T> make_workspace(std::size_t elements) {
+template <typename T> Workspace<T> make_workspace(std::size_t elements) {
   if (elements == 0) return nullptr;
   const std::size_t bytes = (elements * sizeof(T) + 63) / 64 * 64;
   void* const memory = std::aligned_alloc(64, bytes);
@@ -48,8 +47,8 @@ GemmSpec checked(GemmSpec spec) {
     throw Unsupported(format("a GEMM of {} on the host; it can do f32, f16, bf16 and f64", name(spec.dtype)));
   }
   if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
-    throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype), name(spec.out_dtype),
-                                 name(spec.dtype)));
+    throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype),
+                                 name(spec.out_dtype), name(spec.dtype)));
   }
   const auto pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
     if (given == 0) return std::max<std::int64_t>(dense, 1);
@@ -100,8 +99,7 @@ class HostGemm::Work {
   }
 
  private:
-  template <typename T>
-  struct Panels {
+  template <typename T> struct Panels {
     Workspace<T> a;
     Workspace<T> b;
     Workspace<T> sums;
@@ -109,26 +107,24 @@ class HostGemm::Work {
   };
 
   [[nodiscard]] bool narrow_operands() const noexcept { return spec_.dtype == f16 || spec_.dtype == bf16; }
-  template <typename T>
-  [[nodiscard]] bool sums_in_place() const noexcept {
+  template <typename T> [[nodiscard]] bool sums_in_place() const noexcept {
     return spec_.out_dtype == (std::is_same_v<T, double> ? f64 : f32);
   }
   [[nodiscard]] bool has_last_step() const noexcept { return spec_.bias || spec_.activation != Activation::none; }
 
   // Extents of the blocks that one inner product works on.
-  template <typename T>
-  [[nodiscard]] std::int64_t block_m() const noexcept {
+  template <typename T> [[nodiscard]] std::int64_t block_m() const noexcept {
     const bool blocked = narrow_operands() || !sums_in_place<T>() || has_last_step();
     return blocked ? std::min(panel_m, spec_.m) : spec_.m;
   }
-  template <typename T>
-  [[nodiscard]] std::int64_t block_n() const noexcept {
+  template <typename T> [[nodiscard]] std::int64_t block_n() const noexcept {
     return narrow_operands() || !sums_in_place<T>() ? std::min(panel_n, spec_.n) : spec_.n;
   }
-  [[nodiscard]] std::int64_t block_k() const noexcept { return narrow_operands() ? std::min(panel_k, spec_.k) : spec_.k; }
+  [[nodiscard]] std::int64_t block_k() const noexcept {
+    return narrow_operands() ? std::min(panel_k, spec_.k) : spec_.k;
+  }
 
-  template <typename T>
-  void prepare(Panels<T>& panels) {
+  template <typename T> void prepare(Panels<T>& panels) {
     const auto m = static_cast<std::size_t>(block_m<T>());
     const auto n = static_cast<std::size_t>(block_n<T>());
     const auto k = static_cast<std::size_t>(block_k());
@@ -153,13 +149,13 @@ class HostGemm::Work {
   }
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda, const double* b,
                 std::int64_t ldb, float beta, double* c, std::int64_t ldc, const Panels<double>& panels) const {
-    builtin_gemm<double>(spec_.transpose_a, spec_.transpose_b, m, n, k, static_cast<double>(spec_.alpha), a, lda, b, ldb,
-                         static_cast<double>(beta), c, ldc, panels.kernel.get());
+    builtin_gemm<double>(spec_.transpose_a, spec_.transpose_b, m, n, k, static_cast<double>(spec_.alpha), a, lda, b,
+                         ldb, static_cast<double>(beta), c, ldc, panels.kernel.get());
   }
 
   // A block of a stored 16-bit matrix as dense fp32, `rows` by `columns` as stored.
-  void widen_panel(const void* from, std::int64_t ld, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
-                   std::int64_t columns, float* to) const {
+  void widen_panel(const void* from, std::int64_t ld, std::int64_t first_row, std::int64_t first_column,
+                   std::int64_t rows, std::int64_t columns, float* to) const {
     const auto* const bytes = static_cast<const std::byte*>(from);
     const auto element = static_cast<std::int64_t>(size_of(spec_.dtype));
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -167,8 +163,7 @@ class HostGemm::Work {
     }
   }
 
-  template <typename T>
-  void run_typed(const GemmOperands& operands, const Panels<T>& panels) {
+  template <typename T> void run_typed(const GemmOperands& operands, const Panels<T>& panels) {
     const std::int64_t m = operands.m < 0 ? spec_.m : operands.m;
     const std::int64_t n = spec_.n;
     const std::int64_t k = operands.k < 0 ? spec_.k : operands.k;
@@ -184,8 +179,7 @@ class HostGemm::Work {
         const std::int64_t ld_sums = in_place ? spec_.ldd : nn;
         sum_block(operands, i, j, mm, nn, k, in_place ? beta : 0.0F, sums, ld_sums, panels);
         if (in_place && !has_last_step()) continue;
-        const auto* const bias =
-            spec_.bias ? static_cast<const std::byte*>(operands.bias) + j * out_bytes : nullptr;
+        const auto* const bias = spec_.bias ? static_cast<const std::byte*>(operands.bias) + j * out_bytes : nullptr;
         for (std::int64_t r = 0; r < mm; ++r) {
           finish_row(sums + r * ld_sums, out + r * spec_.ldd * out_bytes, spec_.out_dtype, bias,
                      in_place ? T(0) : static_cast<T>(beta), spec_.activation, nn);
@@ -218,8 +212,8 @@ class HostGemm::Work {
           } else {
             widen_panel(operands.b, spec_.ldb, p, j, kk, nn, panels.b.get());
           }
-          multiply(mm, nn, kk, panels.a.get(), a_columns, panels.b.get(), b_columns, p == 0 ? beta : 1.0F, sums, ld_sums,
-                   panels);
+          multiply(mm, nn, kk, panels.a.get(), a_columns, panels.b.get(), b_columns, p == 0 ? beta : 1.0F, sums,
+                   ld_sums, panels);
         }
         return;
       }

@@ -4,23 +4,24 @@
 #include <memory>
 #include <string>
 
-#include "device/host/onednn.hpp"
 #include "tandem/device/gemm.hpp"
+
+#include "device/host/onednn.hpp"
 
 namespace tandem {
 
 /// The names that DeviceOptions::gemm knows.
 enum class HostGemmLibrary : unsigned char { builtin, onednn };
 
-/// What `choice` ("auto", "onednn", "builtin") means on this machine. Throws InvalidArgument for another name, Unsupported if oneDNN
-/// was named and is not there.
+/// What `choice` ("auto", "onednn", "builtin") means on this machine. Throws InvalidArgument for another name,
+/// Unsupported if oneDNN was named and is not there.
 [[nodiscard]] HostGemmLibrary choose_gemm_library(const std::string& choice);
 
 /// "oneDNN 2.6.3", or "built-in kernels (why)"
 [[nodiscard]] std::string describe_gemm_library(HostGemmLibrary library, const std::string& choice);
 
-/// A product on the host. Operands of 16 bits go through fp32 panels that stay in the cache; sums stay in fp32 (f64) until the
-/// last step, which rounds once.
+/// A product on the host. Operands of 16 bits go through fp32 panels that stay in the cache; sums stay in fp32 (f64)
+/// until the last step, which rounds once.
 class HostGemm final : public Gemm {
  public:
   HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice);

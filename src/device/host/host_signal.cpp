@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/host_signal.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <sched.h>
+
+#include "tandem/base/trace.hpp"
 
 #include "device/host/futex.hpp"
-#include "tandem/base/trace.hpp"
 
 namespace tandem {
 
@@ -51,13 +51,14 @@ void fail(const SignalWait& wait, WaitControl& control, std::uint64_t seen, std:
   while (!aborted(control)) ::sched_yield();
 }
 
-// One look that may sleep. The sleeper counts itself first and reads the value second; who puts a signal writes the value
-// first and reads the count second; all sequentially consistent, so a wake-up is never lost.
+// One look that may sleep. The sleeper counts itself first and reads the value second; who puts a signal writes the
+// value first and reads the count second; all sequentially consistent, so a wake-up is never lost.
 void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds limit) noexcept {
   std::atomic_ref(word.sleepers).fetch_add(1, std::memory_order_seq_cst);
   const std::uint64_t seen = std::atomic_ref(word.value).load(std::memory_order_seq_cst);
   if (seen < target) {
-    futex_wait(futex_half(&word.value), static_cast<std::uint32_t>(seen), std::min(limit, sleep_slice), FutexScope::shared);
+    futex_wait(futex_half(&word.value), static_cast<std::uint32_t>(seen), std::min(limit, sleep_slice),
+               FutexScope::shared);
   }
   std::atomic_ref(word.sleepers).fetch_sub(1, std::memory_order_relaxed);
 }

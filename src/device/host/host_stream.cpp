@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/host_stream.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
+#include <sched.h>
 
 #include "device/host/futex.hpp"
 #include "device/host/host_workers.hpp"
@@ -54,7 +53,8 @@ HostStream::Segment* HostStream::new_segment(std::size_t capacity) {
   return ::new (memory) Segment{nullptr, capacity};
 }
 
-// Gives the place for a payload at the queue's end. Each segment keeps room for one more header: the jump to the next one.
+// Gives the place for a payload at the queue's end. Each segment keeps room for one more header: the jump to the next
+// one.
 std::byte* HostStream::reserve(std::size_t bytes, void (*run)(void*)) {
   const std::size_t rounded = (bytes + record_alignment - 1) / record_alignment * record_alignment;
   const std::size_t stride = sizeof(Record) + rounded;
@@ -80,8 +80,7 @@ std::byte* HostStream::reserve(std::size_t bytes, void (*run)(void*)) {
 
 void HostStream::attend(TaskWeight weight) noexcept {
   if (draining_.load(std::memory_order_seq_cst)) return;
-  const std::uint64_t pending =
-      enqueued_.load(std::memory_order_relaxed) - completed_.load(std::memory_order_relaxed);
+  const std::uint64_t pending = enqueued_.load(std::memory_order_relaxed) - completed_.load(std::memory_order_relaxed);
   if (weight == TaskWeight::heavy || pending >= many_tasks) {
     workers_.call(*this);
   } else {

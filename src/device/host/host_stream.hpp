@@ -24,14 +24,16 @@ class HostWorkers;
 /// synchronises next, or to the pacemaker (see HostWorkers).
 enum class TaskWeight : std::uint8_t { light, heavy };
 
-/// A queue of tasks that run one after the other, on whichever thread drains it: a worker, or a thread that waits for it.
+/// A queue of tasks that run one after the other, on whichever thread drains it: a worker, or a thread that waits for
+/// it.
 ///
-/// Exactly one thread at a time drains (`draining_`), and tasks are counted: task number t has run once `completed_` >= t. So an
-/// event is a stream and a ticket, and costs no task. Tasks lie by value in segments of memory that are used again.
+/// Exactly one thread at a time drains (`draining_`), and tasks are counted: task number t has run once `completed_` >=
+/// t. So an event is a stream and a ticket, and costs no task. Tasks lie by value in segments of memory that are used
+/// again.
 ///
-/// No task is forgotten: who enqueues either sees that somebody drains, or calls a worker (at once or through the pacemaker);
-/// who stops draining looks once more after it has let go, and calls a worker if something is left. Both sides write first
-/// and read second, sequentially consistent, so one of them sees the other.
+/// No task is forgotten: who enqueues either sees that somebody drains, or calls a worker (at once or through the
+/// pacemaker); who stops draining looks once more after it has let go, and calls a worker if something is left. Both
+/// sides write first and read second, sequentially consistent, so one of them sees the other.
 class HostStream {
  public:
   HostStream(HostWorkers& workers, StreamPriority priority, std::uint64_t number, bool spin) noexcept
@@ -45,8 +47,7 @@ class HostStream {
   void drop_reference() noexcept;
 
   /// Queues `task`, which is called once as task(). Any thread may.
-  template <typename Task>
-  void enqueue(Task&& task, TaskWeight weight) {
+  template <typename Task> void enqueue(Task&& task, TaskWeight weight) {
     using Stored = std::decay_t<Task>;
     put<Stored>(std::forward<Task>(task), 0, [](std::byte*) {}, weight);
   }
@@ -56,8 +57,9 @@ class HostStream {
   void enqueue_with(Task&& task, std::span<const Item> items, TaskWeight weight) {
     static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= record_alignment);
     using Stored = WithItems<std::decay_t<Task>, Item>;
-    put<Stored>(Stored{std::forward<Task>(task), items.size()}, items.size_bytes(),
-                [items](std::byte* tail) { std::memcpy(tail, items.data(), items.size_bytes()); }, weight);
+    put<Stored>(
+        Stored{std::forward<Task>(task), items.size()}, items.size_bytes(),
+        [items](std::byte* tail) { std::memcpy(tail, items.data(), items.size_bytes()); }, weight);
   }
 
   /// The number of the last task queued so far.
@@ -103,19 +105,15 @@ class HostStream {
     std::size_t capacity;  // bytes of records behind this header
     [[nodiscard]] std::byte* records() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   };
-  template <typename Task, typename Item>
-  struct alignas(record_alignment) WithItems {
+  template <typename Task, typename Item> struct alignas(record_alignment) WithItems {
     Task task;
     std::size_t count;
-    void operator()() {
-      task(std::span<const Item>(reinterpret_cast<const Item*>(this + 1), count));
-    }
+    void operator()() { task(std::span<const Item>(reinterpret_cast<const Item*>(this + 1), count)); }
   };
 
   ~HostStream();
 
-  template <typename Stored>
-  static void run_payload(void* payload) {
+  template <typename Stored> static void run_payload(void* payload) {
     struct Guard {
       Stored* stored;
       ~Guard() { stored->~Stored(); }

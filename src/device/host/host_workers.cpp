@@ -6,9 +6,10 @@
 #include <system_error>
 #include <utility>
 
+#include "tandem/base/error.hpp"
+
 #include "base/format.hpp"
 #include "device/host/futex.hpp"
-#include "tandem/base/error.hpp"
 
 namespace tandem {
 
@@ -165,7 +166,8 @@ bool HostWorkers::keep_watching(HostStream& stream) noexcept {
     return true;
   }
   if (pending && !draining) call(stream);
-  // Done, drained by somebody, or a worker's now. A task queued just before the flag goes relied on this list: look again.
+  // Done, drained by somebody, or a worker's now. A task queued just before the flag goes relied on this list: look
+  // again.
   stream.deferred_.store(false, std::memory_order_seq_cst);
   if (!stream.has_pending() || stream.draining_.load(std::memory_order_seq_cst)) return false;
   stream.completed_at_last_tick_ = stream.completed_.load(std::memory_order_relaxed);

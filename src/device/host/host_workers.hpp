@@ -13,12 +13,12 @@
 
 namespace tandem {
 
-/// The threads that drain a device's streams: as many as there are streams with work at once, none before the first task
-/// (so a process may fork until then), asleep while there is nothing to do.
+/// The threads that drain a device's streams: as many as there are streams with work at once, none before the first
+/// task (so a process may fork until then), asleep while there is nothing to do.
 ///
-/// Waking a thread costs a system call and disturbs a core, and most small work is drained by the thread that queued it and
-/// then synchronises. So light tasks call no worker. They put their stream on a list, and a pacemaker, which ticks only while
-/// there is such work, calls a worker for each stream that made no progress between two ticks.
+/// Waking a thread costs a system call and disturbs a core, and most small work is drained by the thread that queued it
+/// and then synchronises. So light tasks call no worker. They put their stream on a list, and a pacemaker, which ticks
+/// only while there is such work, calls a worker for each stream that made no progress between two ticks.
 class HostWorkers {
  public:
   HostWorkers() = default;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/onednn.hpp"
 
+#include <array>
 #include <dlfcn.h>
 
-#include <array>
+#include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
-#include "tandem/base/error.hpp"
 
 namespace tandem {
 
@@ -21,8 +21,7 @@ struct Version {
   int patch;
 };
 
-template <typename Function>
-Function symbol(void* library, const char* name) noexcept {
+template <typename Function> Function symbol(void* library, const char* name) noexcept {
   return reinterpret_cast<Function>(::dlsym(library, name));
 }
 

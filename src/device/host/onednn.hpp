@@ -14,15 +14,16 @@ class OneDnn {
   [[nodiscard]] static std::string why_absent();
 
   /// C[m, n] = alpha · op(A) · op(B) + beta · C, row-major, on the calling thread alone. Throws DeviceError.
-  void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a,
-             std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) const;
+  void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+             const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+             std::int64_t ldc) const;
 
   /// "oneDNN 2.6.3"
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  using Sgemm = int (*)(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t, const float*,
-                        std::int64_t, float, float*, std::int64_t);
+  using Sgemm = int (*)(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t,
+                        const float*, std::int64_t, float, float*, std::int64_t);
 
   struct Search;
   static const Search& search() noexcept;

@@ -10,8 +10,9 @@
 #include <immintrin.h>
 #endif
 
-// Loops that are compiled several times, for the instruction sets that a CPU may have, and chosen when they run. Only the loop
-// itself is compiled for the newer set: a whole file compiled so would leak its inline functions into the rest of the program.
+// Loops that are compiled several times, for the instruction sets that a CPU may have, and chosen when they run. Only
+// the loop itself is compiled for the newer set: a whole file compiled so would leak its inline functions into the rest
+// of the program.
 
 namespace tandem {
 
@@ -21,8 +22,7 @@ enum class VectorIsa : unsigned char { base, avx2 };
 #if defined(__x86_64__)
   static const VectorIsa isa = [] {
     __builtin_cpu_init();
-    const bool avx2 =
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     return avx2 ? VectorIsa::avx2 : VectorIsa::base;
   }();
   return isa;
@@ -42,14 +42,12 @@ template <typename Kernel, typename... Arguments>
 }
 #endif
 
-template <typename Kernel, typename... Arguments>
-[[gnu::noinline]] void run_on_base(Arguments... arguments) {
+template <typename Kernel, typename... Arguments> [[gnu::noinline]] void run_on_base(Arguments... arguments) {
   Kernel::loop(arguments...);
 }
 
 /// Kernel::loop(arguments...), on the widest vectors that this CPU has.
-template <typename Kernel, typename... Arguments>
-void run_vectorised(Arguments... arguments) {
+template <typename Kernel, typename... Arguments> void run_vectorised(Arguments... arguments) {
 #if defined(__x86_64__)
   if (vector_isa() == VectorIsa::avx2) return run_on_avx2<Kernel, Arguments...>(arguments...);
 #endif
@@ -57,14 +55,16 @@ void run_vectorised(Arguments... arguments) {
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2,fma,f16c"), gnu::noinline]] inline std::int64_t widen_half_f16c(const Half* from, float* to, std::int64_t n) {
+[[gnu::target("avx2,fma,f16c"), gnu::noinline]] inline std::int64_t widen_half_f16c(const Half* from, float* to,
+                                                                                    std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
   return i;
 }
-[[gnu::target("avx2,fma,f16c"), gnu::noinline]] inline std::int64_t narrow_half_f16c(const float* from, Half* to, std::int64_t n) {
+[[gnu::target("avx2,fma,f16c"), gnu::noinline]] inline std::int64_t narrow_half_f16c(const float* from, Half* to,
+                                                                                     std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),

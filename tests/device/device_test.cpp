@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/device.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+
+#include "tandem/base/error.hpp"
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+class DeviceTest : public OnDevice {};
+
+TEST_P(DeviceTest, SaysWhatItIs) {
+  EXPECT_EQ(device().id(), (DeviceId{GetParam(), 0}));
+  EXPECT_FALSE(device().describe().empty());
+  EXPECT_TRUE(why_no_device(GetParam()).empty());
+  const CostTable costs = device().costs();
+  EXPECT_GT(costs.gemm_flops_per_second, 0);
+  EXPECT_GT(costs.link_bytes_per_second, 0);
+  EXPECT_GT(costs.memory_bytes_per_second, 0);
+  EXPECT_EQ(costs.copies_cost_compute, on_host());
+}
+
+TEST_P(DeviceTest, GivesMemory) {
+  for (const std::size_t bytes : {1U, 100U, 5'000'000U}) {
+    void* const memory = device().allocate(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0U);
+    const std::vector<std::byte> data = random_bytes(bytes);
+    std::vector<std::byte> back(bytes);
+    device().upload(memory, data.data(), bytes);
+    device().download(back.data(), memory, bytes);
+    EXPECT_EQ(back, data);
+    device().deallocate(memory);
+  }
+}
+
+TEST_P(DeviceTest, GivesMappedMemoryThatIsZero) {
+  auto* const memory = static_cast<unsigned char*>(device().allocate_mapped(4096));
+  for (int i = 0; i < 4096; ++i) ASSERT_EQ(memory[i], 0);
+  Stream stream(device());
+  device().fill(stream, memory, std::byte{7}, 4096);
+  stream.synchronize();
+  for (int i = 0; i < 4096; ++i) ASSERT_EQ(memory[i], 7);
+  device().deallocate_mapped(memory);
+}
+
+TEST_P(DeviceTest, ThrowsWhenMemoryIsShort) {
+  EXPECT_THROW(static_cast<void>(device().allocate(std::size_t{1} << 60)), OutOfMemory);
+}
+
+TEST_P(DeviceTest, RefusesAnIndexOutOfRange) {
+  EXPECT_THROW(static_cast<void>(open_device({GetParam(), device_count(GetParam())})), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(open_device({GetParam(), -1})), InvalidArgument);
+}
+
+TANDEM_ON_EACH_DEVICE(DeviceTest);
+
+TEST(OpenDevice, SaysWhyThereIsNoCuda) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const std::string why = why_no_device(DeviceType::cuda);
+  EXPECT_FALSE(why.empty());
+  try {
+    static_cast<void>(open_device({DeviceType::cuda, 0}));
+    FAIL() << "opened a CUDA device";
+  } catch (const Unsupported& error) {
+    EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+  }
+}
+
+TEST(OpenDevice, RefusesAnUnknownGemmAndListsTheKnown) {
+  try {
+    static_cast<void>(open_device({}, {.gemm = "mkl"}));
+    FAIL() << "opened with an unknown GEMM";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "host GEMM 'mkl'; allowed: auto, onednn, builtin");
+  }
+}
+
+TEST(OpenDevice, RefusesTheHostsOptionsForCuda) {
+  EXPECT_THROW(static_cast<void>(open_device({DeviceType::cuda, 0}, {.link = LinkOptions{}})), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(open_device({DeviceType::cuda, 0}, {.gemm = "builtin"})), InvalidArgument);
+}
+
+TEST(OpenDevice, DescribesTheGemmThatRuns) {
+  const std::string asked = open_device({}, {.gemm = "builtin"})->describe();
+  EXPECT_NE(asked.find("GEMM by built-in kernels (as asked)"), std::string::npos) << asked;
+  const std::string found = open_device({})->describe();
+  const bool known = found.find("GEMM by oneDNN") != std::string::npos || found.find("no oneDNN") != std::string::npos;
+  EXPECT_TRUE(known) << found;
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/event.hpp"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EventTest : public OnDevice {
+ protected:
+  // Work that ends when `go_` is set, and says so.
+  void block(StreamRef stream) {
+    device().launch(stream, [this] {
+      while (!go_.load()) std::this_thread::yield();
+      passed_.store(true);
+    });
+  }
+  std::atomic<bool> go_{false};
+  std::atomic<bool> passed_{false};
+};
+
+TEST_P(EventTest, NeverRecordedCountsAsPassed) {
+  Stream stream(device());
+  Event event(device());
+  EXPECT_TRUE(event.query());
+  event.synchronize();
+  event.hold(stream);
+  stream.synchronize();
+}
+
+TEST_P(EventTest, HoldsAnotherStream) {
+  if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
+  Stream early(device());
+  Stream late(device());
+  Event event(device());
+  bool right = false;
+  block(early);
+  event.record(early);
+  event.hold(late);
+  device().launch(late, [&] { right = passed_.load(); });
+  EXPECT_FALSE(event.query());
+  std::this_thread::sleep_for(5ms);
+  EXPECT_FALSE(late.query());
+  go_.store(true);
+  late.synchronize();
+  EXPECT_TRUE(right);
+  EXPECT_TRUE(event.query());
+}
+
+TEST_P(EventTest, OrdersCopies) {
+  constexpr std::size_t bytes = std::size_t{4} << 20;
+  Stream first(device());
+  Stream second(device());
+  Event event(device());
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<std::byte> data = random_bytes(bytes);
+    Buffer source = upload(data);
+    Buffer middle = memory(bytes);
+    Buffer target = memory(bytes);
+    device().copy(first, {.dst = middle.data(), .src = source.data(), .bytes = bytes});
+    order_after(second, first, event);
+    device().copy(second, {.dst = target.data(), .src = middle.data(), .bytes = bytes});
+    second.synchronize();
+    ASSERT_EQ(download<std::byte>(target), data);
+    first.synchronize();
+  }
+}
+
+TEST_P(EventTest, RecordingAgainLeavesEarlierHoldsAlone) {
+  if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
+  Stream early(device());
+  Stream late(device());
+  Stream other(device());
+  Event event(device());
+  bool right = false;
+  block(early);
+  event.record(early);
+  event.hold(late);
+  device().launch(late, [&] { right = passed_.load(); });
+  event.record(other);  // passed at once, but `late` still waits for the first mark
+  EXPECT_TRUE(event.query());
+  std::this_thread::sleep_for(2ms);
+  EXPECT_FALSE(late.query());
+  go_.store(true);
+  late.synchronize();
+  EXPECT_TRUE(right);
+}
+
+TEST_P(EventTest, AHoldIsOnWhatWasRecordedBeforeIt) {
+  // The stream goes on after the mark, and who holds the mark does not wait for that.
+  if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
+  Stream early(device());
+  Stream late(device());
+  Event event(device());
+  event.record(early);
+  block(early);
+  event.hold(late);
+  late.synchronize();
+  EXPECT_FALSE(passed_.load());
+  go_.store(true);
+  early.synchronize();
+}
+
+TEST_P(EventTest, OutlivesItsStream) {
+  Event event(device());
+  {
+    Stream stream(device());
+    device().launch(stream, [] { std::this_thread::sleep_for(5ms); });
+    event.record(stream);
+  }
+  Stream other(device());
+  event.hold(other);
+  event.synchronize();
+  EXPECT_TRUE(event.query());
+  other.synchronize();
+}
+
+TEST_P(EventTest, TellsTime) {
+  Stream stream(device());
+  Event begin(device(), Event::Timing::on);
+  Event end(device(), Event::Timing::on);
+  begin.record(stream);
+  device().launch(stream, [] { std::this_thread::sleep_for(20ms); });
+  end.record(stream);
+  end.synchronize();
+  EXPECT_GE(end.elapsed_since(begin), 19.0);
+  EXPECT_LT(end.elapsed_since(begin), 30'000.0);
+  EXPECT_DOUBLE_EQ(begin.elapsed_since(end), -end.elapsed_since(begin));
+}
+
+TANDEM_ON_EACH_DEVICE(EventTest);
+
+}  // namespace
+}  // namespace tandem::testing

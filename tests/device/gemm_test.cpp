@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+std::string text(const GemmSpec& s) {
+  return ::testing::PrintToString(s.m) + " x " + std::to_string(s.n) + " x " + std::to_string(s.k) +
+         (s.transpose_a ? " T" : " N") + (s.transpose_b ? "T " : "N ") + std::string(name(s.dtype)) + " into " +
+         std::string(name(s.out_dtype)) + " alpha " + std::to_string(s.alpha) + " beta " + std::to_string(s.beta) +
+         " ld " + std::to_string(s.lda) + "," + std::to_string(s.ldb) + "," + std::to_string(s.ldd) +
+         (s.bias ? " bias " : " ") + name(s.activation);
+}
+
+class GemmTest : public OnDevice {
+ protected:
+  template <typename T, typename Out> void check_typed(GemmSpec spec, std::int64_t m, std::int64_t k, float run_beta) {
+    SCOPED_TRACE(text(spec) + ", run with m " + std::to_string(m) + ", k " + std::to_string(k));
+    const std::int64_t lda = spec.lda != 0 ? spec.lda : std::max<std::int64_t>(1, spec.transpose_a ? spec.m : spec.k);
+    const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : std::max<std::int64_t>(1, spec.transpose_b ? spec.k : spec.n);
+    const std::int64_t ldd = spec.ldd != 0 ? spec.ldd : std::max<std::int64_t>(1, spec.n);
+    const auto elements = [](std::int64_t rows, std::int64_t ld) { return static_cast<std::size_t>(rows * ld + 1); };
+    const std::vector<T> a = random_values<T>(random(), elements(spec.transpose_a ? spec.k : spec.m, lda));
+    const std::vector<T> b = random_values<T>(random(), elements(spec.transpose_b ? spec.n : spec.k, ldb));
+    const std::vector<Out> bias = random_values<Out>(random(), static_cast<std::size_t>(spec.n));
+    std::vector<Out> d = random_values<Out>(random(), elements(spec.m, ldd));
+    const float beta = run_beta < 0 ? spec.beta : run_beta;
+    if (beta == 0.0F) d.assign(d.size(), Out(std::numeric_limits<float>::quiet_NaN()));
+    const Buffer a_memory = upload(a);
+    const Buffer b_memory = upload(b);
+    const Buffer bias_memory = upload(bias);
+    const Buffer d_memory = upload(d);
+    Stream stream(device());
+    const std::unique_ptr<Gemm> gemm = device().gemm(spec);
+    EXPECT_FALSE(gemm->describe().empty());
+    gemm->run(stream, {.a = a_memory.data(),
+                       .b = b_memory.data(),
+                       .d = d_memory.data(),
+                       .bias = spec.bias ? bias_memory.data() : nullptr,
+                       .m = m,
+                       .k = k,
+                       .beta = run_beta});
+    stream.synchronize();
+    const std::vector<Out> out = download<Out>(d_memory);
+    const std::int64_t run_m = m < 0 ? spec.m : m;
+    const std::int64_t run_k = k < 0 ? spec.k : k;
+    const auto at = [](std::int64_t row, std::int64_t ld, std::int64_t column) {
+      return static_cast<std::size_t>(row * ld + column);
+    };
+    const double unit = spec.dtype == f64 ? 0x1p-53 : 0x1p-24;
+    for (std::int64_t i = 0; i < spec.m; ++i) {
+      for (std::int64_t j = 0; j < ldd; ++j) {
+        const std::size_t where = at(i, ldd, j);
+        if (i >= run_m || j >= spec.n) {
+          ASSERT_EQ(std::memcmp(&out[where], &d[where], sizeof(Out)), 0) << "written outside, at " << i << ", " << j;
+          continue;
+        }
+        double sum = 0;
+        double magnitude = 0;
+        for (std::int64_t p = 0; p < run_k; ++p) {
+          const double x = to_double(spec.transpose_a ? a[at(p, lda, i)] : a[at(i, lda, p)]);
+          const double y = to_double(spec.transpose_b ? b[at(j, ldb, p)] : b[at(p, ldb, j)]);
+          sum += x * y;
+          magnitude += std::abs(x * y);
+        }
+        const double alpha = static_cast<double>(spec.alpha);
+        double total = alpha * sum;
+        magnitude *= std::abs(alpha);
+        if (beta != 0.0F) total += static_cast<double>(beta) * to_double(d[where]);
+        if (beta != 0.0F) magnitude += std::abs(static_cast<double>(beta) * to_double(d[where]));
+        if (spec.bias) total += to_double(bias[static_cast<std::size_t>(j)]);
+        if (spec.bias) magnitude += std::abs(to_double(bias[static_cast<std::size_t>(j)]));
+        const double expected = gelu(spec.activation, total);
+        const double bound = (2 * std::sqrt(static_cast<double>(run_k)) + 10) * unit * magnitude +
+                             epsilon(spec.out_dtype) * std::abs(expected) + (spec.out_dtype == f16 ? 0x1p-24 : 0.0);
+        ASSERT_LE(std::abs(to_double(out[where]) - expected), bound)
+            << "at " << i << ", " << j << ", expected " << expected;
+      }
+    }
+  }
+
+  void check(const GemmSpec& spec, std::int64_t m = -1, std::int64_t k = -1, float beta = -1.0F) {
+    switch (spec.dtype) {
+      case DType::f32: return check_typed<float, float>(spec, m, k, beta);
+      case DType::f16:
+        return spec.out_dtype == f32 ? check_typed<Half, float>(spec, m, k, beta)
+                                     : check_typed<Half, Half>(spec, m, k, beta);
+      case DType::bf16:
+        return spec.out_dtype == f32 ? check_typed<BFloat16, float>(spec, m, k, beta)
+                                     : check_typed<BFloat16, BFloat16>(spec, m, k, beta);
+      case DType::f64:
+        return spec.out_dtype == f32 ? check_typed<double, float>(spec, m, k, beta)
+                                     : check_typed<double, double>(spec, m, k, beta);
+      default: FAIL();
+    }
+  }
+
+  // Every combination of transposes, dtypes, epilogues, pitches and run-time extents, at random sizes.
+  void check_random(std::int64_t rounds, std::int64_t largest) {
+    struct Types {
+      DType in;
+      DType out;
+    };
+    std::vector<Types> types{{f32, f32}, {f16, f16}, {f16, f32}, {bf16, bf16}, {bf16, f32}};
+    if (on_host()) types.insert(types.end(), {{f64, f64}, {f64, f32}});
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      for (const Types& type : types) {
+        GemmSpec spec{.m = random_between(1, largest),
+                      .n = random_between(1, largest),
+                      .k = random_between(1, largest),
+                      .transpose_a = (round & 1) != 0,
+                      .transpose_b = (round & 2) != 0,
+                      .dtype = type.in,
+                      .out_dtype = type.out,
+                      .bias = random_between(0, 1) == 1,
+                      .activation = static_cast<Activation>(random_between(0, 2)),
+                      .alpha = random_between(0, 1) == 1 ? 1.0F : -0.5F,
+                      .beta = random_between(0, 1) == 1 ? 0.0F : 0.75F};
+        if (random_between(0, 1) == 1) {
+          spec.lda = (spec.transpose_a ? spec.m : spec.k) + random_between(0, 16);
+          spec.ldb = (spec.transpose_b ? spec.k : spec.n) + random_between(0, 16);
+          spec.ldd = spec.n + random_between(0, 16);
+        }
+        check(spec);
+        if (HasFatalFailure()) return;
+        check(spec, random_between(0, spec.m), random_between(0, spec.k), random_between(0, 1) == 1 ? 1.0F : -1.0F);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+};
+
+TEST_P(GemmTest, IsRightForRandomShapes) { check_random(12, 90); }
+
+TEST_P(GemmTest, IsRightAcrossPanels) {
+  // Larger than the panels that 16-bit operands go through, by a little.
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const DType dtype : {f32, bf16}) {
+        check({.m = 263,
+               .n = 517,
+               .k = 1029,
+               .transpose_a = transpose_a,
+               .transpose_b = transpose_b,
+               .dtype = dtype,
+               .out_dtype = dtype,
+               .bias = true,
+               .activation = Activation::gelu_tanh,
+               .beta = 0.5F});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, TakesNothingAtAll) {
+  for (const DType dtype : {f32, bf16}) {
+    const GemmSpec spec{.m = 5, .n = 7, .k = 9, .dtype = dtype, .out_dtype = dtype, .bias = true, .beta = 0.5F};
+    check(spec, 5, 0);
+    check(spec, 0, 9);
+    check(spec, 0, 0);
+    check({.m = 0, .n = 7, .k = 9, .dtype = dtype, .out_dtype = dtype});
+    check({.m = 5, .n = 0, .k = 9, .dtype = dtype, .out_dtype = dtype});
+    check({.m = 5, .n = 7, .k = 0, .dtype = dtype, .out_dtype = dtype});
+    check(
+        {.m = 5, .n = 7, .k = 0, .dtype = dtype, .out_dtype = dtype, .bias = true, .activation = Activation::gelu_erf});
+  }
+}
+
+TEST_P(GemmTest, RunsInTheStreamsOrderAndOutlivesItsObject) {
+  const std::int64_t n = 300;
+  const auto elements = static_cast<std::size_t>(n * n);
+  std::vector<float> identity(elements);
+  for (std::size_t i = 0; i < elements; i += static_cast<std::size_t>(n) + 1) identity[i] = 1;
+  const std::vector<float> x = random_values<float>(random(), elements);
+  const Buffer a = upload(x);
+  const Buffer b = upload(identity);
+  const Buffer c = memory(elements * 4);
+  const Buffer d = memory(elements * 4);
+  Stream stream(device());
+  {
+    const auto gemm = device().gemm({.m = n, .n = n, .k = n});
+    gemm->run(stream, {.a = a.data(), .b = b.data(), .d = c.data()});
+    device().copy(stream, {.dst = d.data(), .src = c.data(), .bytes = elements * 4});
+    device().fill(stream, c.data(), std::byte{0}, elements * 4);
+    if (!on_host()) stream.synchronize();
+  }
+  stream.synchronize();
+  EXPECT_EQ(download<float>(d), x);
+}
+
+TEST_P(GemmTest, RefusesWhatItCannotDo) {
+  EXPECT_THROW(static_cast<void>(device().gemm({.m = -1, .n = 1, .k = 1})), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .lda = 3})), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = bf16, .out_dtype = f16})),
+               InvalidArgument);
+  EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = i32, .out_dtype = i32})), Unsupported);
+}
+
+TANDEM_ON_EACH_DEVICE(GemmTest);
+
+class BuiltinGemmTest : public GemmTest {
+ protected:
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm = "builtin"}; }
+};
+
+TEST_P(BuiltinGemmTest, IsRightForRandomShapes) { check_random(12, 130); }
+
+TEST_P(BuiltinGemmTest, IsRightAcrossItsBlocks) {
+  for (const DType dtype : {f32, f64}) {
+    check({.m = 101, .n = 1100, .k = 520, .dtype = dtype, .out_dtype = dtype});
+    check(
+        {.m = 101, .n = 1100, .k = 520, .transpose_a = true, .transpose_b = true, .dtype = dtype, .out_dtype = dtype});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, BuiltinGemmTest, ::testing::Values(DeviceType::host), type_name);
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only the host promises: true asynchrony of its streams under random delays, threads that help, and the emulated
+// link.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+class HostOrderTest : public OnDevice {};
+
+// Random tasks on random streams, ordered by random events, while random streams are synchronised. A clock for each
+// stream (how many of its tasks have run) is checked by each task against what must have run before it.
+TEST_P(HostOrderTest, StreamsAndEventsUnderRandomDelays) {
+  constexpr std::size_t stream_count = 5;
+  constexpr std::size_t event_count = 4;
+  std::vector<Stream> streams;
+  std::vector<Event> events;
+  for (std::size_t i = 0; i < stream_count; ++i) {
+    streams.emplace_back(device(), i % 2 == 0 ? StreamPriority::normal : StreamPriority::high);
+  }
+  for (std::size_t i = 0; i < event_count; ++i) events.emplace_back(device());
+  std::array<std::atomic<int>, stream_count> ran{};
+  std::array<int, stream_count> queued{};
+  using Known = std::array<int, stream_count>;  // for each stream, how many tasks must have run
+  std::array<Known, stream_count> known{};
+  std::array<Known, event_count> marked{};
+  std::atomic<int> wrong{0};
+  for (int step = 0; step < 8000; ++step) {
+    const auto s = static_cast<std::size_t>(random_between(0, stream_count - 1));
+    const auto e = static_cast<std::size_t>(random_between(0, event_count - 1));
+    switch (random_between(0, 9)) {
+      case 0:
+        events[e].record(streams[s]);
+        marked[e] = known[s];
+        break;
+      case 1:
+        events[e].hold(streams[s]);
+        for (std::size_t i = 0; i < stream_count; ++i) known[s][i] = std::max(known[s][i], marked[e][i]);
+        break;
+      case 2:
+        if (random_between(0, 9) == 0) streams[s].synchronize();
+        break;
+      default: {
+        const std::int64_t delay = random_between(0, 30) == 0 ? random_between(0, 200) : 0;
+        const int mine = queued[s]++;
+        device().launch(streams[s], [&, s, mine, delay, before = known[s]] {
+          if (ran[s].load() != mine) wrong.fetch_add(1);
+          for (std::size_t i = 0; i < stream_count; ++i) {
+            if (ran[i].load() < before[i]) wrong.fetch_add(1);
+          }
+          if (delay != 0) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+          ran[s].store(mine + 1);
+        });
+        known[s][s] = mine + 1;
+      }
+    }
+  }
+  device().synchronize();
+  EXPECT_EQ(wrong.load(), 0);
+  for (std::size_t s = 0; s < stream_count; ++s) EXPECT_EQ(ran[s].load(), queued[s]);
+}
+
+// The same, with plain memory instead of atomics: a missing order shows under ThreadSanitizer.
+TEST_P(HostOrderTest, EventsPublishPlainMemory) {
+  Stream first(device());
+  Stream second(device());
+  Event there(device());
+  Event back(device());
+  std::vector<int> data(100);
+  int wrong = 0;
+  for (int round = 1; round <= 500; ++round) {
+    back.hold(first);
+    device().launch(first, [&data, round] { data.assign(data.size(), round); });
+    there.record(first);
+    there.hold(second);
+    device().launch(second, [&data, &wrong, round] {
+      for (const int value : data) wrong += value != round ? 1 : 0;
+    });
+    back.record(second);
+    if (round % 100 == 0) first.synchronize();
+  }
+  second.synchronize();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_P(HostOrderTest, WhoSynchronisesHelps) {
+  // A worker is called for each of these, but who waits is there already.
+  Stream stream(device());
+  const auto here = std::this_thread::get_id();
+  int on_this_thread = 0;
+  for (int i = 0; i < 500; ++i) {
+    device().launch(stream, [&] { on_this_thread += std::this_thread::get_id() == here ? 1 : 0; });
+    stream.synchronize();
+  }
+  EXPECT_GT(on_this_thread, 0);
+}
+
+TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {
+  // A chain through many streams, of which only the last is synchronised.
+  std::vector<Stream> streams;
+  for (int i = 0; i < 20; ++i) streams.emplace_back(device());
+  Buffer word = upload(std::vector<unsigned char>{0});
+  Event event(device());
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    if (i > 0) event.hold(streams[i]);
+    device().fill(streams[i], word.data(), static_cast<std::byte>(i + 1), 1);
+    event.record(streams[i]);
+  }
+  streams.back().synchronize();
+  EXPECT_EQ(download<unsigned char>(word)[0], 20);
+}
+
+TEST_P(HostOrderTest, ManyIdleStreamsAndLongQueues) {
+  std::vector<Stream> streams;
+  for (int i = 0; i < 500; ++i) streams.emplace_back(device());
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 20'000; ++i) device().launch(streams[7], [&ran] { ran.fetch_add(1, std::memory_order_relaxed); });
+  streams[7].synchronize();
+  EXPECT_EQ(ran.load(), 20'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, HostOrderTest, ::testing::Values(DeviceType::host), type_name);
+
+class EmulatedLinkTest : public OnDevice {
+ protected:
+  static constexpr std::size_t bytes = 1'000'000;
+  static constexpr auto transfer = 10ms;  // at 100 MB/s
+  static constexpr auto latency = 5ms;
+
+  [[nodiscard]] DeviceOptions options() const override {
+    return {.link = LinkOptions{.latency = latency, .bytes_per_second = 1e8}};
+  }
+  void SetUp() override {
+    OnDevice::SetUp();
+    source_ = memory(bytes);
+    target_ = memory(bytes);
+  }
+  [[nodiscard]] Copy crossing(std::size_t count = bytes) const {
+    return {.dst = target_.data(), .src = source_.data(), .bytes = count, .path = Path::link};
+  }
+  template <typename Work> Clock::duration timed(Work&& work) {
+    const auto begin = Clock::now();
+    work();
+    return Clock::now() - begin;
+  }
+  Buffer source_;
+  Buffer target_;
+};
+
+TEST_P(EmulatedLinkTest, ACopyTakesItsTime) {
+  Stream stream(device());
+  const auto took = timed([&] {
+    device().copy(stream, crossing());
+    stream.synchronize();
+  });
+  EXPECT_GE(took, transfer + latency);
+}
+
+TEST_P(EmulatedLinkTest, ALocalCopyDoesNot) {
+  Stream stream(device());
+  auto fastest = Clock::duration::max();
+  for (int i = 0; i < 5; ++i) {
+    fastest = std::min(fastest, timed([&] {
+                         device().copy(stream, {.dst = target_.data(), .src = source_.data(), .bytes = bytes});
+                         stream.synchronize();
+                       }));
+  }
+  EXPECT_LT(fastest, latency);
+}
+
+TEST_P(EmulatedLinkTest, StreamsShareTheLinkButNotTheLatency) {
+  std::vector<Stream> streams;
+  for (int i = 0; i < 4; ++i) streams.emplace_back(device());
+  const auto took = timed([&] {
+    for (const Stream& stream : streams) device().copy(stream, crossing());
+    device().synchronize();
+  });
+  EXPECT_GE(took, 4 * transfer + latency);
+}
+
+TEST_P(EmulatedLinkTest, ABatchPaysLatencyOnce) {
+  Stream stream(device());
+  std::vector<Copy> copies(10, crossing(bytes / 100));
+  const auto took = timed([&] {
+    device().copy_batch(stream, copies);
+    stream.synchronize();
+  });
+  EXPECT_GE(took, latency + transfer / 10);
+  const auto one_by_one = timed([&] {
+    for (const Copy& copy : copies) device().copy(stream, copy);
+    stream.synchronize();
+  });
+  EXPECT_GE(one_by_one, 10 * latency);
+}
+
+TEST_P(EmulatedLinkTest, AReductionThatCrossesTakesItsTime) {
+  Stream stream(device());
+  std::array<const void*, 2> sources{source_.data(), target_.data()};
+  std::array<void*, 1> destinations{target_.data()};
+  const auto took = timed([&] {
+    device().reduce(stream, {.sources = sources, .destinations = destinations, .count = 1000, .link_bytes = bytes});
+    stream.synchronize();
+  });
+  EXPECT_GE(took, transfer + latency);
+}
+
+TEST_P(EmulatedLinkTest, OtherStreamsComputeMeanwhile) {
+  Stream communication(device(), StreamPriority::high);
+  Stream compute(device());
+  std::atomic<bool> computed{false};
+  device().copy(communication, crossing());
+  device().launch(compute, [&computed] { computed.store(true); });
+  compute.synchronize();
+  EXPECT_TRUE(computed.load());
+  EXPECT_FALSE(communication.query());
+  communication.synchronize();
+}
+
+TEST_P(EmulatedLinkTest, IsInWhatTheDeviceSays) {
+  const CostTable costs = device().costs();
+  EXPECT_FALSE(costs.copies_cost_compute);
+  EXPECT_DOUBLE_EQ(costs.link_bytes_per_second, 1e8);
+  EXPECT_DOUBLE_EQ(costs.link_latency_seconds, 5e-3);
+  EXPECT_NE(device().describe().find("emulated link"), std::string::npos) << device().describe();
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, EmulatedLinkTest, ::testing::Values(DeviceType::host), type_name);
+
+}  // namespace
+}  // namespace tandem::testing

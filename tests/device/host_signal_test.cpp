@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals between ranks that share memory: threads of one process, and processes.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <new>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// What two ranks share: a word each, and a box of data in each direction.
+struct Shared {
+  SignalWord words[2];
+  std::uint64_t boxes[2][512];
+};
+
+class Mapping {
+ public:
+  Mapping() {
+    void* const memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    shared_ = ::new (memory) Shared{};
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { ::munmap(shared_, sizeof(Shared)); }
+  [[nodiscard]] Shared& get() const noexcept { return *shared_; }
+
+ private:
+  Shared* shared_;
+};
+
+// One of two ranks: fills its own box, signals, waits, reads the other's box. Gives the number of wrong elements.
+int exchange(Shared& shared, std::size_t me, int rounds, bool spin, std::uint64_t delay_seed) {
+  const auto device = open_device({}, {.spin = spin});
+  auto* const control = static_cast<WaitControl*>(device->allocate_mapped(sizeof(WaitControl)));
+  control->timeout_ns = 60'000'000'000;
+  std::mt19937_64 random(delay_seed + me);
+  int wrong = 0;
+  {
+    Stream stream(*device);
+    const std::size_t peer = 1 - me;
+    std::vector<std::uint64_t> mine(512);
+    std::vector<std::uint64_t> theirs(512);
+    const SignalPut put{.mine = &shared.words[me], .theirs = &shared.words[peer]};
+    const SignalWait wait{.word = &shared.words[me], .count = 1, .peer = static_cast<int>(peer)};
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<std::uint64_t>(round) * 1000 + me * 600 + i;
+      if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+      // Filled; then read; two signals a round, so that nobody writes what the other still reads.
+      device->copy(stream, {.dst = shared.boxes[me], .src = mine.data(), .bytes = sizeof(shared.boxes[me])});
+      device->signal(stream, {&put, 1});
+      device->wait(stream, {&wait, 1}, control);
+      device->copy(stream, {.dst = theirs.data(), .src = shared.boxes[peer], .bytes = sizeof(shared.boxes[peer])});
+      device->signal(stream, {&put, 1});
+      device->wait(stream, {&wait, 1}, control);
+      stream.synchronize();
+      for (std::size_t i = 0; i < theirs.size(); ++i) {
+        wrong += theirs[i] != static_cast<std::uint64_t>(round) * 1000 + peer * 600 + i ? 1 : 0;
+      }
+    }
+    wrong += static_cast<int>(control->failed);
+  }
+  device->deallocate_mapped(control);
+  return wrong;
+}
+
+class HostSignalTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(HostSignalTest, TwoThreadsExchange) {
+  const Mapping mapping;
+  int wrong[2] = {-1, -1};
+  std::thread other([&] { wrong[1] = exchange(mapping.get(), 1, 1000, GetParam(), device_seed()); });
+  wrong[0] = exchange(mapping.get(), 0, 1000, GetParam(), device_seed());
+  other.join();
+  EXPECT_EQ(wrong[0], 0);
+  EXPECT_EQ(wrong[1], 0);
+}
+
+TEST_P(HostSignalTest, TwoProcessesExchange) {
+  const Mapping mapping;
+  const ::pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(exchange(mapping.get(), 1, 1000, GetParam(), device_seed()) == 0 ? 0 : 1);
+  const int wrong = exchange(mapping.get(), 0, 1000, GetParam(), device_seed());
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(status, 0);
+}
+
+// Waits long enough on both sides that the waiter is asleep when the signal or the abort comes.
+struct Waiter {
+  Waiter(bool spin, std::chrono::nanoseconds timeout) : device(open_device({}, {.spin = spin})) {
+    control = static_cast<WaitControl*>(device->allocate_mapped(sizeof(WaitControl)));
+    control->timeout_ns = static_cast<std::uint64_t>(timeout.count());
+  }
+  ~Waiter() { device->deallocate_mapped(control); }
+  // How long the wait took.
+  Clock::duration run() const {
+    Stream stream(*device);
+    const SignalWait wait{.word = &mapping.get().words[0], .count = 1, .peer = 3, .channel = 2, .operation = 7};
+    const auto begin = Clock::now();
+    device->wait(stream, {&wait, 1}, control);
+    stream.synchronize();
+    return Clock::now() - begin;
+  }
+  std::shared_ptr<Device> device;
+  WaitControl* control;
+  Mapping mapping;
+};
+
+TEST_P(HostSignalTest, ASleeperIsWoken) {
+  // Futex slices end every 20 ms anyway, so look at the median of several.
+  const Waiter waiter(GetParam(), 60s);
+  std::vector<Clock::duration> late;
+  for (int i = 0; i < 9; ++i) {
+    Clock::time_point put_at;
+    std::thread peer([&] {
+      std::this_thread::sleep_for(25ms);
+      const auto device = open_device({});
+      Stream stream(*device);
+      const SignalPut put{.mine = &waiter.mapping.get().words[1], .theirs = &waiter.mapping.get().words[0]};
+      put_at = Clock::now();
+      device->signal(stream, {&put, 1});
+      stream.synchronize();
+    });
+    static_cast<void>(waiter.run());
+    const auto woken_at = Clock::now();
+    peer.join();
+    late.push_back(woken_at - put_at);
+  }
+  std::nth_element(late.begin(), late.begin() + 4, late.end());
+  EXPECT_LT(late[4], 8ms);
+  EXPECT_EQ(waiter.control->failed, 0U);
+}
+
+TEST_P(HostSignalTest, AnAbortEndsAWaitSoon) {
+  const Waiter waiter(GetParam(), 60s);
+  std::thread other([&] {
+    std::this_thread::sleep_for(30ms);
+    std::atomic_ref(waiter.control->abort).store(1);
+  });
+  EXPECT_LT(waiter.run(), 10s);
+  other.join();
+  EXPECT_EQ(waiter.control->failed, 0U);
+  EXPECT_EQ(waiter.mapping.get().words[0].taken, 1U);
+}
+
+TEST_P(HostSignalTest, ADeadlineIsRecorded) {
+  const Waiter waiter(GetParam(), 40ms);
+  EXPECT_GE(waiter.run(), 40ms);
+  EXPECT_EQ(waiter.control->abort, 1U);
+  ASSERT_EQ(waiter.control->failed, 2U);
+  EXPECT_EQ(waiter.control->failure.peer, 3);
+  EXPECT_EQ(waiter.control->failure.channel, 2U);
+  EXPECT_EQ(waiter.control->failure.operation, 7U);
+  EXPECT_EQ(waiter.control->failure.expected, 1U);
+  EXPECT_EQ(waiter.control->failure.seen, 0U);
+  EXPECT_GE(waiter.control->failure.waited_ns, 40'000'000U);
+}
+
+TEST_P(HostSignalTest, OnlyTheFirstDeadlineIsRecorded) {
+  const Waiter waiter(GetParam(), 20ms);
+  std::vector<Stream> streams;
+  for (std::uint32_t i = 0; i < 4; ++i) streams.emplace_back(*waiter.device);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const SignalWait wait{
+        .word = &waiter.mapping.get().words[i], .count = 1 + i, .peer = static_cast<int>(i), .operation = i};
+    waiter.device->wait(streams[i], {&wait, 1}, waiter.control);
+  }
+  waiter.device->synchronize();
+  ASSERT_EQ(waiter.control->failed, 2U);
+  const WaitFailure& failure = waiter.control->failure;
+  EXPECT_EQ(failure.expected, 1U + failure.operation);
+  EXPECT_EQ(failure.peer, static_cast<int>(failure.operation));
+}
+
+std::string patience_name(const ::testing::TestParamInfo<bool>& info) { return info.param ? "spinning" : "yielding"; }
+
+INSTANTIATE_TEST_SUITE_P(Host, HostSignalTest, ::testing::Bool(), patience_name);
+
+}  // namespace
+}  // namespace tandem::testing

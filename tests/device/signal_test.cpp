@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/signal.hpp"
+
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+class SignalTest : public OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (IsSkipped()) return;
+    control_ = static_cast<WaitControl*>(device().allocate_mapped(sizeof(WaitControl)));
+    control_->timeout_ns = 20'000'000'000;
+  }
+  void TearDown() override {
+    if (control_ != nullptr) device().deallocate_mapped(control_);
+    OnDevice::TearDown();
+  }
+  [[nodiscard]] Buffer words(std::size_t count) const { return upload(std::vector<SignalWord>(count)); }
+
+  WaitControl* control_ = nullptr;
+};
+
+TEST_P(SignalTest, CarriesDataBetweenTwoStreams) {
+  // Two ranks' words on one device; the data goes back and forth, one element more each time.
+  Buffer pads = words(2);
+  SignalWord* const left = pads.data_as<SignalWord>();
+  SignalWord* const right = left + 1;
+  Stream one(device());
+  Stream two(device());
+  constexpr int rounds = 200;
+  const std::vector<std::byte> data = random_bytes(64 * rounds);
+  Buffer source = upload(data);
+  Buffer middle = upload(std::vector<std::byte>(64));
+  Buffer target = upload(std::vector<std::byte>(data.size()));
+  for (int i = 0; i < rounds; ++i) {
+    const SignalPut filled{.mine = left, .theirs = right};
+    const SignalPut read{.mine = right, .theirs = left};
+    const SignalWait for_filled{.word = right, .count = 1, .peer = 0};
+    const SignalWait for_read{.word = left, .count = 1, .peer = 1};
+    device().copy(one, {.dst = middle.data(), .src = source.data_as<std::byte>() + 64 * i, .bytes = 64});
+    device().signal(one, {&filled, 1});
+    device().wait(one, {&for_read, 1}, control_);
+    device().wait(two, {&for_filled, 1}, control_);
+    device().copy(two, {.dst = target.data_as<std::byte>() + 64 * i, .src = middle.data(), .bytes = 64});
+    device().signal(two, {&read, 1});
+  }
+  one.synchronize();
+  two.synchronize();
+  EXPECT_EQ(control_->failed, 0U);
+  EXPECT_EQ(download<std::byte>(target), data);
+  const auto after = download<SignalWord>(pads);
+  for (const SignalWord& word : after) {
+    EXPECT_EQ(word.value, static_cast<std::uint64_t>(rounds));
+    EXPECT_EQ(word.taken, static_cast<std::uint64_t>(rounds));
+    EXPECT_EQ(word.put, static_cast<std::uint64_t>(rounds));
+  }
+}
+
+TEST_P(SignalTest, TakesManyAtOnce) {
+  Buffer mine = words(max_signals);
+  Buffer theirs = words(max_signals);
+  std::vector<SignalPut> puts;
+  std::vector<SignalWait> waits;
+  for (std::size_t i = 0; i < max_signals; ++i) {
+    puts.push_back({.mine = mine.data_as<SignalWord>() + i, .theirs = theirs.data_as<SignalWord>() + i});
+    waits.push_back({.word = theirs.data_as<SignalWord>() + i, .count = 2});
+  }
+  Stream stream(device());
+  device().signal(stream, puts);
+  device().signal(stream, puts);
+  device().wait(stream, waits, control_);
+  stream.synchronize();
+  EXPECT_EQ(control_->failed, 0U);
+  for (const SignalWord& word : download<SignalWord>(theirs)) {
+    EXPECT_EQ(word.value, 2U);
+    EXPECT_EQ(word.taken, 2U);
+  }
+}
+
+TEST_P(SignalTest, ADeadlineLeavesARecordAndLetsTheStreamGoOn) {
+  Buffer pads = words(3);
+  SignalWord* const word = pads.data_as<SignalWord>();
+  control_->timeout_ns = 30'000'000;
+  const SignalPut put{.mine = word + 2, .theirs = word};
+  const SignalWait waits[] = {{.word = word, .count = 1, .peer = 4, .channel = 1, .operation = 9},
+                              {.word = word + 1, .count = 3, .peer = 5, .channel = 2, .operation = 9}};
+  Stream stream(device());
+  device().signal(stream, {&put, 1});
+  device().wait(stream, waits, control_);
+  bool went_on = false;
+  device().launch(stream, [&went_on] { went_on = true; });
+  stream.synchronize();
+  EXPECT_TRUE(went_on);
+  EXPECT_EQ(control_->abort, 1U);
+  ASSERT_EQ(control_->failed, 2U);
+  EXPECT_EQ(control_->failure.operation, 9U);
+  EXPECT_EQ(control_->failure.peer, 5);
+  EXPECT_EQ(control_->failure.channel, 2U);
+  EXPECT_EQ(control_->failure.expected, 3U);
+  EXPECT_EQ(control_->failure.seen, 0U);
+  EXPECT_GE(control_->failure.waited_ns, 30'000'000U);
+  EXPECT_LT(control_->failure.waited_ns, 10'000'000'000U);
+}
+
+TEST_P(SignalTest, AnAbortedWaitEndsAtOnceAndStillTakes) {
+  Buffer pads = words(2);
+  control_->abort = 1;
+  const SignalWait waits[] = {{.word = pads.data_as<SignalWord>(), .count = 1},
+                              {.word = pads.data_as<SignalWord>() + 1, .count = 5}};
+  Stream stream(device());
+  device().wait(stream, waits, control_);
+  stream.synchronize();
+  EXPECT_EQ(control_->failed, 0U);
+  const auto after = download<SignalWord>(pads);
+  EXPECT_EQ(after[0].taken, 1U);
+  EXPECT_EQ(after[1].taken, 5U);
+}
+
+TANDEM_ON_EACH_DEVICE(SignalTest);
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/stream.hpp"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StreamTest : public OnDevice {};
+
+TEST_P(StreamTest, RunsWhatIsQueuedInOrder) {
+  Stream stream(device());
+  std::vector<int> seen;
+  for (int i = 0; i < 1000; ++i) device().launch(stream, [&seen, i] { seen.push_back(i); });
+  stream.synchronize();
+  ASSERT_EQ(seen.size(), 1000U);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i);
+}
+
+TEST_P(StreamTest, RunsWithoutAnybodyWaiting) {
+  Stream stream(device());
+  std::atomic<bool> ran{false};
+  device().launch(stream, [&ran] { ran.store(true); });
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (!ran.load() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(ran.load());
+  stream.synchronize();
+  EXPECT_TRUE(stream.query());
+}
+
+TEST_P(StreamTest, SmallWorkRunsWithoutAnybodyWaiting) {
+  Stream stream(device());
+  Buffer word = upload(std::vector<std::uint32_t>{0});
+  device().fill(stream, word.data(), std::byte{1}, 4);
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  std::uint32_t seen = 0;
+  while (seen == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(1ms);
+    if (!on_host()) stream.synchronize();  // CUDA: ordinary memory is only read after a synchronisation
+    seen = on_host() ? std::atomic_ref(*word.data_as<std::uint32_t>()).load() : download<std::uint32_t>(word)[0];
+  }
+  stream.synchronize();
+  EXPECT_EQ(seen, 0x01010101U);
+}
+
+TEST_P(StreamTest, QueryIsFalseWhileWorkIsPending) {
+  Stream stream(device());
+  EXPECT_TRUE(stream.query());
+  std::atomic<bool> go{false};
+  device().launch(stream, [&go] {
+    while (!go.load()) std::this_thread::yield();
+  });
+  EXPECT_FALSE(stream.query());
+  go.store(true);
+  stream.synchronize();
+  EXPECT_TRUE(stream.query());
+}
+
+TEST_P(StreamTest, TwoStreamsRunAtOnce) {
+  // Each waits for the other one: in one queue, this would never end.
+  Stream first(device());
+  Stream second(device());
+  std::atomic<int> arrived{0};
+  const auto meet = [&arrived] {
+    arrived.fetch_add(1);
+    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    while (arrived.load() < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  };
+  if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
+  device().launch(first, meet);
+  device().launch(second, meet);
+  first.synchronize();
+  EXPECT_EQ(arrived.load(), 2);
+  second.synchronize();
+}
+
+TEST_P(StreamTest, DestructorDoesNotWaitAndWorkStillRuns) {
+  std::atomic<bool> go{false};
+  std::atomic<int> ran{0};
+  {
+    Stream stream(device());
+    device().launch(stream, [&] {
+      while (!go.load()) std::this_thread::yield();
+    });
+    for (int i = 0; i < 100; ++i) device().launch(stream, [&ran] { ran.fetch_add(1); });
+  }
+  EXPECT_EQ(ran.load(), 0);
+  go.store(true);
+  device().synchronize();
+  EXPECT_EQ(ran.load(), 100);
+}
+
+TEST_P(StreamTest, MovesAndReleases) {
+  Stream stream(device());
+  const StreamRef ref = stream;
+  EXPECT_EQ(ref.type(), GetParam());
+  Stream moved = std::move(stream);
+  EXPECT_EQ(moved.ref(), ref);
+  moved = Stream(device(), StreamPriority::high);
+  EXPECT_NE(moved.ref(), ref);
+  const StreamRef released = moved.release();
+  Stream again = Stream::from_native_handle(device(), released);
+  EXPECT_EQ(again.ref(), released);
+  bool ran = false;
+  device().launch(again, [&ran] { ran = true; });
+  again.synchronize();
+  EXPECT_TRUE(ran);
+}
+
+TEST_P(StreamTest, SynchronizeThrowsWhatAFunctionThrewOnce) {
+  Stream stream(device());
+  bool later = false;
+  device().launch(stream, [] { throw std::runtime_error("from the stream"); });
+  device().launch(stream, [&later] { later = true; });
+  try {
+    stream.synchronize();
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "from the stream");
+  }
+  EXPECT_TRUE(later);
+  EXPECT_NO_THROW(stream.synchronize());
+}
+
+TEST_P(StreamTest, DeviceSynchronizeFinishesAllStreams) {
+  std::vector<Stream> streams;
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 8; ++i) streams.emplace_back(device());
+  for (const Stream& stream : streams) {
+    for (int i = 0; i < 10; ++i) device().launch(stream, [&ran] { ran.fetch_add(1); });
+  }
+  device().synchronize();
+  EXPECT_EQ(ran.load(), 80);
+}
+
+TEST_P(StreamTest, TakesWorkFromSeveralThreads) {
+  Stream stream(device());
+  std::atomic<int> ran{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        device().launch(stream, [&ran] { ran.store(ran.load() + 1); });  // right only if one runs at a time
+        if (i % 50 == 0) stream.synchronize();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stream.synchronize();
+  EXPECT_EQ(ran.load(), 2000);
+}
+
+TANDEM_ON_EACH_DEVICE(StreamTest);
+
+}  // namespace
+}  // namespace tandem::testing
