@@ -28,9 +28,12 @@ class GemmTest : public OnDevice {
  protected:
   template <typename T, typename Out> void check_typed(GemmSpec spec, std::int64_t m, std::int64_t k, float run_beta) {
     SCOPED_TRACE(text(spec) + ", run with m " + std::to_string(m) + ", k " + std::to_string(k));
-    const std::int64_t lda = spec.lda != 0 ? spec.lda : std::max<std::int64_t>(1, spec.transpose_a ? spec.m : spec.k);
-    const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : std::max<std::int64_t>(1, spec.transpose_b ? spec.k : spec.n);
-    const std::int64_t ldd = spec.ldd != 0 ? spec.ldd : std::max<std::int64_t>(1, spec.n);
+    const std::int64_t run_m = m < 0 ? spec.m : m;
+    const std::int64_t run_k = k < 0 ? spec.k : k;
+    const auto pitch = [](std::int64_t given, std::int64_t dense) { return given != 0 ? given : dense; };
+    const std::int64_t lda = pitch(spec.lda, spec.transpose_a ? run_m : run_k);
+    const std::int64_t ldb = pitch(spec.ldb, spec.transpose_b ? run_k : spec.n);
+    const std::int64_t ldd = pitch(spec.ldd, spec.n);
     const auto elements = [](std::int64_t rows, std::int64_t ld) { return static_cast<std::size_t>(rows * ld + 1); };
     const std::vector<T> a = random_values<T>(random(), elements(spec.transpose_a ? spec.k : spec.m, lda));
     const std::vector<T> b = random_values<T>(random(), elements(spec.transpose_b ? spec.n : spec.k, ldb));
@@ -54,8 +57,6 @@ class GemmTest : public OnDevice {
                        .beta = run_beta});
     stream.synchronize();
     const std::vector<Out> out = download<Out>(d_memory);
-    const std::int64_t run_m = m < 0 ? spec.m : m;
-    const std::int64_t run_k = k < 0 ? spec.k : k;
     const auto at = [](std::int64_t row, std::int64_t ld, std::int64_t column) {
       return static_cast<std::size_t>(row * ld + column);
     };

@@ -39,7 +39,7 @@ template <typename T> Workspace<T> make_workspace(std::size_t elements) {
   return Workspace<T>(static_cast<T*>(memory));
 }
 
-GemmSpec checked(GemmSpec spec) {
+const GemmSpec& checked(const GemmSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
   }
@@ -50,16 +50,14 @@ GemmSpec checked(GemmSpec spec) {
     throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype),
                                  name(spec.out_dtype), name(spec.dtype)));
   }
-  const auto pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
-    if (given == 0) return std::max<std::int64_t>(dense, 1);
-    if (given < dense) {
+  const auto check_pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
+    if (given != 0 && given < dense) {
       throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
     }
-    return given;
   };
-  spec.lda = pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
-  spec.ldb = pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
-  spec.ldd = pitch(spec.ldd, spec.n, "ldd");
+  check_pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
+  check_pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
+  check_pitch(spec.ldd, spec.n, "ldd");
   return spec;
 }
 
@@ -90,11 +88,11 @@ class HostGemm::Work {
     }
   }
 
-  void run(const GemmOperands& operands) {
+  void run(const GemmOperands& operands) const {
     if (spec_.dtype == f64) {
-      run_typed(operands, f64_);
+      run_typed(resolve(operands), f64_);
     } else {
-      run_typed(operands, f32_);
+      run_typed(resolve(operands), f32_);
     }
   }
 
@@ -163,26 +161,50 @@ class HostGemm::Work {
     }
   }
 
-  template <typename T> void run_typed(const GemmOperands& operands, const Panels<T>& panels) {
+  // One run, with nothing left to default.
+  struct Run {
+    const GemmOperands& operands;
+    std::int64_t m;
+    std::int64_t k;
+    std::int64_t lda;
+    std::int64_t ldb;
+    std::int64_t ldd;
+    float beta;
+  };
+
+  [[nodiscard]] Run resolve(const GemmOperands& operands) const noexcept {
     const std::int64_t m = operands.m < 0 ? spec_.m : operands.m;
-    const std::int64_t n = spec_.n;
     const std::int64_t k = operands.k < 0 ? spec_.k : operands.k;
-    const float beta = operands.beta < 0 ? spec_.beta : operands.beta;
+    const auto pitch = [](std::int64_t given, std::int64_t dense) {
+      return given != 0 ? given : std::max<std::int64_t>(dense, 1);
+    };
+    return {operands,
+            m,
+            k,
+            pitch(spec_.lda, spec_.transpose_a ? m : k),
+            pitch(spec_.ldb, spec_.transpose_b ? k : spec_.n),
+            pitch(spec_.ldd, spec_.n),
+            operands.beta < 0 ? spec_.beta : operands.beta};
+  }
+
+  template <typename T> void run_typed(const Run& run, const Panels<T>& panels) const {
+    const std::int64_t n = spec_.n;
     const auto out_bytes = static_cast<std::int64_t>(size_of(spec_.out_dtype));
-    for (std::int64_t i = 0; i < m; i += block_m<T>()) {
-      const std::int64_t mm = std::min(block_m<T>(), m - i);
+    const bool in_place = sums_in_place<T>();
+    for (std::int64_t i = 0; i < run.m; i += block_m<T>()) {
+      const std::int64_t mm = std::min(block_m<T>(), run.m - i);
       for (std::int64_t j = 0; j < n; j += block_n<T>()) {
         const std::int64_t nn = std::min(block_n<T>(), n - j);
-        auto* const out = static_cast<std::byte*>(operands.d) + (i * spec_.ldd + j) * out_bytes;
-        const bool in_place = sums_in_place<T>();
+        auto* const out = static_cast<std::byte*>(run.operands.d) + (i * run.ldd + j) * out_bytes;
         T* const sums = in_place ? reinterpret_cast<T*>(out) : panels.sums.get();
-        const std::int64_t ld_sums = in_place ? spec_.ldd : nn;
-        sum_block(operands, i, j, mm, nn, k, in_place ? beta : 0.0F, sums, ld_sums, panels);
+        const std::int64_t ld_sums = in_place ? run.ldd : nn;
+        sum_block(run, i, j, mm, nn, in_place ? run.beta : 0.0F, sums, ld_sums, panels);
         if (in_place && !has_last_step()) continue;
-        const auto* const bias = spec_.bias ? static_cast<const std::byte*>(operands.bias) + j * out_bytes : nullptr;
+        const auto* const bias =
+            spec_.bias ? static_cast<const std::byte*>(run.operands.bias) + j * out_bytes : nullptr;
         for (std::int64_t r = 0; r < mm; ++r) {
-          finish_row(sums + r * ld_sums, out + r * spec_.ldd * out_bytes, spec_.out_dtype, bias,
-                     in_place ? T(0) : static_cast<T>(beta), spec_.activation, nn);
+          finish_row(sums + r * ld_sums, out + r * run.ldd * out_bytes, spec_.out_dtype, bias,
+                     in_place ? T(0) : static_cast<T>(run.beta), spec_.activation, nn);
         }
       }
     }
@@ -190,37 +212,37 @@ class HostGemm::Work {
 
   // sums[mm, nn] = alpha · op(A)[i.., :] · op(B)[:, j..] + beta · sums
   template <typename T>
-  void sum_block(const GemmOperands& operands, std::int64_t i, std::int64_t j, std::int64_t mm, std::int64_t nn,
-                 std::int64_t k, float beta, T* sums, std::int64_t ld_sums, const Panels<T>& panels) const {
-    if (k == 0) {
+  void sum_block(const Run& run, std::int64_t i, std::int64_t j, std::int64_t mm, std::int64_t nn, float beta, T* sums,
+                 std::int64_t ld_sums, const Panels<T>& panels) const {
+    if (run.k == 0) {
       multiply(mm, nn, 0, nullptr, 1, nullptr, 1, beta, sums, ld_sums, panels);
       return;
     }
     if constexpr (std::is_same_v<T, float>) {
-      if (narrow_operands()) {
-        for (std::int64_t p = 0; p < k; p += block_k()) {
-          const std::int64_t kk = std::min(block_k(), k - p);
-          const std::int64_t a_columns = spec_.transpose_a ? mm : kk;
-          const std::int64_t b_columns = spec_.transpose_b ? kk : nn;
-          if (spec_.transpose_a) {
-            widen_panel(operands.a, spec_.lda, p, i, kk, mm, panels.a.get());
-          } else {
-            widen_panel(operands.a, spec_.lda, i, p, mm, kk, panels.a.get());
-          }
-          if (spec_.transpose_b) {
-            widen_panel(operands.b, spec_.ldb, j, p, nn, kk, panels.b.get());
-          } else {
-            widen_panel(operands.b, spec_.ldb, p, j, kk, nn, panels.b.get());
-          }
-          multiply(mm, nn, kk, panels.a.get(), a_columns, panels.b.get(), b_columns, p == 0 ? beta : 1.0F, sums,
-                   ld_sums, panels);
-        }
-        return;
-      }
+      if (narrow_operands()) return sum_panels(run, i, j, mm, nn, beta, sums, ld_sums, panels);
     }
-    const T* const a = static_cast<const T*>(operands.a) + (spec_.transpose_a ? i : i * spec_.lda);
-    const T* const b = static_cast<const T*>(operands.b) + (spec_.transpose_b ? j * spec_.ldb : j);
-    multiply(mm, nn, k, a, spec_.lda, b, spec_.ldb, beta, sums, ld_sums, panels);
+    const T* const a = static_cast<const T*>(run.operands.a) + (spec_.transpose_a ? i : i * run.lda);
+    const T* const b = static_cast<const T*>(run.operands.b) + (spec_.transpose_b ? j * run.ldb : j);
+    multiply(mm, nn, run.k, a, run.lda, b, run.ldb, beta, sums, ld_sums, panels);
+  }
+
+  void sum_panels(const Run& run, std::int64_t i, std::int64_t j, std::int64_t mm, std::int64_t nn, float beta,
+                  float* sums, std::int64_t ld_sums, const Panels<float>& panels) const {
+    for (std::int64_t p = 0; p < run.k; p += block_k()) {
+      const std::int64_t kk = std::min(block_k(), run.k - p);
+      if (spec_.transpose_a) {
+        widen_panel(run.operands.a, run.lda, p, i, kk, mm, panels.a.get());
+      } else {
+        widen_panel(run.operands.a, run.lda, i, p, mm, kk, panels.a.get());
+      }
+      if (spec_.transpose_b) {
+        widen_panel(run.operands.b, run.ldb, j, p, nn, kk, panels.b.get());
+      } else {
+        widen_panel(run.operands.b, run.ldb, p, j, kk, nn, panels.b.get());
+      }
+      multiply(mm, nn, kk, panels.a.get(), spec_.transpose_a ? mm : kk, panels.b.get(), spec_.transpose_b ? kk : nn,
+               p == 0 ? beta : 1.0F, sums, ld_sums, panels);
+    }
   }
 
   const GemmSpec spec_;
@@ -230,7 +252,7 @@ class HostGemm::Work {
 };
 
 HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice)
-    : Gemm(checked(spec)), work_(std::make_shared<Work>(this->spec(), library)) {
+    : Gemm(checked(spec)), work_(std::make_shared<const Work>(this->spec(), library)) {
   const bool own = library == HostGemmLibrary::builtin || spec.dtype == f64;
   const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
                                                                    : describe_gemm_library(library, choice);

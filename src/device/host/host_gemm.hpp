@@ -32,7 +32,7 @@ class HostGemm final : public Gemm {
   class Work;
 
  private:
-  std::shared_ptr<Work> work_;  // shared with queued runs, so that this object may go before they have run
+  std::shared_ptr<const Work> work_;  // shared with queued runs, so that this object may go before they have run
   std::string description_;
 };
 
