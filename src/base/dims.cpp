@@ -55,7 +55,9 @@ Dims Dims::prepended(std::int64_t extent) const {
   return Dims(std::span<const std::int64_t>(values.data(), size_ + 1));
 }
 
-bool operator==(const Dims& a, const Dims& b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+bool Dims::operator==(const Dims& other) const noexcept {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
 
 std::string to_string(const Dims& dims) {
   std::string text = "[";

@@ -36,7 +36,7 @@ class TANDEM_API Dims {
   /// These extents with one more in front.
   [[nodiscard]] Dims prepended(std::int64_t extent) const;
 
-  friend bool operator==(const Dims& a, const Dims& b) noexcept;
+  [[nodiscard]] bool operator==(const Dims& other) const noexcept;
 
  private:
   std::array<std::int64_t, max_rank> values_{};
