@@ -148,6 +148,18 @@ class SideBySide final : public Mapping {
   std::vector<std::shared_ptr<Mapping>> parts_;
 };
 
+/// What this machine can still give, by its kernel's own estimate; a control group may allow less, and says so later.
+std::size_t available_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  std::size_t kibibytes = 0;
+  std::string unit;
+  while (meminfo >> key >> kibibytes && std::getline(meminfo, unit)) {
+    if (key == "MemAvailable:") return kibibytes * 1024;
+  }
+  return std::numeric_limits<std::size_t>::max();
+}
+
 class HostBackend final : public MemoryBackend {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "host"; }
@@ -159,6 +171,11 @@ class HostBackend final : public MemoryBackend {
       return OutOfMemory(
           format("{} bytes of shared host memory were asked for; {} failed: {}", bytes, call, std::strerror(errno)));
     };
+    // Taking pages until none is left would have the kernel kill processes, ours or others': ask first.
+    if (const std::size_t available = available_bytes(); rounded > available) {
+      throw OutOfMemory(
+          format("{} bytes of shared host memory were asked for; this machine has {} left", bytes, available));
+    }
     FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd) throw refuse("memfd_create");
     if (::ftruncate(fd.get(), static_cast<off_t>(rounded)) != 0) throw refuse("ftruncate");
