@@ -280,7 +280,13 @@ class CudaBackend final : public MemoryBackend {
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity_);
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result = driver.cuMemCreate(&handle, rounded, &properties_, 0);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    std::size_t memory_bytes = 0;
+    // The driver refuses more than the GPU has by other names too.
+    const bool too_much =
+        result == CUDA_ERROR_OUT_OF_MEMORY ||
+        (result != CUDA_SUCCESS && driver.cuDeviceTotalMem(&memory_bytes, device_->id().index) == CUDA_SUCCESS &&
+         rounded > memory_bytes);
+    if (too_much) {
       throw OutOfMemory(format("{} bytes of symmetric memory on {}: cuMemCreate of {} bytes found no room", bytes,
                                to_string(device_->id()), rounded));
     }

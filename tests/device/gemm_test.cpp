@@ -84,8 +84,12 @@ class GemmTest : public OnDevice {
         if (spec.bias) total += to_double(bias[static_cast<std::size_t>(j)]);
         if (spec.bias) magnitude += std::abs(to_double(bias[static_cast<std::size_t>(j)]));
         const double expected = gelu(spec.activation, total);
+        // A library's own epilogue may round the sum before the activation, or take the hardware's tanh: then it is
+        // held to the output's precision of what was summed (the slope of GELU is at most 1.13).
+        const bool coarse = !on_host() && spec.activation != Activation::none && size_of(spec.out_dtype) == 2;
         const double bound = (2 * std::sqrt(static_cast<double>(run_k)) + 10) * unit * magnitude +
-                             epsilon(spec.out_dtype) * std::abs(expected) + (spec.out_dtype == f16 ? 0x1p-24 : 0.0);
+                             epsilon(spec.out_dtype) * (std::abs(expected) + (coarse ? 1.25 * magnitude : 0.0)) +
+                             (spec.out_dtype == f16 ? 0x1p-24 : 0.0);
         ASSERT_LE(std::abs(to_double(out[where]) - expected), bound)
             << "at " << i << ", " << j << ", expected " << expected;
       }

@@ -27,11 +27,10 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
-std::int64_t leading_dimension(const char* what, std::int64_t given, std::int64_t dense) {
+void check_pitch(const char* what, std::int64_t given, std::int64_t dense) {
   if (given != 0 && given < dense) {
-    throw InvalidArgument(format("GEMM: ld{} is {}, at least {} is needed", what, given, dense));
+    throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
   }
-  return std::max<std::int64_t>({given, dense, 1});
 }
 
 bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -40,16 +39,13 @@ bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(
 
 CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
                    const GemmSpec& spec)
-    : Gemm(spec),
-      context_(std::move(context)),
-      blas_(std::move(blas)),
-      multiprocessors_(multiprocessors),
-      lda_(leading_dimension("a", spec.lda, spec.transpose_a ? spec.m : spec.k)),
-      ldb_(leading_dimension("b", spec.ldb, spec.transpose_b ? spec.k : spec.n)),
-      ldd_(leading_dimension("d", spec.ldd, spec.n)) {
+    : Gemm(spec), context_(std::move(context)), blas_(std::move(blas)), multiprocessors_(multiprocessors) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("GEMM of m = {}, n = {}, k = {}: extents are not negative", spec.m, spec.n, spec.k));
   }
+  check_pitch("lda", spec.lda, spec.transpose_a ? spec.m : spec.k);
+  check_pitch("ldb", spec.ldb, spec.transpose_b ? spec.k : spec.n);
+  check_pitch("ldd", spec.ldd, spec.n);
   static_cast<void>(cuda_type(spec.dtype));
   if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
     throw InvalidArgument(format("GEMM of {} into {}: the output is {} or f32", name(spec.dtype), name(spec.out_dtype),
@@ -64,6 +60,21 @@ CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const
 CudaGemm::~CudaGemm() {
   const CurrentContext current(*context_);
   workspace_ = DeviceMemory();
+}
+
+CudaGemm::Pitches CudaGemm::pitches(std::int64_t m, std::int64_t k) const noexcept {
+  const GemmSpec& s = spec();
+  const auto pitch = [](std::int64_t given, std::int64_t dense) {
+    return given != 0 ? given : std::max<std::int64_t>(dense, 1);
+  };
+  return {pitch(s.lda, s.transpose_a ? m : k), pitch(s.ldb, s.transpose_b ? k : s.n), pitch(s.ldd, s.n)};
+}
+
+bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
+  const auto multiple = [](std::int64_t pitch, DType dtype) {
+    return static_cast<std::size_t>(pitch) * size_of(dtype) % 16 == 0;
+  };
+  return multiple(ld.a, spec().dtype) && multiple(ld.b, spec().dtype) && multiple(ld.d, spec().out_dtype);
 }
 
 CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const void* bias) const {
@@ -94,9 +105,10 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const void* 
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(s.out_dtype)));
   }
-  layout(p.b, s.dtype, s.transpose_b, k, s.n, ldb_);
-  layout(p.a, s.dtype, s.transpose_a, m, k, lda_);
-  layout(p.d, s.out_dtype, false, m, s.n, ldd_);
+  const Pitches ld = pitches(m, k);
+  layout(p.b, s.dtype, s.transpose_b, k, s.n, ld.b);
+  layout(p.a, s.dtype, s.transpose_a, m, k, ld.a);
+  layout(p.d, s.out_dtype, false, m, s.n, ld.d);
   return p;
 }
 
@@ -106,20 +118,22 @@ std::size_t CudaGemm::scratch_bytes() const {
     return static_cast<std::size_t>(rows * ld) * size_of(dtype);
   };
   // One region serves as A, B, D and bias at once: nobody reads the result. One element more, to try odd addresses.
-  return std::max({bytes(s.transpose_a ? s.k : s.m, lda_, s.dtype), bytes(s.transpose_b ? s.n : s.k, ldb_, s.dtype),
-                   bytes(s.m, ldd_, s.out_dtype)}) +
+  const Pitches ld = pitches(s.m, s.k);
+  return std::max({bytes(s.transpose_a ? s.k : s.m, ld.a, s.dtype), bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype),
+                   bytes(s.m, ld.d, s.out_dtype)}) +
          256;
 }
 
 void CudaGemm::choose() {
   const DeviceMemory scratch(scratch_bytes());
+  const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
   if (spec().activation == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
     fused_activation_ = true;
-    ask_heuristic(spec().m, true, scratch.data());
+    ask_heuristic(spec().m, aligned, scratch.data());
     fused_activation_ = !choices_.empty();
   }
-  for (std::int64_t m = spec().m; m > 0; m /= 2) ask_heuristic(m, true, scratch.data());
-  ask_heuristic(spec().m, false, scratch.data());
+  for (std::int64_t m = spec().m; m > 0; m /= 2) ask_heuristic(m, aligned, scratch.data());
+  if (aligned) ask_heuristic(spec().m, false, scratch.data());
 
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -200,6 +214,7 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, bool aligne
 void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
                          cudaStream_t stream) const {
   const GemmSpec& s = spec();
+  const Pitches ld = pitches(m, k);
   check(launch_tiled_gemm({.a = operands.a,
                            .b = operands.b,
                            .d = operands.d,
@@ -207,11 +222,11 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
                            .m = m,
                            .n = s.n,
                            .k = k,
-                           .a_row = s.transpose_a ? 1 : lda_,
-                           .a_column = s.transpose_a ? lda_ : 1,
-                           .b_row = s.transpose_b ? 1 : ldb_,
-                           .b_column = s.transpose_b ? ldb_ : 1,
-                           .ldd = ldd_,
+                           .a_row = s.transpose_a ? 1 : ld.a,
+                           .a_column = s.transpose_a ? ld.a : 1,
+                           .b_row = s.transpose_b ? 1 : ld.b,
+                           .b_column = s.transpose_b ? ld.b : 1,
+                           .ldd = ld.d,
                            .alpha = s.alpha,
                            .beta = beta,
                            .activation = s.activation},
@@ -221,7 +236,8 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
 
 void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) const {
   const GemmSpec& s = spec();
-  if (ldd_ == s.n) {
+  const std::int64_t ldd = pitches(m, s.k).d;
+  if (ldd == s.n) {
     check(launch_map({.kind = MapKind::activate,
                       .out = d,
                       .x = d,
@@ -234,7 +250,7 @@ void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) co
     return;
   }
   // Rows with gaps: the tiled product of nothing, added to D.
-  check(launch_tiled_gemm({.d = d, .m = m, .n = s.n, .ldd = ldd_, .beta = 1.0F, .activation = s.activation}, s.dtype,
+  check(launch_tiled_gemm({.d = d, .m = m, .n = s.n, .ldd = ldd, .beta = 1.0F, .activation = s.activation}, s.dtype,
                           s.out_dtype, stream),
         "the activation of a GEMM");
 }
@@ -254,8 +270,8 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& operands) {
     run_tiled(operands, m, 0, beta, stream);
     return;
   }
-  const bool aligned = on_16_bytes(operands.a) && on_16_bytes(operands.b) && on_16_bytes(operands.d) &&
-                       (!s.bias || on_16_bytes(operands.bias));
+  const bool aligned = rows_on_16_bytes(pitches(m, k)) && on_16_bytes(operands.a) && on_16_bytes(operands.b) &&
+                       on_16_bytes(operands.d) && (!s.bias || on_16_bytes(operands.bias));
   Problem p = problem(m, k, operands.bias);
   const int choice = choice_for(p, m, k, aligned);
   if (choice < 0) {
@@ -284,10 +300,13 @@ std::string CudaGemm::describe() const {
                   config(*first, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
   };
   if (spec().m == 0 || spec().n == 0 || spec().k == 0) return "nothing to multiply";
-  const auto aligned = std::count_if(choices_.begin(), choices_.end(), [](const Choice& c) { return c.aligned; });
-  std::string out = text(true);
-  if (aligned > 1) out += format(", {} more for smaller m", aligned - 1);
-  out += format(", workspace {} MiB; operands not on 16 bytes: {}", workspace_bytes >> 20, text(false));
+  const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
+  const auto same =
+      std::count_if(choices_.begin(), choices_.end(), [=](const Choice& c) { return c.aligned == aligned; });
+  std::string out = text(aligned);
+  if (same > 1) out += format(", {} more for smaller m", same - 1);
+  out += format(", workspace {} MiB", workspace_bytes >> 20);
+  if (aligned) out += format("; rows not on 16 bytes: {}", text(false));
   if (spec().activation != Activation::none) {
     out += fused_activation_ ? "; activation in its epilogue" : "; activation by a kernel of its own";
   }

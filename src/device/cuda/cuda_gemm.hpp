@@ -44,7 +44,7 @@ class CudaGemm final : public Gemm {
   /// An algorithm that has run once, and what it was chosen for.
   struct Choice {
     std::int64_t m;
-    bool aligned;  ///< wants all pointers on 16 bytes
+    bool aligned;  ///< wants every row of every operand on 16 bytes
     cublasLtMatmulAlgo_t algorithm;
   };
   /// What cuBLASLt wants to know of one product. It computes column-major: our D, read so, is Dᵀ = op(B)ᵀ · op(A)ᵀ, so
@@ -56,6 +56,15 @@ class CudaGemm final : public Gemm {
     cublasLtMatrixLayoutOpaque_t d;
   };
 
+  /// Elements from row to row, as stored; what the spec leaves open is dense for the run's extents.
+  struct Pitches {
+    std::int64_t a;
+    std::int64_t b;
+    std::int64_t d;
+  };
+
+  [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k) const noexcept;
+  [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
   [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const void* bias) const;
   void choose();
   /// Adds the heuristic's algorithm for `m` unless there is none or it is that of the next larger m.
@@ -71,9 +80,6 @@ class CudaGemm final : public Gemm {
   std::shared_ptr<const Context> context_;
   std::shared_ptr<const BlasHandle> blas_;
   int multiprocessors_;
-  std::int64_t lda_;
-  std::int64_t ldb_;
-  std::int64_t ldd_;
   bool fused_activation_ = false;
   DeviceMemory workspace_;
   std::vector<Choice> choices_;

@@ -13,6 +13,7 @@
   X(cuGetErrorName)                         \
   X(cuGetErrorString)                       \
   X(cuDeviceGet)                            \
+  X(cuDeviceTotalMem)                       \
   X(cuDeviceGetAttribute)                   \
   X(cuDeviceGetUuid)                        \
   X(cuDevicePrimaryCtxRetain)               \

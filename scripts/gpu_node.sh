@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What only a node with GPUs can show, in three parts of at most eight minutes each:
+#   check   the GPU tests, verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
+#   fault   the tests that kill ranks
+#   bench   collectives and overlapped linear layers
+# Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
+# hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
+#
+#   scripts/gpu_node.sh --part check [--build DIR] [--out DIR]
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+usage() {
+  sed -n '3,11s/^# \{0,1\}//p' "scripts/gpu_node.sh"
+  exit "$1"
+}
+
+part=""
+build=""
+out="${OUT:-build/gpu_node}"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --part) part="${2:?--part needs check, fault or bench}"; shift 2 ;;
+    --build) build="${2:?--build needs a directory}"; shift 2 ;;
+    --out) out="${2:?--out needs a directory}"; shift 2 ;;
+    -h | --help) usage 0 ;;
+    *) echo "unknown argument '$1'" >&2; usage 2 ;;
+  esac
+done
+case "$part" in
+  check | fault | bench) ;;
+  *) echo "--part is '$part'; allowed: check, fault, bench" >&2; exit 2 ;;
+esac
+out="$out/$part"
+rm -rf "$out"
+mkdir -p "$out"
+out="$(cd "$out" && pwd)"
+
+# NVLink multicast stays off, also in libraries that might use it on their own.
+export NCCL_NVLS_ENABLE=0
+
+readonly started=$SECONDS budget=480
+rows=()
+failures=0
+
+# step NAME LIMIT COMMAND...: runs it within LIMIT seconds and what is left of the part; adds a row to the table.
+step() {
+  local name="$1" limit="$2" log result left begin=$SECONDS
+  shift 2
+  log="$out/$(tr -c 'A-Za-z0-9_.\n-' '_' <<<"$name").log"
+  left=$((budget - (SECONDS - started)))
+  if [ "$left" -lt 5 ]; then
+    rows+=("$(printf '%-44s %-8s %5s  %s' "$name" "NOT RUN" "" "the part's $budget s are over")")
+    failures=$((failures + 1))
+    return 1
+  fi
+  [ "$limit" -le "$left" ] || limit=$left
+  printf '== %s (at most %s s)\n' "$name" "$limit"
+  printf '$ %s\n' "$*" >"$log"
+  timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null
+  local status=$?
+  case $status in
+    0) result=pass ;;
+    124 | 137) result="TIMEOUT" ;;
+    *) result="FAIL $status" ;;
+  esac
+  [ $status -eq 0 ] || failures=$((failures + 1))
+  rows+=("$(printf '%-44s %-8s %4ss  %s' "${name:0:44}" "$result" "$((SECONDS - begin))" "$(summary "$log" "$status")")")
+  return $status
+}
+
+# One line that says most about a log: gtest's counts, verify's verdict, or the last thing said.
+summary() {
+  local log="$1" status="$2" line
+  if line=$(grep -aoE '\[  PASSED  \] [0-9]+ tests?|\[  SKIPPED \] [0-9]+ tests?|\[  FAILED  \] [0-9]+ tests?' "$log"); then
+    line=$(tr -d '[]' <<<"$line" | awk '{printf "%s%s %s", sep, $2, tolower($1); sep = ", "}')
+    [ "$status" -eq 0 ] || line="$line: $(grep -a '^\[  FAILED  \] .*[/.]' "$log" | awk '{print $4}' | tr -d , | sort -u | head -2 | paste -sd' ')"
+  elif line=$(grep -aoE '[0-9]+ passed, [0-9]+ failed' "$log" | tail -1) && [ -n "$line" ]; then
+    :
+  elif [ "$status" -ne 0 ] && line=$(grep -a '^\[ RUN      \]' "$log" | tail -1) && [ -n "$line" ]; then
+    line="in ${line#\[ RUN      \] }"
+  else
+    line=$(grep -av '^[[:space:]]*$' "$log" | tail -1)
+  fi
+  printf '%s' "${line:0:100}"
+}
+
+table() {
+  printf '\n%-44s %-8s %5s  %s\n' "step" "result" "time" "what it said"
+  printf '%s\n' "${rows[@]:0:54}"
+  [ "${#rows[@]}" -le 54 ] || printf '… and %s more steps: see the logs\n' "$((${#rows[@]} - 54))"
+  printf 'part %s: %s steps, %s not passed, %s s; logs in %s\n' "$part" "${#rows[@]}" "$failures" "$((SECONDS - started))" "$out"
+}
+
+# suites FILTER: "binary suite" for each suite of each test binary that has a test matching FILTER.
+suites() {
+  local binary
+  for binary in "$build"/tests/*/tandem-test-*; do
+    [ -x "$binary" ] || continue
+    timeout 30 "$binary" --gtest_list_tests --gtest_filter="$1" 2>/dev/null </dev/null |
+      awk -v binary="$binary" '/^[^ ].*\.$/ {print binary, $1} /^[^ ].*\.  #/ {print binary, $1}'
+  done | sort -u
+}
+
+# test_steps FILTER LIMIT: one step for each suite, so that a hang in one leaves the others standing.
+test_steps() {
+  local binary suite
+  while read -r binary suite; do
+    step "${suite%.} ($(basename "$binary" | sed 's/tandem-test-//'))" "$2" "$binary" \
+      --gtest_filter="$(matching "$suite" "$1")"
+  done < <(suites "$1")
+}
+
+# The tests of one suite that match a filter of the form a:b:c.
+matching() {
+  local pattern joined=""
+  IFS=: read -ra patterns <<<"$2"
+  for pattern in "${patterns[@]}"; do joined="$joined:$1${pattern#*.}"; done
+  printf '%s' "${joined#:}"
+}
+
+cores=$(nproc)
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || gpus=0
+if [ "$gpus" -eq 0 ]; then
+  echo "no GPU here: nvidia-smi lists none" >&2
+  exit 2
+fi
+nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.sm,clocks.max.sm --format=csv >"$out/gpus.csv" 2>&1
+
+if [ -z "$build" ]; then
+  build="$PWD/build/cuda"
+  step "configure" 120 cmake --preset cuda -DTANDEM_BENCHMARKS=ON
+  step "build" 420 cmake --build "$build" --parallel "$cores"
+fi
+build="$(cd "$build" 2>/dev/null && pwd)" || { echo "there is no build directory" >&2; exit 2; }
+tandem="$build/tools/tandem"
+[ -x "$tandem" ] || { echo "$tandem is not there" >&2; table; exit 2; }
+
+# Teams as large as there are GPUs; 5 and below also where ranks share them.
+sizes=$(for n in 1 2 3 4 5 8; do [ "$n" -le 5 ] || [ "$n" -le "$gpus" ] && echo "$n"; done)
+
+case "$part" in
+  check)
+    step "info" 60 "$tandem" info
+    test_steps '*.*/cuda*' 150
+    for n in $sizes; do step "verify all, $n ranks" 90 "$tandem" verify all -n "$n" --device cuda --cases 20; done
+    step "demo, $gpus GPUs" 180 "$tandem" demo -n "$gpus" --device cuda
+    if command -v compute-sanitizer >/dev/null; then
+      step "memcheck of the device tests" 240 compute-sanitizer --tool memcheck --error-exitcode 99 \
+        "$build/tests/device/tandem-test-device" --gtest_filter='*/cuda*'
+    fi
+    ;;
+  fault)
+    step "info" 60 "$tandem" info
+    test_steps '*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Death*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 150
+    ;;
+  bench)
+    for op in all_gather reduce_scatter all_reduce all_to_all broadcast; do
+      step "bench $op" 60 "$tandem" bench "$op" -n "$gpus" --device cuda -b 1K -e 256M -f 4 --dtype bf16
+    done
+    for shape in 8192,57344,8192 8192,10240,8192 4096,49152,12288 1024,28672,8192 64,28672,8192; do
+      step "bench all_gather_linear $shape" 45 "$tandem" bench all_gather_linear -n "$gpus" --device cuda --shape "$shape" --dtype bf16
+    done
+    for shape in 8192,8192,28672 8192,8192,8192 4096,12288,49152 1024,8192,28672 64,8192,28672; do
+      step "bench linear_reduce_scatter $shape" 45 "$tandem" bench linear_reduce_scatter -n "$gpus" --device cuda --shape "$shape" --dtype bf16
+      step "bench linear_all_reduce $shape" 45 "$tandem" bench linear_all_reduce -n "$gpus" --device cuda --shape "$shape" --dtype bf16
+    done
+    ;;
+esac
+table
+[ "$failures" -eq 0 ]
