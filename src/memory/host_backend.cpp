@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
