@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Includes look down the floors only, and each library is included only where it belongs.
+
+A file of floor N includes headers of floor N and of those below. Public headers include public headers and the standard
+library. A test of a floor may also use tests/support; examples use public headers alone, as a user does.
+"""
+
+import re
+import sys
+
+import tree
+
+FLOORS = ["base", "device", "team", "memory", "collective", "linear"]
+TOP = len(FLOORS)  # tools, examples, benchmarks, tests/support: above all floors
+SUFFIXES = (".hpp", ".cpp", ".h", ".cuh", ".cu")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+# (which headers, where they may be included, why)
+OWNERS = [
+    (re.compile(r"^(fmt|spdlog)/"), re.compile(r"^src/base/(format\.(hpp|cpp)|log\.cpp)$"),
+     "text is formatted by base/format.hpp and logged by tandem/base/log.hpp"),
+    (re.compile(r"^(cuda|cublas|cudnn|nvtx3?|nccl|nvshmem|nvml|cutlass|cute|cub|thrust|mma)\w*([./]|$)"),
+     re.compile(r"^(src|tests)/\w+/cuda/|^benchmarks/|\.cuh?$"),
+     "the headers of CUDA and its libraries stay in folders named cuda and in .cu and .cuh"),
+    (re.compile(r"^(mpi\.h|gloo/|torch/|ATen/|c10/)"), re.compile(r"^(benchmarks|python)/"),
+     "MPI, Gloo and torch are for benchmarks and bindings"),
+    (re.compile(r"^(oneapi/dnnl/|dnnl)"), re.compile(r"^src/device/host/"), "oneDNN is the host device's"),
+    (re.compile(r"^(CLI/|nlohmann/)"), re.compile(r"^(tools|tests|examples|benchmarks)/"),
+     "command lines and JSON are for tools"),
+    (re.compile(r"^(gtest|gmock)/"), re.compile(r"^tests/"), "GoogleTest is for tests"),
+]
+
+
+def floor_of(parts):
+    """(floor, kind) of a file by its path; None for one that this check does not know."""
+    if parts[:2] == ("include", "tandem") and parts[2] in FLOORS:
+        return FLOORS.index(parts[2]), "public"
+    if parts[0] in ("src", "tests") and parts[1] in FLOORS:
+        return FLOORS.index(parts[1]), parts[0]
+    if parts[:2] in (("tests", "consumer"), ("tests", "snippets")):
+        return TOP, "user"
+    if parts[0] == "examples":
+        return TOP, "user"
+    if parts[0] in ("tools", "benchmarks", "tests", "python"):
+        return TOP, parts[0]
+    return None
+
+
+def fault(path, parts, header):
+    """What is wrong with this file including this header, or None."""
+    place = floor_of(parts)
+    if place is None:
+        return f"lies on no floor: {', '.join(FLOORS)} are known"
+    floor, kind = place
+    for headers, owners, why in OWNERS:
+        if headers.match(header):
+            if not owners.search("/".join(parts)):
+                return f"includes <{header}>: {why}"
+            return None
+    target = header.split("/")
+    public = target[0] == "tandem"
+    if public:
+        target = target[1:]
+        if len(target) < 2 or target[0] not in FLOORS:
+            return f"includes {header}, which lies on no floor"
+    if target[0] in FLOORS and len(target) > 1:
+        if FLOORS.index(target[0]) > floor:
+            return f"looks up: {FLOORS[floor]} includes {header} of {target[0]}"
+        if not public and kind in ("public", "user"):
+            return f"includes the internal header {header}"
+        return None
+    if target[0] == "support" and len(target) > 1:
+        return None if parts[0] == "tests" else f"includes {header} of the tests"
+    if kind == "public" and (path.parent / header).is_file():
+        return f'includes {header} by a relative path: write "tandem/{parts[2]}/{header}"'
+    return None
+
+
+def main():
+    options = tree.arguments(__doc__).parse_args()
+    findings = []
+    looked_at = 0
+    for path in tree.files(options.root, *SUFFIXES):
+        parts = path.relative_to(options.root).parts
+        if len(parts) < 2:
+            findings.append(f"{path.name}: lies on no floor")
+            continue
+        looked_at += 1
+        for number, line in enumerate(tree.lines(path), start=1):
+            match = INCLUDE.match(line)
+            wrong = match and fault(path, parts, match[1])
+            if wrong:
+                findings.append(f"{'/'.join(parts)}:{number}: {wrong}")
+    return tree.report("floors", findings, looked_at)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each check of scripts/checks finds what it is for, and is quiet otherwise."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECKS = Path(__file__).resolve().parents[2] / "scripts" / "checks"
+SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class CheckTest(unittest.TestCase):
+    """A tree of a few files in a temporary folder, and a check that is run on it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+
+    def write(self, name, text=""):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def run_check(self, check, *arguments):
+        return subprocess.run([sys.executable, str(CHECKS / f"{check}.py"), "--root", str(self.root), *arguments],
+                              capture_output=True, text=True, check=False)
+
+    def assert_passes(self, check, *arguments):
+        run = self.run_check(check, *arguments)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual(run.stdout, "")
+
+    def assert_finds(self, check, finding, *arguments):
+        run = self.run_check(check, *arguments)
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertIn(finding, run.stdout)
+        self.assertNotIn("Traceback", run.stderr)
+
+
+class Floors(CheckTest):
+    def include(self, name, header):
+        self.write(name, f"{SPDX}#include {header}\n")
+
+    def test_looking_down_is_right(self):
+        self.include("include/tandem/team/a.hpp", '"tandem/device/b.hpp"')
+        self.include("src/memory/a.cpp", '"team/b.hpp"')
+        self.include("src/base/format.hpp", "<fmt/core.h>")
+        self.include("src/device/cuda/a.cpp", "<cuda_runtime.h>")
+        self.include("tests/memory/a_test.cpp", '"support/ranks.hpp"')
+        self.include("tools/main.cpp", "<CLI/CLI.hpp>")
+        self.include("examples/a.cpp", '"tandem/linear/b.hpp"')
+        self.assert_passes("floors")
+
+    def test_wrong_includes_are_found(self):
+        for name, header, finding in [
+                ("include/tandem/base/a.hpp", '"tandem/device/b.hpp"', "looks up: base includes tandem/device/b.hpp"),
+                ("src/device/a.cpp", '"team/b.hpp"', "looks up"),
+                ("src/team/sub/a.cpp", "<tandem/memory/b.hpp>", "looks up"),
+                ("tests/memory/a_test.cpp", '"tandem/linear/b.hpp"', "looks up"),
+                ("include/tandem/device/a.hpp", '"device/b.hpp"', "includes the internal header"),
+                ("examples/a.cpp", '"linear/b.hpp"', "includes the internal header"),
+                ("include/tandem/base/a.hpp", "<fmt/core.h>", "includes <fmt/core.h>"),
+                ("src/team/a.cpp", "<spdlog/logger.h>", "includes <spdlog/logger.h>"),
+                ("include/tandem/device/a.hpp", "<cuda_runtime.h>", "includes <cuda_runtime.h>"),
+                ("src/device/host/a.cpp", "<cublasLt.h>", "includes <cublasLt.h>"),
+                ("src/collective/a.cpp", "<nccl.h>", "includes <nccl.h>"),
+                ("src/team/a.cpp", "<mpi.h>", "includes <mpi.h>"),
+                ("src/base/a.cpp", "<torch/torch.h>", "includes <torch/torch.h>"),
+                ("src/base/a.cpp", '"support/ranks.hpp"', "of the tests"),
+                ("src/oddments/a.cpp", "<vector>", "lies on no floor"),
+                ("src/base/a.cpp", '"tandem/oddments/b.hpp"', "lies on no floor"),
+        ]:
+            with self.subTest(name=name, header=header):
+                self.include(name, header)
+                self.assert_finds("floors", f"{name}:2: ")
+                self.assert_finds("floors", finding)
+                (self.root / name).unlink()
+
+    def test_an_include_after_blanks_is_seen(self):
+        self.write("src/base/a.cpp", f'{SPDX}  #  include "device/b.hpp"\n')
+        self.assert_finds("floors", "src/base/a.cpp:2: looks up")
+
+    def test_nothing_to_look_at_is_a_failure(self):
+        self.assert_finds("floors", "nothing to look at")
+
+
+class Headers(CheckTest):
+    def test_a_complete_header_is_right(self):
+        self.write("include/tandem/base/a.hpp", "#pragma once\n#include <string>\ninline std::string f() { return {}; }\n")
+        self.write("include/tandem/base/b.hpp", '#pragma once\n#include "tandem/base/a.hpp"\ninline auto g() { return f(); }\n')
+        self.assert_passes("headers")
+
+    def test_a_header_that_needs_another_is_found(self):
+        self.write("include/tandem/base/a.hpp", "#pragma once\ninline std::string f() { return {}; }\n")
+        self.assert_finds("headers", "tandem/base/a.hpp: does not compile alone")
+
+    def test_a_header_without_guard_is_found(self):
+        self.write("include/tandem/base/a.hpp", "struct A {};\n")
+        self.assert_finds("headers", "tandem/base/a.hpp: does not compile alone")
+
+    def test_a_warning_is_found(self):
+        self.write("include/tandem/base/a.hpp", "#pragma once\ninline int f(long a) { return a; }\n")
+        self.assert_finds("headers", "-Werror=conversion")
+
+
+class Spdx(CheckTest):
+    def test_the_line_is_right_on_top_or_after_the_interpreter(self):
+        self.write("src/base/a.cpp", SPDX)
+        self.write("scripts/a.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n")
+        self.assert_passes("spdx")
+
+    def test_a_missing_line_is_found(self):
+        self.write("src/base/a.cpp", "int a;\n" + SPDX)
+        self.write("src/CMakeLists.txt", "")
+        self.assert_finds("spdx", "src/base/a.cpp:1")
+        self.assert_finds("spdx", "src/CMakeLists.txt:1")
+
+    def test_another_license_is_found(self):
+        self.write("src/base/a.cpp", SPDX.replace("Apache-2.0", "MIT"))
+        self.assert_finds("spdx", "src/base/a.cpp:1")
+
+
+class Paths(CheckTest):
+    def test_places_that_every_machine_has_are_right(self):
+        self.write("README.md", "/usr/bin/true /dev/shm /tmp/a docs/work/a ../root/b ${X}/work/y https://a.example/root/b\n")
+        self.assert_passes("paths")
+
+    def test_places_of_one_machine_are_found(self):
+        for place in ["work", "root", "home/someone", "Users/someone"]:
+            with self.subTest(place=place):
+                self.write("a.txt", f"first\nset(DIR /{place}/tandem)\n")
+                self.assert_finds("paths", "a.txt:2")
+
+
+class Links(CheckTest):
+    def test_links_that_lead_somewhere_are_right(self):
+        self.write("docs/a.md", "# A page, of `x`\n\n[b](../README.md#two) [self](#a-page-of-x) [out](https://a.example)\n")
+        self.write("README.md", "# One\n## Two\n[a](docs/a.md) ![p](docs/a.md)\n```\n[no](none.md)\n```\n`[no](none.md)`\n")
+        self.assert_passes("links")
+
+    def test_a_missing_file_is_found(self):
+        self.write("README.md", "# One\n[a](docs/none.md)\n")
+        self.assert_finds("links", "README.md:2: links to docs/none.md")
+
+    def test_a_missing_heading_is_found(self):
+        self.write("README.md", "# One\n[a](#two)\n")
+        self.assert_finds("links", "README.md:2: links to #two")
+
+
+class Snippets(CheckTest):
+    SOURCE = "int main() {\n  // [one]\n  int a = 1;\n  // [/one]\n}\n"
+
+    def page(self, block, mark="<!-- snippet: tests/snippets/a.cpp#one -->"):
+        return self.write("docs/a.md", f"# A\n\n{mark}\n```cpp\n{block}\n```\nend\n")
+
+    def test_the_tested_code_is_right(self):
+        self.write("tests/snippets/a.cpp", self.SOURCE)
+        self.page("int a = 1;")
+        self.assert_passes("snippets")
+
+    def test_another_code_is_found_and_written(self):
+        self.write("tests/snippets/a.cpp", self.SOURCE)
+        page = self.page("int a = 2;")
+        self.assert_finds("snippets", "docs/a.md:4: differs from tests/snippets/a.cpp#one")
+        self.assert_passes("snippets", "--write")
+        self.assertIn("```cpp\nint a = 1;\n```\nend\n", page.read_text(encoding="utf-8"))
+
+    def test_code_that_nothing_compiles_is_found(self):
+        self.page("int a;", mark="text")
+        self.assert_finds("snippets", "docs/a.md:4: C++ without")
+
+    def test_a_reason_is_accepted(self):
+        self.page("int a;", mark="<!-- snippet: none, because it shows a mistake -->")
+        self.assert_passes("snippets")
+
+    def test_a_missing_source_or_tag_is_found(self):
+        self.page("int a;")
+        self.assert_finds("snippets", "tests/snippets/a.cpp is not there")
+        self.write("tests/snippets/a.cpp", "int main() {}\n")
+        self.assert_finds("snippets", "needs one line '// [one]'")
+
+    def test_a_source_that_nothing_runs_is_found(self):
+        self.write("src/a.cpp", self.SOURCE)
+        self.page("int a = 1;", mark="<!-- snippet: src/a.cpp#one -->")
+        self.assert_finds("snippets", "nothing runs it")
+
+    def test_a_block_without_end_is_found(self):
+        self.write("README.md", "<!-- snippet: tests/snippets/a.cpp#one -->\n```cpp\nint a;\n")
+        self.assert_finds("snippets", "does not end")
+
+
+if __name__ == "__main__":
+    unittest.main()
