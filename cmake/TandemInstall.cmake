@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts where. The exported target carries the headers and the library alone: all that the library
+# itself is built from is private, so a consumer needs none of it.
 if(NOT TANDEM_INSTALL)
   return()
 endif()
@@ -6,15 +8,25 @@ endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS tandem EXPORT tandem-targets)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tandem" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/tandem")
-configure_package_config_file(
-  "${PROJECT_SOURCE_DIR}/cmake/tandem-config.cmake.in" "${PROJECT_BINARY_DIR}/tandem-config.cmake"
-  INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/tandem")
+set(TANDEM_CONFIG_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/tandem")
+
+install(TARGETS tandem EXPORT tandem-targets
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tandem" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION "${TANDEM_CONFIG_DIR}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tandem-config.cmake.in"
+                              "${PROJECT_BINARY_DIR}/tandem-config.cmake" INSTALL_DESTINATION "${TANDEM_CONFIG_DIR}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tandem-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tandem-config.cmake" "${PROJECT_BINARY_DIR}/tandem-config-version.cmake"
-        DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/tandem")
-if(TANDEM_TOOLS)
-  install(TARGETS tandem-cli)
+        DESTINATION "${TANDEM_CONFIG_DIR}")
+
+if(TARGET tandem-cli)
+  # The installed command line finds the library beside it, wherever the prefix is moved to.
+  file(RELATIVE_PATH libraries_from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set_target_properties(tandem-cli PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries_from_programs}")
+  install(TARGETS tandem-cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()

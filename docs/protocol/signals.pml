@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Signals and credits, the protocol by which ranks write into each other's buffers. README.md beside this file tells it
+// in words; scripts/check_model.sh checks it, and that each mutation below is found. What is modelled is memory/credits
+// and memory/signal_pad on top of device/signal:
+//
+//   - Each rank pushes one payload to each peer in each iteration, as an all_gather does, into one of two slots that the
+//     peer owns. Pushing and reading are different streams, hence different processes here.
+//   - Order:    a signal follows its data.
+//   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader.
+//   - Counters: eager plans use counters that only grow; captured plans use 0/1 words. Who waited for such a word resets
+//               it before doing what lets the other side write it again.
+//   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline), at any point. Every wait of a failed rank
+//               ends at once and its streams go on, over garbage. What was read counts only if no member has failed.
+//
+// An execution is sequentially consistent here: the model is of the protocol. That data becomes visible before its signal
+// is what release and acquire at system scope give; mutation 1 is what happens without.
+//
+// Every loop is bounded and every step goes forward, so each run is finite. A run that cannot go on before all streams
+// have ended is what spin calls an invalid end state. Together that is progress, whatever rank is delayed where: spin
+// takes every interleaving.
+
+#ifndef RANKS
+#define RANKS 2       // 2 or 3
+#endif
+#ifndef ITERATIONS
+#define ITERATIONS 3  // with two slots: the first use of both, and the second of one
+#endif
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef PLANS
+#define PLANS 1       // 2: two plans run beside each other, each on streams, words and slots of its own
+#endif
+#ifndef CAPTURED
+#define CAPTURED 0    // bit p: plan p is captured
+#endif
+#ifndef FAULTS
+#define FAULTS 0      // 1: one rank dies or gives up, at any point
+#endif
+#ifndef UPWARD
+#define UPWARD 0      // 1: a rank pushes only to those above it, as a broadcast does: fewer states
+#endif
+#ifndef MUTATION
+#define MUTATION 0
+#endif
+
+// The mutations. Each breaks one rule, and scripts/check_model.sh knows how that must show.
+#define SIGNAL_BEFORE_DATA 1   // the signal overtakes its data, as it may inside one batch of copies
+#define CREDIT_BEFORE_READ 2   // a slot is granted before its last reader has read
+#define SLOT_WITHOUT_CREDIT 3  // one of the slots is written without taking its credit
+#define SHARED_WORD 4          // two plans share their words
+#define RESET_AFTER_CREDIT 5   // a 0/1 word is reset after the credit was granted
+#define CREDIT_NOT_RESET 6     // a 0/1 credit is taken, but not reset
+#define DEAF_WAIT 7            // a wait does not watch for failure
+#define LONELY_CHECK 8         // a rank counts its results unless it has itself heard of a failure
+#define NO_CHECK 9             // a rank counts its results without looking
+
+// A word of a signal pad. It lies with the rank that waits on it, and one peer writes it.
+typedef Word {
+  byte value;  // released by the writer
+  byte put;    // the writer's own count
+  byte taken;  // the waiter's own count
+};
+
+#if MUTATION == SHARED_WORD
+#define WORD(owner, writer, plan, slot) (((owner) * RANKS + (writer)) * SLOTS + (slot))
+#else
+#define WORD(owner, writer, plan, slot) ((((plan) * RANKS + (owner)) * RANKS + (writer)) * SLOTS + (slot))
+#endif
+#define WORDS (PLANS * RANKS * RANKS * SLOTS)
+
+Word arrival[WORDS];  // the writer: your slot is filled
+Word credit[WORDS];   // the owner: you may fill my slot
+
+// A slot's payload has two halves, written and read one after the other: a read in the middle of a write shows, and so
+// does a write between the first reader and the last. What iteration i writes is i.
+typedef Slot {
+  byte first;
+  byte last;
+};
+#define SLOT(owner, writer, plan, slot) ((((plan) * RANKS + (owner)) * RANKS + (writer)) * SLOTS + (slot))
+Slot buffer[WORDS];
+
+bool dead[RANKS];    // the process is gone: nothing of it runs any more
+bool failed[RANKS];  // the rank's control word: its waits end, its results do not count
+
+#if RANKS == 2
+#define SOMEBODY_FAILED (failed[0] || failed[1])
+#define SOMEBODY_DEAD (dead[0] || dead[1])
+#define OUT(r) (failed[r] || dead[r])
+#define ALL_FAILED (OUT(0) && OUT(1))
+#else
+#define SOMEBODY_FAILED (failed[0] || failed[1] || failed[2])
+#define SOMEBODY_DEAD (dead[0] || dead[1] || dead[2])
+#define OUT(r) (failed[r] || dead[r])
+#define ALL_FAILED (OUT(0) && OUT(1) && OUT(2))
+#endif
+
+// Whether what `me` has read so far counts. A rank's streams write garbage only after its own control word was set, and
+// no word is ever cleared; so who looks at every member's word after the read, in any order, learns of all garbage that it
+// can have read. A rank's own word is not enough: a peer may have failed, and written garbage here, before this rank hears
+// of it.
+#if MUTATION == LONELY_CHECK
+#define COUNTS (!failed[me])
+#elif MUTATION == NO_CHECK
+#define COUNTS true
+#else
+#define COUNTS (!SOMEBODY_FAILED)
+#endif
+
+#define IS_CAPTURED(plan) ((CAPTURED >> (plan)) & 1)
+
+// A wait ends when the word has what is waited for, or when its rank has failed.
+#if FAULTS && MUTATION != DEAF_WAIT
+#define RELEASED failed[me]
+#else
+#define RELEASED false
+#endif
+#define SIGNALLED(word) ((IS_CAPTURED(plan) -> word.value == 1 : word.value > word.taken) || RELEASED)
+
+inline take_signal(word) {
+  if
+  :: IS_CAPTURED(plan)
+  :: else -> word.taken++
+  fi
+}
+
+inline put_signal(word) {
+  if
+  :: IS_CAPTURED(plan) -> word.value = 1
+  :: else -> word.put++; word.value = word.put
+  fi
+}
+
+inline reset_signal(word) {
+  if
+  :: IS_CAPTURED(plan) -> word.value = 0
+  :: else
+  fi
+}
+
+// On to the next peer, and after the last one to the next iteration. Upward, rank r has RANKS - 1 - r peers to push to,
+// which come first in rotated order, and r to read from.
+#if UPWARD
+#define PUSHES_TO(r) (RANKS - 1 - r)
+#define READS_FROM(r) (r)
+#else
+#define PUSHES_TO(r) (RANKS - 1)
+#define READS_FROM(r) (RANKS - 1)
+#endif
+inline next(peers) {
+  if
+  :: k < peers -> k++
+  :: else -> k = 1; i++
+  fi
+}
+
+#if FAULTS
+#define UNLESS_DEAD unless { dead[me] }
+#else
+#define UNLESS_DEAD
+#endif
+
+// The stream that pushes this rank's payloads to its peers, in rotated order.
+#define TO ((me + k) % RANKS)
+#define MY_CREDIT credit[WORD(me, TO, plan, i % SLOTS)]
+#define THEIR_ARRIVAL arrival[WORD(TO, me, plan, i % SLOTS)]
+#define THEIR_SLOT buffer[SLOT(TO, me, plan, i % SLOTS)]
+
+#if MUTATION == SLOT_WITHOUT_CREDIT
+#define NEEDS_CREDIT (i % SLOTS == 0)
+#else
+#define NEEDS_CREDIT true
+#endif
+
+proctype Pusher(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  {
+    do
+    :: atomic { i <= ITERATIONS && NEEDS_CREDIT && SIGNALLED(MY_CREDIT) -> take_signal(MY_CREDIT) };
+#if MUTATION != CREDIT_NOT_RESET
+       d_step { reset_signal(MY_CREDIT) };
+#endif
+       goto push
+    :: i <= ITERATIONS && !NEEDS_CREDIT ->
+push:
+#if MUTATION == SIGNAL_BEFORE_DATA
+       skip;
+       d_step { put_signal(THEIR_ARRIVAL) };
+#endif
+       THEIR_SLOT.first = i;
+       THEIR_SLOT.last = i;
+#if MUTATION == SIGNAL_BEFORE_DATA
+       d_step { next(PUSHES_TO(me)) }
+#else
+       d_step { put_signal(THEIR_ARRIVAL); next(PUSHES_TO(me)) }
+#endif
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+
+// The stream that reads what its peers have pushed, in the order in which it comes.
+#define FROM ((me + RANKS - k) % RANKS)
+#define MY_ARRIVAL arrival[WORD(me, FROM, plan, i % SLOTS)]
+#define THEIR_CREDIT credit[WORD(FROM, me, plan, i % SLOTS)]
+#define MY_SLOT buffer[SLOT(me, FROM, plan, i % SLOTS)]
+
+proctype Reader(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  bool right;
+  {
+    do
+    :: atomic { i <= ITERATIONS && SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
+#if MUTATION == CREDIT_BEFORE_READ
+       d_step { reset_signal(MY_ARRIVAL) };
+       d_step { put_signal(THEIR_CREDIT) };
+#endif
+       right = (MY_SLOT.first == i);
+       d_step {
+         right = right && MY_SLOT.last == i;
+         // Results are counted later, by Team::synchronize; now is when the fewest failures are known.
+         assert(right || !COUNTS);
+         right = false
+       };
+#if MUTATION == CREDIT_BEFORE_READ
+       d_step { next(READS_FROM(me)) }
+#elif MUTATION == RESET_AFTER_CREDIT
+       d_step { put_signal(THEIR_CREDIT) };
+       d_step { reset_signal(MY_ARRIVAL); next(READS_FROM(me)) }
+#else
+       d_step { reset_signal(MY_ARRIVAL) };
+       d_step { put_signal(THEIR_CREDIT); next(READS_FROM(me)) }
+#endif
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+
+#if FAULTS
+// One rank dies, or gives up: its user calls abort, or one of its waits comes to its deadline.
+proctype Fault() {
+  if
+  :: dead[0] = true
+  :: dead[1] = true
+  :: failed[0] = true
+  :: failed[1] = true
+#if RANKS == 3
+  :: dead[2] = true
+  :: failed[2] = true
+#endif
+  fi
+}
+
+// Each living rank hears of it some time later, by its sockets, and fails too.
+#define HEARS(r) atomic { !OUT(r) && (SOMEBODY_FAILED || SOMEBODY_DEAD) -> failed[r] = true }
+proctype Liveness() {
+end:
+  do
+  :: HEARS(0)
+  :: HEARS(1)
+#if RANKS == 3
+  :: HEARS(2)
+#endif
+  :: ALL_FAILED -> break
+  od
+}
+#endif
+
+init {
+  byte r;
+  byte w;
+  byte p;
+  atomic {
+    // A plan's constructor grants each slot once.
+    for (w : 0 .. WORDS - 1) {
+      credit[w].value = 1;
+      credit[w].put = 1
+    }
+    for (p : 0 .. PLANS - 1) {
+      for (r : 0 .. RANKS - 1) {
+        if
+        :: PUSHES_TO(r) > 0 -> run Pusher(r, p)
+        :: else
+        fi;
+        if
+        :: READS_FROM(r) > 0 -> run Reader(r, p)
+        :: else
+        fi
+      }
+    }
+#if FAULTS
+    run Fault();
+    run Liveness()
+#endif
+  }
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checks docs/protocol/signals.pml with spin: the protocol holds in every interleaving of each configuration, and each
+# mutation of it is found, in the way that it must show. Ends with 77 (skipped) where spin or a C compiler is missing.
+# An argument limits it to the cases whose name contains that text.
+set -euo pipefail
+
+only=${1:-}
+model=$(cd "$(dirname "$0")/.." && pwd)/docs/protocol/signals.pml
+for tool in spin gcc; do
+  if ! command -v "$tool" >/dev/null; then
+    echo "skipped: $tool is not installed (scripts/install_dependencies.sh --for ci)"
+    exit 77
+  fi
+done
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0
+failed=0
+
+# check NAME EXPECTED [-DMACRO=VALUE ...]; EXPECTED: holds, wrong (a wrong result is counted) or stuck (a wait never ends)
+check() {
+  local name=$1 expected=$2 found states began=$SECONDS
+  shift 2
+  [[ $name == *"$only"* ]] || return 0
+  if ! (cd "$scratch" && rm -f pan* && spin -a "$@" "$model" && gcc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c &&
+        timeout 300 ./pan -m100000 -w23) >"$scratch/log" 2>&1; then
+    cat "$scratch/log"
+    found="no verdict"
+  elif grep -q "assertion violated" "$scratch/log"; then
+    found=wrong
+  elif grep -q "invalid end state" <(grep -v "^\s*invalid end states" "$scratch/log"); then
+    found=stuck
+  elif grep -q "errors: 0" "$scratch/log" && ! grep -qi "not completed\|max search depth\|out of memory" "$scratch/log"; then
+    found=holds
+  else
+    cat "$scratch/log"
+    found="no verdict"
+  fi
+  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$scratch/log")
+  if [[ $found == "$expected" ]]; then
+    passed=$((passed + 1))
+    printf 'ok      %-52s %s (%s states, %d s)\n' "$name" "$found" "${states:-0}" $((SECONDS - began))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED  %-52s %s, expected: %s\n' "$name" "$found" "$expected"
+  fi
+}
+
+eager="-DCAPTURED=0"
+captured="-DCAPTURED=1"
+both="-DPLANS=2 -DCAPTURED=2 -DUPWARD=1"
+small="-DSLOTS=1 -DITERATIONS=2"
+
+# shellcheck disable=SC2086  # each of these variables is a list of options
+{
+  check "two ranks, eager" holds $eager -DITERATIONS=5
+  check "two ranks, captured" holds $captured -DITERATIONS=5
+  check "three ranks, eager" holds $eager -DRANKS=3 $small
+  check "three ranks, captured" holds $captured -DRANKS=3 $small
+  check "three ranks, upward, two slots, eager" holds $eager -DRANKS=3 -DUPWARD=1 -DITERATIONS=4
+  check "three ranks, upward, two slots, captured" holds $captured -DRANKS=3 -DUPWARD=1 -DITERATIONS=4
+  check "an eager and a captured plan side by side" holds $both -DITERATIONS=4
+  check "two eager plans side by side" holds -DPLANS=2 -DUPWARD=1 -DITERATIONS=4
+  check "two ranks, eager, one fails" holds $eager -DFAULTS=1
+  check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
+  check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
+  check "three ranks, upward, captured, one fails" holds $captured -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
+
+  check "mutation: signal before data, eager" wrong $eager -DMUTATION=1
+  check "mutation: signal before data, captured" wrong $captured -DMUTATION=1
+  check "mutation: credit before the last read, eager" wrong $eager -DMUTATION=2
+  check "mutation: credit before the last read, captured" wrong $captured -DMUTATION=2
+  check "mutation: one slot written without credit, eager" wrong $eager -DMUTATION=3 -DITERATIONS=5
+  check "mutation: one slot written without credit, captured" wrong $captured -DMUTATION=3 -DITERATIONS=5
+  check "mutation: an eager and a captured plan share words" wrong $both -DMUTATION=4
+  check "mutation: two eager plans share words" wrong -DPLANS=2 -DUPWARD=1 -DMUTATION=4
+  check "mutation: word reset after the credit" stuck $captured -DMUTATION=5
+  check "mutation: credit not reset" wrong $captured -DMUTATION=6 -DITERATIONS=5
+  check "mutation: a wait is deaf to failure" stuck $eager -DFAULTS=1 -DMUTATION=7
+  check "mutation: only one's own failure is looked at" wrong $eager -DFAULTS=1 -DMUTATION=8
+  check "mutation: results count without a check" wrong $eager -DFAULTS=1 -DMUTATION=9
+}
+
+echo "the model: $passed as expected, $failed not"
+[[ $failed -eq 0 && $passed -gt 0 ]]

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A user's program: it sees Tandem's public headers, tandem::tandem, and nothing else of this repository.
+#include <cstdio>
+
+#include "tandem/base/dims.hpp"
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/error.hpp"
+
+int main() {
+  try {
+    const tandem::Dims sizes{4, 8};
+    if (sizes.numel() != 32 || tandem::size_of(tandem::bf16) != 2) {
+      std::fprintf(stderr, "wrong: %s, %zu bytes\n", to_string(sizes).c_str(), tandem::size_of(tandem::bf16));
+      return 1;
+    }
+    try {
+      static_cast<void>(tandem::parse_dtype("float31"));
+      std::fprintf(stderr, "float31 was taken for a dtype\n");
+      return 1;
+    } catch (const tandem::InvalidArgument& error) {  // an exception crosses the library's border as its own type
+      std::printf("%s\n", error.what());
+    }
+  } catch (const tandem::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  std::puts("the consumer runs");
+  return 0;
+}

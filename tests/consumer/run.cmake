@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D WAY=find_package|add_subdirectory -D SOURCE=… -D BUILD=… -D SCRATCH=… -D CXX=… -D LAUNCHER=… -P run.cmake
+# Configures, builds and runs a consumer in SCRATCH, where nothing of an earlier run is left.
+
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  list(JOIN ARGV " " text)
+  message(STATUS "${text}")
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "ended with ${status}: ${text}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE "${SCRATCH}")
+set(common -S "${SOURCE}/tests/consumer/${WAY}" -B "${SCRATCH}/build" -G Ninja "-DCMAKE_CXX_COMPILER=${CXX}")
+if(WAY STREQUAL "find_package")
+  run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/first")
+  # The prefix moves before it is used: nothing that was installed may know where it was.
+  file(RENAME "${SCRATCH}/first" "${SCRATCH}/prefix")
+  run("${CMAKE_COMMAND}" ${common} "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix" -DCMAKE_BUILD_TYPE=Debug
+      "-DEXPECTED_INCLUDES=${SCRATCH}/prefix/include")
+  if(EXISTS "${SCRATCH}/prefix/bin/tandem")
+    run("${SCRATCH}/prefix/bin/tandem" --version)
+  endif()
+else()
+  run("${CMAKE_COMMAND}" ${common} "-DTANDEM_SOURCE=${SOURCE}" -DTANDEM_CUDA=OFF "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
+endif()
+run("${CMAKE_COMMAND}" --build "${SCRATCH}/build")
+run("${SCRATCH}/build/program")
