@@ -20,6 +20,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 
 namespace tandem {
@@ -263,7 +264,8 @@ class SideBySide final : public Mapping {
 
 class CudaBackend final : public MemoryBackend {
  public:
-  explicit CudaBackend(std::shared_ptr<Device> device) : device_(std::move(device)), stream_(*device_) {
+  explicit CudaBackend(std::shared_ptr<Device> device)
+      : device_(std::move(device)), context_(device_->id().index), stream_(*device_) {
     const Driver& driver = Driver::get();
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties_.requestedHandleTypes = handle_type;
@@ -277,6 +279,7 @@ class CudaBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
     const Driver& driver = Driver::get();
+    const cuda::CurrentContext current(context_);
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity_);
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result = driver.cuMemCreate(&handle, rounded, &properties_, 0);
@@ -300,6 +303,7 @@ class CudaBackend final : public MemoryBackend {
   }
 
   [[nodiscard]] std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) override {
+    const cuda::CurrentContext current(context_);
     auto* begin = static_cast<std::byte*>(data);
     if (auto memory = mapped().find(begin, bytes)) {
       if (memory->is_imported()) {
@@ -346,6 +350,7 @@ class CudaBackend final : public MemoryBackend {
                                    sizeof(description), parcel.bytes.size(), parcel.descriptors.size()));
     }
     std::memcpy(&description, parcel.bytes.data(), sizeof(description));
+    const cuda::CurrentContext current(context_);
     auto memory = mapped().find(description);
     if (memory == nullptr) {
       const Driver& driver = Driver::get();
@@ -364,6 +369,7 @@ class CudaBackend final : public MemoryBackend {
   [[nodiscard]] std::shared_ptr<Mapping> map_side_by_side(std::span<const std::shared_ptr<Mapping>> parts) override {
     std::size_t stride = 0;
     for (const auto& part : parts) stride = std::max(stride, part->bytes());
+    const cuda::CurrentContext current(context_);
     auto result = std::make_shared<SideBySide>(std::make_unique<AddressRange>(checked_mul(stride, parts.size())));
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto* part = dynamic_cast<const CudaMapping*>(parts[i].get());
@@ -380,6 +386,7 @@ class CudaBackend final : public MemoryBackend {
   }
 
   std::shared_ptr<Device> device_;
+  cuda::Context context_;
   Stream stream_;  // zeroes new memory
   CUmemAllocationProp properties_{};
   std::size_t granularity_ = 0;
