@@ -50,12 +50,14 @@ class Pieces {
   [[nodiscard]] double sequence() const { return gemm(ranks_) + comm(); }
 
   [[nodiscard]] double pipeline(int groups) const {
+    // The fork, the join, and a wait before or after each group: launches like any other.
+    const double hops = (groups + 2) * costs_.gemm_launch_seconds;
     const bool gather = kind_ == LinearKind::all_gather_linear || kind_ == LinearKind::linear_weight_gradient;
     const std::vector<int> sizes = growing_groups(peers(), groups);
     if (costs_.copies_cost_compute) {
       double products = gemm(1);
       for (const int size : sizes) products += gemm(size);
-      return products + comm();
+      return hops + products + comm();
     }
     double compute = gather ? gemm(1) : 0;
     double wire_free = 0;
@@ -70,7 +72,7 @@ class Pieces {
       }
     }
     if (!gather) compute = std::max(compute + gemm(1), wire_free + latency()) + epilogue();
-    return compute;
+    return hops + compute;
   }
 
  private:

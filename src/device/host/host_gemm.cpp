@@ -181,7 +181,7 @@ class HostGemm::Work {
     return {operands,
             m,
             k,
-            pitch(spec_.lda, spec_.transpose_a ? m : k),
+            pitch(operands.lda != 0 ? operands.lda : spec_.lda, spec_.transpose_a ? m : k),
             pitch(spec_.ldb, spec_.transpose_b ? k : spec_.n),
             pitch(spec_.ldd, spec_.n),
             operands.beta < 0 ? spec_.beta : operands.beta};
