@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+# Short names for the CMake presets. `make` lists them; CONTRIBUTING.md has the commands behind them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+JOBS ?= $(shell nproc)
+# Warnings are errors in CI, not for users.
+CONFIGURE ?= $(if $(CI),-DTANDEM_WERROR=ON)
+# How much the stress tests do; `make stress` does all of it.
+TANDEM_TEST_SCALE ?= 0.1
+export TANDEM_TEST_SCALE
+export NINJA_STATUS ?= [%f/%t, %e s] 
+
+# $(call build,PRESET[,TARGETS])
+build = cmake --preset $(1) $(CONFIGURE) && cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
+# $(call ctest,PRESET,OPTIONS): the results go to build/PRESET/results.xml, too.
+ctest = ctest --preset $(1) --output-junit results.xml $(2) $(TESTS)
+
+.PHONY: help
+help: ## list these targets
+	@echo "make TARGET, one of:"
+	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
+
+.PHONY: demo
+demo: ## train a small language model on 4 ranks, check it, and draw what each rank did (ARGS="--steps 50")
+	@scripts/install_dependencies.sh --for demo
+	$(call build,release,tandem-cli)
+	build/release/tools/tandem demo $(ARGS)
+
+.PHONY: test
+test: ## build the release preset and run all tests (TESTS="-R name" chooses)
+	@scripts/install_dependencies.sh --for test
+	$(call build,release)
+	$(call ctest,release)
+
+.PHONY: lint
+lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources
+	@scripts/install_dependencies.sh --for lint
+	@cmake --preset release $(CONFIGURE)
+	scripts/lint.sh
+
+.PHONY: bench
+bench: ## compare with Open MPI and Gloo, side by side on this machine
+	@scripts/install_dependencies.sh --for bench
+	cmake --preset release $(CONFIGURE) -DTANDEM_BENCHMARKS=ON && cmake --build --preset release --parallel $(JOBS)
+	benchmarks/run.sh $(ARGS)
+
+.PHONY: stress
+stress: ## the stress tests, with all of their rounds
+	@scripts/install_dependencies.sh --for test
+	$(call build,release)
+	TANDEM_TEST_SCALE=1 $(call ctest,release,-L stress)
+
+.PHONY: asan
+asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/install_dependencies.sh --for test
+	$(call build,asan)
+	$(call ctest,asan)
+
+.PHONY: tsan
+tsan: ## all tests under ThreadSanitizer, ranks as threads
+	@scripts/install_dependencies.sh --for test
+	$(call build,tsan)
+	$(call ctest,tsan)
+
+.PHONY: cuda
+cuda: ## build with CUDA and run its tests, which skip without a GPU
+	@scripts/install_dependencies.sh --for test
+	$(call build,cuda)
+	build/cuda/tools/tandem info
+	$(call ctest,cuda,-L cuda)
+
+.PHONY: clean
+clean: ## remove all that was built
+	rm -rf build
