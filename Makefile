@@ -49,10 +49,10 @@ bench: ## compare with Open MPI and Gloo, side by side on this machine
 	benchmarks/run.sh $(ARGS)
 
 .PHONY: stress
-stress: ## the stress tests, with all of their rounds
+stress: ## the tests named Stress, with all of their rounds
 	@scripts/install_dependencies.sh --for test
 	$(call build,release)
-	TANDEM_TEST_SCALE=1 $(call ctest,release,-L stress)
+	TANDEM_TEST_SCALE=1 $(call ctest,release,-R Stress)
 
 .PHONY: asan
 asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -71,7 +71,7 @@ cuda: ## build with CUDA and run its tests, which skip without a GPU
 	@scripts/install_dependencies.sh --for test
 	$(call build,cuda)
 	build/cuda/tools/tandem info
-	$(call ctest,cuda,-L cuda)
+	$(call ctest,cuda,-R '[Cc]uda')
 
 .PHONY: clean
 clean: ## remove all that was built

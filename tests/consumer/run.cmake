@@ -22,7 +22,7 @@ if(WAY STREQUAL "find_package")
   run("${CMAKE_COMMAND}" ${common} "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix" -DCMAKE_BUILD_TYPE=Debug
       "-DEXPECTED_INCLUDES=${SCRATCH}/prefix/include")
   if(EXISTS "${SCRATCH}/prefix/bin/tandem")
-    run("${SCRATCH}/prefix/bin/tandem" --version)
+    run("${SCRATCH}/prefix/bin/tandem" --help)
   endif()
 else()
   run("${CMAKE_COMMAND}" ${common} "-DTANDEM_SOURCE=${SOURCE}" -DTANDEM_CUDA=OFF "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
