@@ -65,6 +65,11 @@ step() {
     124 | 137) result="TIMEOUT" ;;
     *) result="FAIL $status" ;;
   esac
+  # Tests that all skipped themselves have shown nothing.
+  if [ $status -eq 0 ] && grep -aq '^\[  PASSED  \] 0 tests' "$log"; then
+    result="NOTHING"
+    status=1
+  fi
   [ $status -eq 0 ] || failures=$((failures + 1))
   rows+=("$(printf '%-44s %-8s %4ss  %s' "${name:0:44}" "$result" "$((SECONDS - begin))" "$(summary "$log" "$status")")")
   return $status
@@ -91,6 +96,15 @@ table() {
   printf '%s\n' "${rows[@]:0:54}"
   [ "${#rows[@]}" -le 54 ] || printf '… and %s more steps: see the logs\n' "$((${#rows[@]} - 54))"
   printf 'part %s: %s steps, %s not passed, %s s; logs in %s\n' "$part" "${#rows[@]}" "$failures" "$((SECONDS - started))" "$out"
+}
+
+# The rows of the benchmarks' tables, without their comments.
+figures() {
+  local log
+  for log in "$out"/bench_*.log; do
+    printf '%s\n' "$(basename "$log" .log | sed 's/^bench_//')"
+    grep -avE '^[$#]|^[[:space:]]*$' "$log" | cut -c1-150 | head -5
+  done
 }
 
 # suites FILTER: "binary suite" for each suite of each test binary that has a test matching FILTER.
@@ -137,15 +151,23 @@ build="$(cd "$build" 2>/dev/null && pwd)" || { echo "there is no build directory
 tandem="$build/tools/tandem"
 [ -x "$tandem" ] || { echo "$tandem is not there" >&2; table; exit 2; }
 
-# Teams as large as there are GPUs; 5 and below also where ranks share them.
-sizes=$(for n in 1 2 3 4 5 8; do [ "$n" -le 5 ] || [ "$n" -le "$gpus" ] && echo "$n"; done)
+# A build made elsewhere carries its own path to the library.
+export LD_LIBRARY_PATH="$build/src${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+# One rank for each GPU; a lone GPU is shared by two.
+ranks=$((gpus > 1 ? gpus : 2))
+# Teams as large as there are GPUs; up to 5 also where ranks share them.
+sizes=()
+for n in 1 2 3 4 5 8; do
+  if [ "$n" -le 5 ] || [ "$n" -le "$gpus" ]; then sizes+=("$n"); fi
+done
 
 case "$part" in
   check)
     step "info" 60 "$tandem" info
     test_steps '*.*/cuda*' 150
-    for n in $sizes; do step "verify all, $n ranks" 90 "$tandem" verify all -n "$n" --device cuda --cases 20; done
-    step "demo, $gpus GPUs" 180 "$tandem" demo -n "$gpus" --device cuda
+    for n in "${sizes[@]}"; do step "verify all, $n ranks" 90 "$tandem" verify all -n "$n" --device cuda --cases 20; done
+    step "demo, $ranks ranks" 180 "$tandem" demo -n "$ranks" --device cuda
     if command -v compute-sanitizer >/dev/null; then
       step "memcheck of the device tests" 240 compute-sanitizer --tool memcheck --error-exitcode 99 \
         "$build/tests/device/tandem-test-device" --gtest_filter='*/cuda*'
@@ -153,19 +175,20 @@ case "$part" in
     ;;
   fault)
     step "info" 60 "$tandem" info
-    test_steps '*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Death*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 150
+    test_steps '*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 200
     ;;
   bench)
-    for op in all_gather reduce_scatter all_reduce all_to_all broadcast; do
-      step "bench $op" 60 "$tandem" bench "$op" -n "$gpus" --device cuda -b 1K -e 256M -f 4 --dtype bf16
+    for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do
+      step "bench $operation" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 -b 1K -e 64M -f 16
     done
-    for shape in 8192,57344,8192 8192,10240,8192 4096,49152,12288 1024,28672,8192 64,28672,8192; do
-      step "bench all_gather_linear $shape" 45 "$tandem" bench all_gather_linear -n "$gpus" --device cuda --shape "$shape" --dtype bf16
+    # Column-parallel layers first, then row-parallel ones: the shapes that others publish.
+    step "bench all_gather_linear" 90 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,57344,8192 --shape 8192,10240,8192 --shape 4096,49152,12288 --shape 1024,28672,8192 --shape 64,28672,8192
+    for operation in linear_reduce_scatter linear_all_reduce; do
+      step "bench $operation" 90 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 \
+        --shape 8192,8192,28672 --shape 8192,8192,8192 --shape 4096,12288,49152 --shape 1024,8192,28672 --shape 64,8192,28672
     done
-    for shape in 8192,8192,28672 8192,8192,8192 4096,12288,49152 1024,8192,28672 64,8192,28672; do
-      step "bench linear_reduce_scatter $shape" 45 "$tandem" bench linear_reduce_scatter -n "$gpus" --device cuda --shape "$shape" --dtype bf16
-      step "bench linear_all_reduce $shape" 45 "$tandem" bench linear_all_reduce -n "$gpus" --device cuda --shape "$shape" --dtype bf16
-    done
+    figures
     ;;
 esac
 table
