@@ -62,12 +62,13 @@ CudaGemm::~CudaGemm() {
   workspace_ = DeviceMemory();
 }
 
-CudaGemm::Pitches CudaGemm::pitches(std::int64_t m, std::int64_t k) const noexcept {
+CudaGemm::Pitches CudaGemm::pitches(std::int64_t m, std::int64_t k, std::int64_t lda) const noexcept {
   const GemmSpec& s = spec();
   const auto pitch = [](std::int64_t given, std::int64_t dense) {
     return given != 0 ? given : std::max<std::int64_t>(dense, 1);
   };
-  return {pitch(s.lda, s.transpose_a ? m : k), pitch(s.ldb, s.transpose_b ? k : s.n), pitch(s.ldd, s.n)};
+  return {pitch(lda != 0 ? lda : s.lda, s.transpose_a ? m : k), pitch(s.ldb, s.transpose_b ? k : s.n),
+          pitch(s.ldd, s.n)};
 }
 
 bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
@@ -77,7 +78,7 @@ bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
   return multiple(ld.a, spec().dtype) && multiple(ld.b, spec().dtype) && multiple(ld.d, spec().out_dtype);
 }
 
-CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const void* bias) const {
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, std::int64_t lda, const void* bias) const {
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
@@ -105,7 +106,7 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const void* 
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(s.out_dtype)));
   }
-  const Pitches ld = pitches(m, k);
+  const Pitches ld = pitches(m, k, lda);
   layout(p.b, s.dtype, s.transpose_b, k, s.n, ld.b);
   layout(p.a, s.dtype, s.transpose_a, m, k, ld.a);
   layout(p.d, s.out_dtype, false, m, s.n, ld.d);
@@ -142,7 +143,7 @@ void CudaGemm::choose() {
   check(cudaMemsetAsync(scratch.data(), 0, scratch_bytes(), stream), "cudaMemsetAsync");
   for (const Choice& choice : choices_) {
     std::byte* data = scratch.data() + (choice.aligned ? 0 : size_of(spec().out_dtype));
-    Problem p = problem(choice.m, spec().k, data);
+    Problem p = problem(choice.m, spec().k, 0, data);
     multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, spec().beta, stream);
   }
   check(cudaStreamSynchronize(stream), "the first run of a GEMM");
@@ -165,7 +166,7 @@ void CudaGemm::ask_heuristic(std::int64_t m, bool aligned, const std::byte* scra
   // Parts of a split k are added in fp32, never in the output's 16 bits, nor in an order that changes.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   // The heuristic reads the bias' alignment off its address.
-  Problem p = problem(m, spec().k, scratch + (aligned ? 0 : size_of(spec().out_dtype)));
+  Problem p = problem(m, spec().k, 0, scratch + (aligned ? 0 : size_of(spec().out_dtype)));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
   const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
@@ -187,10 +188,10 @@ void CudaGemm::multiply(Problem& p, const Choice& choice, const GemmOperands& op
            "cublasLtMatmul");
 }
 
-int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, bool aligned) {
+int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_t lda, bool aligned) {
   const CublasLt& lt = blas_->library();
   const std::lock_guard lock(mutex_);
-  const std::array<std::int64_t, 3> key{m, k, aligned ? 1 : 0};
+  const std::array<std::int64_t, 4> key{m, k, lda, aligned ? 1 : 0};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const auto fits = [&](const Choice& choice) {
     if (choice.aligned && !aligned) return false;
@@ -214,7 +215,7 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, bool aligne
 void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
                          cudaStream_t stream) const {
   const GemmSpec& s = spec();
-  const Pitches ld = pitches(m, k);
+  const Pitches ld = pitches(m, k, operands.lda);
   check(launch_tiled_gemm({.a = operands.a,
                            .b = operands.b,
                            .d = operands.d,
@@ -270,10 +271,10 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& operands) {
     run_tiled(operands, m, 0, beta, stream);
     return;
   }
-  const bool aligned = rows_on_16_bytes(pitches(m, k)) && on_16_bytes(operands.a) && on_16_bytes(operands.b) &&
-                       on_16_bytes(operands.d) && (!s.bias || on_16_bytes(operands.bias));
-  Problem p = problem(m, k, operands.bias);
-  const int choice = choice_for(p, m, k, aligned);
+  const bool aligned = rows_on_16_bytes(pitches(m, k, operands.lda)) && on_16_bytes(operands.a) &&
+                       on_16_bytes(operands.b) && on_16_bytes(operands.d) && (!s.bias || on_16_bytes(operands.bias));
+  Problem p = problem(m, k, operands.lda, operands.bias);
+  const int choice = choice_for(p, m, k, operands.lda, aligned);
   if (choice < 0) {
     run_tiled(operands, m, k, beta, stream);
     return;

@@ -63,9 +63,9 @@ class CudaGemm final : public Gemm {
     std::int64_t d;
   };
 
-  [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k) const noexcept;
+  [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k, std::int64_t lda = 0) const noexcept;
   [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
-  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const void* bias) const;
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, std::int64_t lda, const void* bias) const;
   void choose();
   /// Adds the heuristic's algorithm for `m` unless there is none or it is that of the next larger m.
   void ask_heuristic(std::int64_t m, bool aligned, const std::byte* scratch);
@@ -73,7 +73,7 @@ class CudaGemm final : public Gemm {
   void multiply(Problem& problem, const Choice& choice, const GemmOperands& operands, float beta,
                 cudaStream_t stream) const;
   /// Index into `choices_`, -1 for the tiled kernel.
-  [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, bool aligned);
+  [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, std::int64_t lda, bool aligned);
   void run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream) const;
   void apply_activation(void* d, std::int64_t m, cudaStream_t stream) const;
 
@@ -84,7 +84,7 @@ class CudaGemm final : public Gemm {
   DeviceMemory workspace_;
   std::vector<Choice> choices_;
   std::mutex mutex_;
-  std::map<std::array<std::int64_t, 3>, int> known_;  // (m, k, aligned) → choice_for
+  std::map<std::array<std::int64_t, 4>, int> known_;  // (m, k, lda, aligned) → choice_for
 };
 
 }  // namespace tandem::cuda
