@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tandem/collective/collective.hpp"
+
+namespace tandem {
+
+struct AllGatherSpec {
+  std::int64_t count = 0;  ///< elements of one rank's full shard; an upper bound for all runs
+  DType dtype = f32;       ///< any
+};
+
+/// Every rank gets every rank's shard, one after the other in rank order. The gathered tensor is split by rows of its
+/// first dimension: ceil(rows / ranks) rows a rank, the last ranks fewer or none (shard_of).
+///
+/// Into a symmetric tensor, "push": each rank writes its shard straight into its peers' tensors, in rank-rotated order,
+/// and signals each; nothing is staged, and on CUDA no SM is used if the own shard is in place. Into a plain view,
+/// "pull": shards go in pieces through the plan's own memory, and each rank fetches its peers'.
+class TANDEM_API AllGather final : public Collective {
+ public:
+  /// Collective. Algorithms: "push" for symmetric tensors, "pull" for plain views; "auto" takes the one that fits.
+  AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
+
+  /// In place: this rank's shard lies where it belongs in `gathered`.
+  void operator()(const SymmetricTensor& gathered, StreamRef stream);
+  /// `shard` has this rank's share of `gathered`'s elements; it may be its own place in `gathered`.
+  void operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
+  void operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream);
+
+  // A run into a symmetric tensor in three steps, for consumers that begin with the first shard: `start` once, then
+  // `wait_shard` for some ranks, each at most once, on any stream; then `finish`, which waits for the rest.
+
+  /// From here on, in `stream`'s order, peers may write into `gathered`.
+  void start(const SymmetricTensor& gathered, StreamRef stream);
+  void start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
+  /// What is queued on `stream` after this sees the shard of `rank`.
+  void wait_shard(StreamRef stream, int rank);
+  /// What is queued on `stream` after this sees all shards. The next run begins after this point; it is for the caller
+  /// to let it begin after the other streams' readers as well.
+  void finish(StreamRef stream);
+
+ private:
+  void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
+  void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
+  [[nodiscard]] Split split_of(const TensorView& gathered) const;
+
+  std::int64_t count_;
+  std::vector<int> everyone_;         // the peers in rotated order, then this rank
+  std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
+  bool started_ = false;
+};
+
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+TANDEM_API void all_gather(const Team& team, const TensorView& shard, const TensorView& gathered, StreamRef stream);
+TANDEM_API void all_gather(const Team& team, const TensorView& shard, const SymmetricTensor& gathered,
+                           StreamRef stream);
+TANDEM_API void all_gather(const Team& team, const SymmetricTensor& gathered, StreamRef stream);
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tandem/collective/collective.hpp"
+
+namespace tandem {
+
+struct AllReduceSpec {
+  std::int64_t count = 0;  ///< elements; an upper bound for all runs
+  DType dtype = f32;       ///< f32, f16, bf16, f64, i32 or i64
+};
+
+/// Every rank gets the sum of all ranks' inputs, the same bits on all. Sums are made in rank order, in fp32 or wider,
+/// and rounded once.
+///
+/// "one_shot": each rank puts its input into its own slot, and reads and adds everybody's: two steps fewer, but every
+/// rank reads everything. "two_shot": each rank adds one chunk of ceil(count / ranks) elements (rounded up to 256
+/// bytes), and hands the sum to the others. Into a symmetric tensor, it reads and writes peers' tensors in place, and
+/// nothing is staged; otherwise messages go in pieces through the plan's own memory.
+class TANDEM_API AllReduce final : public Collective {
+ public:
+  /// Collective. Algorithms: "one_shot", "two_shot"; "auto" takes one_shot for small counts (and needs staging for it).
+  AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
+
+  // All tensors of a run have equally many elements. `out` may be `input` itself.
+  void operator()(const SymmetricTensor& tensor, StreamRef stream);
+  void operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream);
+  void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+  void operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
+  void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
+
+ private:
+  [[nodiscard]] bool takes_one_shot(std::int64_t count) const noexcept;
+  [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
+  void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
+  void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
+  void two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
+                StreamRef stream);
+
+  std::int64_t count_;
+  std::vector<const void*> sources_;
+  std::vector<void*> destinations_;
+};
+
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+TANDEM_API void all_reduce(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream);
+TANDEM_API void all_reduce(const Team& team, const SymmetricTensor& tensor, StreamRef stream);
+
+}  // namespace tandem

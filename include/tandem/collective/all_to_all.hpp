@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tandem/collective/collective.hpp"
+
+namespace tandem {
+
+struct AllToAllSpec {
+  std::int64_t count = 0;  ///< elements from one rank to one other; an upper bound for all runs and pairs
+  DType dtype = f32;       ///< any
+};
+
+/// Rank i sends part j of its input to rank j, where it becomes part i of the output. Parts lie one after the other in
+/// rank order. Without `counts` they are equal: each tensor has ranks · c elements. With them, rank i sends
+/// counts[i · ranks + j] elements to rank j: ranks² values, at least 0, the same on all ranks (nobody can check that).
+/// Input and output never overlap.
+///
+/// Into a symmetric tensor, "push": each rank writes its parts straight into its peers' tensors. From a symmetric
+/// tensor into a plain view, "pull": each rank reads them there. Between plain views, "staged": parts go in pieces
+/// through the plan's own memory.
+class TANDEM_API AllToAll final : public Collective {
+ public:
+  /// Collective. Algorithms: "push", "pull", "staged", each for the tensors above; "auto" takes the one that fits.
+  AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
+
+  void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+  void operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
+  void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
+
+  // Symmetric tensors have one size on all ranks: room for the rank that needs most. Plain views have exactly what
+  // their rank sends or gets.
+  void operator()(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
+                  StreamRef stream);
+  void operator()(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts,
+                  StreamRef stream);
+  void operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
+                  StreamRef stream);
+
+ private:
+  /// Who sends how much to whom in one run, and where it lies.
+  class Exchange {
+   public:
+    /// Fills in equal parts.
+    void assign(std::int64_t ranks, std::int64_t count);
+    void assign(std::int64_t ranks, std::span<const std::int64_t> counts);
+
+    [[nodiscard]] std::int64_t count(int from, int to) const noexcept { return counts_[index(from, to)]; }
+    /// Elements before the part for `to` in the input of `from`, and before the part of `from` in the output of `to`.
+    [[nodiscard]] std::int64_t place_in_input(int from, int to) const noexcept { return sent_before_[index(from, to)]; }
+    [[nodiscard]] std::int64_t place_in_out(int from, int to) const noexcept { return got_before_[index(from, to)]; }
+    [[nodiscard]] std::int64_t sent(int rank) const noexcept;
+    [[nodiscard]] std::int64_t got(int rank) const noexcept;
+    [[nodiscard]] std::int64_t longest() const noexcept;
+
+   private:
+    [[nodiscard]] std::size_t index(int from, int to) const noexcept {
+      return static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to);
+    }
+    void place();
+    std::size_t ranks_ = 0;
+    std::vector<std::int64_t> counts_;
+    std::vector<std::int64_t> sent_before_;
+    std::vector<std::int64_t> got_before_;
+  };
+
+  void expect_algorithm(std::string_view algorithm, std::string_view given) const;
+  void take_equal(std::int64_t elements);
+  void take(std::span<const std::int64_t> counts);
+  void expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
+  void push(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+  void pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
+  void staged(const TensorView& input, const TensorView& out, StreamRef stream);
+
+  std::int64_t count_;
+  Exchange exchange_;  // of the run that is being queued
+};
+
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+TANDEM_API void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream);
+TANDEM_API void all_to_all(const Team& team, const TensorView& input, const TensorView& out,
+                           std::span<const std::int64_t> counts, StreamRef stream);
+
+}  // namespace tandem

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/collective/collective.hpp"
+
+namespace tandem {
+
+struct BroadcastSpec {
+  std::int64_t count = 0;  ///< elements; an upper bound for all runs
+  DType dtype = f32;       ///< any
+};
+
+/// Every rank gets the root's tensor. The root may be another one in each run (equal on all ranks).
+///
+/// Into symmetric tensors, "push": the root writes into all of them; "pull": the others read the root's. Into plain
+/// views, "staged": the message goes in pieces through the root's part of the plan's memory, where the others read it.
+class TANDEM_API Broadcast final : public Collective {
+ public:
+  /// Collective. Algorithms: "push" and "pull" for symmetric tensors ("auto" pushes where copies cost no cores, and
+  /// pulls where they do, so that all ranks' cores copy), "staged" for plain views.
+  Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
+
+  /// In place: the root's tensor is the source, the others' are written.
+  void operator()(const SymmetricTensor& tensor, int root, StreamRef stream);
+  void operator()(const TensorView& tensor, int root, StreamRef stream);
+  /// `input` is looked at on the root alone; it may be `out` itself.
+  void operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream);
+  void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
+
+ private:
+  void symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream);
+
+  std::int64_t count_;
+  bool pulls_;
+};
+
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+TANDEM_API void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream);
+TANDEM_API void broadcast(const Team& team, const SymmetricTensor& tensor, int root, StreamRef stream);
+
+}  // namespace tandem

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/collective/plan.hpp"
+#include "tandem/collective/shard.hpp"
+#include "tandem/device/copy.hpp"
+#include "tandem/device/trace_range.hpp"
+#include "tandem/memory/slots.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+
+namespace tandem {
+
+/// How a collective is to run, instead of as it chooses. Equal on all ranks.
+struct CollectiveOptions {
+  std::string algorithm = "auto";  ///< "auto", or one of the plan's algorithms (its header lists them)
+  /// Whether plain views will be given. They go through staging memory of the plan's own; without it, only symmetric
+  /// tensors are taken.
+  bool staging = true;
+  std::size_t piece_bytes = 0;  ///< of one piece on its way through staging memory; 0: as measured best for the device
+};
+
+/// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is
+/// read from what it is given. Plain views are dense, of the plan's dtype, on the team's device, and at any alignment
+/// of an element. A count of 0 does nothing. Symmetric tensors are of the plan's team and have had their rendezvous.
+///
+/// A run's result is there once the stream has come past it. The caller may then also reuse the input; and may let
+/// later work on the stream reuse what it gave, without waiting for anybody.
+class TANDEM_API Collective : public Plan {
+ public:
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+
+ protected:
+  /// A run's tensor that is split over the ranks by rows of its first dimension (a 0-dim one is one row).
+  struct Split {
+    std::int64_t row = 0;   ///< elements of one row
+    std::int64_t rows = 0;  ///< of all ranks together
+
+    [[nodiscard]] Shard shard(int ranks, int rank) const noexcept {
+      const Shard shard = shard_of(rows, ranks, rank);
+      return {shard.begin * row, shard.count * row};
+    }
+  };
+  [[nodiscard]] static Split split(const TensorView& view);
+
+  Collective(const Team& team, std::string kind, const std::string& what, DType dtype, const CollectiveOptions& options,
+             std::span<const std::string_view> algorithms);
+  ~Collective() = default;
+  Collective(Collective&&) = default;
+  Collective& operator=(Collective&&) = default;
+
+  /// Collective. `bytes` for each slot (none without staging), and `signals` kinds of signals between each two ranks.
+  void make_slots(std::size_t bytes, std::uint32_t signals);
+
+  using Plan::expect;
+  void expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
+  void expect(const TensorView& view, std::string_view argument, std::int64_t elements) const {
+    Plan::expect(view, argument, dtype_, elements);
+  }
+  /// Refuses a run of more than the plan was made for; `what` says of what.
+  void expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const;
+  void expect_staging() const;
+  void expect_sums() const;
+  void expect_root(int root) const;
+
+  /// Everything between `begin` and `end`.
+  template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
+    begin(stream);
+    {
+      const TraceRange range(device(), stream, name, TraceKind::communication);
+      body();
+    }
+    end(stream);
+  }
+
+  /// Tells all peers of `what`.
+  void signal_all(StreamRef stream, std::uint32_t what) const { slots_.signal(stream, 0, slots_.peers(), what); }
+  /// Waits until all peers have told of `what`.
+  void wait_all(StreamRef stream, std::uint32_t what) const { slots_.wait(stream, 0, slots_.peers(), what); }
+  void exchange(StreamRef stream, std::uint32_t what) const {
+    signal_all(stream, what);
+    wait_all(stream, what);
+  }
+
+  /// Puts a copy on the list that `flush` hands to the device as one batch; one that goes on where the last one ended
+  /// becomes part of it. Nothing for 0 bytes or one place.
+  void add_copy(void* to, const void* from, std::size_t bytes, Path path);
+  void flush(StreamRef stream);
+  /// Device::reduce of `count` elements, of whose operands `remote` are peers' memory. Nothing for a count of 0.
+  void reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
+              std::int64_t count, std::size_t remote) const;
+
+  [[nodiscard]] Device& device() const { return team().device(); }
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] int me() const noexcept { return me_; }
+  [[nodiscard]] std::size_t bytes_of(std::int64_t count) const noexcept {
+    return static_cast<std::size_t>(count) * size_of(dtype_);
+  }
+  [[nodiscard]] const CollectiveOptions& options() const noexcept { return options_; }
+  /// Bytes of `count` elements, or `limit` if that is less.
+  [[nodiscard]] std::size_t bytes_up_to(std::size_t limit, std::int64_t count) const noexcept {
+    return static_cast<std::uint64_t>(count) > limit / size_of(dtype_) ? limit : bytes_of(count);
+  }
+  /// Bytes of one piece, a multiple of every element's size.
+  [[nodiscard]] std::size_t piece_bytes() const noexcept { return piece_bytes_; }
+  /// The same, where a slot holds a part for each rank.
+  [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
+  /// A copy between ranks of fewer bytes costs less than the signal behind it.
+  [[nodiscard]] std::size_t batch_bytes() const noexcept { return batch_bytes_; }
+  /// What moves and what adds on this device, for `describe`.
+  [[nodiscard]] std::string_view copier() const noexcept;
+  [[nodiscard]] std::string_view summer() const noexcept;
+  [[nodiscard]] Slots& slots() noexcept { return slots_; }
+  [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
+
+ private:
+  DType dtype_;
+  CollectiveOptions options_;
+  int ranks_;
+  int me_;
+  std::size_t piece_bytes_;
+  std::size_t part_bytes_;
+  std::size_t batch_bytes_;
+  Slots slots_;
+  std::vector<Copy> copies_;  // filled and emptied by each run
+};
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tandem/collective/collective.hpp"
+
+namespace tandem {
+
+struct ReduceScatterSpec {
+  std::int64_t count = 0;  ///< elements of one rank's full shard; an upper bound for all runs
+  DType dtype = f32;       ///< f32, f16, bf16, f64, i32 or i64
+};
+
+/// Every rank gets its shard of the sum of all ranks' inputs. The input is split by rows of its first dimension:
+/// ceil(rows / ranks) rows a rank, the last ranks fewer or none (shard_of). Sums are made in rank order, in fp32 or
+/// wider, and rounded once.
+///
+/// From a symmetric tensor, "direct": one reduction reads all ranks' tensors. From a plain view, "staged": the input
+/// goes in pieces through the plan's own memory, where the reduction reads it.
+class TANDEM_API ReduceScatter final : public Collective {
+ public:
+  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" for plain views; "auto" takes the one that fits.
+  ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
+
+  /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
+  void operator()(const SymmetricTensor& input, StreamRef stream);
+  /// `shard` has this rank's share of `input`'s elements; it may be its own place in `input`.
+  void operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
+  void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
+
+ private:
+  void direct(const SymmetricTensor& input, void* shard, StreamRef stream);
+  void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  [[nodiscard]] Split split_of(const TensorView& input) const;
+
+  std::int64_t count_;
+  std::vector<const void*> sources_;
+};
+
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+TANDEM_API void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream);
+TANDEM_API void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard,
+                               StreamRef stream);
+
+}  // namespace tandem

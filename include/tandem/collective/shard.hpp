@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tandem {
+
+/// A rank's share of a range: [begin, begin + count).
+struct Shard {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const Shard&, const Shard&) = default;
+};
+
+/// How `total` things are split over `ranks`: ceil(total / ranks) each, in rank order; the last ones have fewer, or
+/// none.
+[[nodiscard]] constexpr Shard shard_of(std::int64_t total, int ranks, int rank) noexcept {
+  const std::int64_t full = total / ranks + (total % ranks != 0 ? 1 : 0);
+  const std::int64_t begin = std::min(total, full * rank);
+  return {begin, std::min(full, total - begin)};
+}
+
+}  // namespace tandem

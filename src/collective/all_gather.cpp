@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/all_gather.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "collective/cached.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 2> algorithms{"push", "pull"};
+
+// What ranks signal to each other.
+constexpr std::uint32_t entered = 0;  // push: my tensor may be written
+constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot
+constexpr std::uint32_t signals = 2;
+
+}  // namespace
+
+AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options)
+    : Collective(team, "AllGather", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype, options,
+                 algorithms),
+      count_(spec.count),
+      coming_(static_cast<std::size_t>(team.size())) {
+  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  make_slots(options.algorithm == "push" ? 0 : bytes_up_to(piece_bytes(), spec.count), signals);
+  everyone_.assign(peers().begin(), peers().end());
+  everyone_.push_back(me());
+  set_description(format(
+      "{}: into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
+      "bytes a shard); into plain views by pulls through two slots, in pieces of {} bytes; copies by {}",
+      describe(), batch_bytes(), piece_bytes(), copier()));
+}
+
+AllGather::Split AllGather::split_of(const TensorView& gathered) const {
+  const Split whole = split(gathered);
+  expect_at_most(whole.shard(ranks(), 0).count, count_, "a shard");
+  return whole;
+}
+
+void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
+  expect(gathered, "gathered", gathered.sizes().numel());
+  const Split whole = split_of(gathered.local());
+  push(gathered.memory().data() + bytes_of(whole.shard(ranks(), me()).begin), gathered, stream);
+}
+
+void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
+  expect(gathered, "gathered", gathered.sizes().numel());
+  expect(shard, "shard", split_of(gathered.local()).shard(ranks(), me()).count);
+  push(shard.data(), gathered, stream);
+}
+
+void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
+  if (options().algorithm == "pull") refuse("algorithm 'pull' is for plain views; a symmetric tensor was given");
+  if (started_) refuse("a run was started while another one is open; finish() ends a run");
+  begin(stream);
+  const TraceRange range(device(), stream, "all_gather push", TraceKind::communication);
+  const Shard mine = split(gathered.local()).shard(ranks(), me());
+  const std::size_t bytes = bytes_of(mine.count);
+  const std::size_t offset = bytes_of(mine.begin);
+  std::byte* const own = gathered.memory().data() + offset;
+  const bool in_place = shard == own || bytes == 0;
+
+  exchange(stream, entered);
+  if (bytes <= batch_bytes()) {
+    for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
+    add_copy(own, shard, bytes, Path::local);
+    flush(stream);
+    slots().signal(stream, 0, in_place ? peers() : std::span<const int>(everyone_), arrived);
+  } else {
+    for (const int peer : peers()) {
+      add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
+      flush(stream);
+      slots().signal(stream, 0, std::span(&peer, 1), arrived);
+    }
+    if (!in_place) {
+      add_copy(own, shard, bytes, Path::local);
+      flush(stream);
+      slots().signal(stream, 0, std::span(&everyone_.back(), 1), arrived);
+    }
+  }
+  std::ranges::fill(coming_, std::uint8_t{1});
+  // The own shard signals only where it was copied: another stream may be the one to read it.
+  coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
+  started_ = true;
+}
+
+void AllGather::wait_shard(StreamRef stream, int rank) {
+  if (rank < 0 || rank >= ranks())
+    refuse(format("the shard of rank {} was waited for; allowed: 0 to {}", rank, ranks() - 1));
+  if (!started_) refuse("a shard was waited for before start()");
+  std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
+  if (coming == 0) {
+    if (rank == me()) return;
+    refuse(format("the shard of rank {} was waited for twice in one run", rank));
+  }
+  slots().wait(stream, 0, std::span(&rank, 1), arrived);
+  coming = 0;
+}
+
+void AllGather::finish(StreamRef stream) {
+  if (!started_) refuse("finish() was called without start()");
+  std::array<int, max_signals> rest{};
+  std::size_t count = 0;
+  for (const int rank : everyone_) {
+    if (coming_[static_cast<std::size_t>(rank)] == 0) continue;
+    rest[count++] = rank;
+    if (count == rest.size()) {
+      slots().wait(stream, 0, rest, arrived);
+      count = 0;
+    }
+  }
+  if (count != 0) slots().wait(stream, 0, std::span(rest).first(count), arrived);
+  started_ = false;
+  end(stream);
+}
+
+void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
+  start(gathered, stream);
+  finish(stream);
+}
+
+void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
+  start(shard, gathered, stream);
+  finish(stream);
+}
+
+void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
+  expect_staging();
+  if (options().algorithm == "push") refuse("algorithm 'push' is for symmetric tensors; a plain view was given");
+  expect(gathered, "gathered", gathered.numel());
+  const Split whole = split_of(gathered);
+  expect(shard, "shard", whole.shard(ranks(), me()).count);
+  run(stream, "all_gather",
+      [&] { pull(shard.data_as<const std::byte>(), gathered.data_as<std::byte>(), whole, stream); });
+}
+
+void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  const auto piece_of = [&](int rank, std::size_t begin) {  // the bytes [begin, …) of that rank's shard
+    const std::size_t bytes = bytes_of(whole.shard(ranks(), rank).count);
+    return std::min(piece_bytes(), bytes - std::min(begin, bytes));
+  };
+  // Each piece ends with an exchange of signals, and a rank signals piece k + 1 only after it has read piece k. So who
+  // writes a slot again, for piece k + 2, has heard from everybody that it may: the signals are the credits.
+  for (std::size_t begin = 0; begin < longest; begin += piece_bytes()) {
+    const int slot = slots().next();
+    std::byte* const own = gathered + bytes_of(whole.shard(ranks(), me()).begin) + begin;
+    if (ranks() > 1) {
+      add_copy(slots().local(slot), shard + begin, piece_of(me(), begin), Path::local);
+      flush(stream);
+      slots().signal(stream, slot, peers(), arrived);
+    }
+    const auto fetch = [&](int peer) {
+      add_copy(gathered + bytes_of(whole.shard(ranks(), peer).begin) + begin, slots().remote(slot, peer),
+               piece_of(peer, begin), Path::link);
+    };
+    if (longest <= batch_bytes() || piece_bytes() <= batch_bytes()) {
+      slots().wait(stream, slot, peers(), arrived);
+      for (const int peer : peers()) fetch(peer);
+    } else {
+      for (const int peer : peers()) {
+        slots().wait(stream, slot, std::span(&peer, 1), arrived);
+        fetch(peer);
+        flush(stream);
+      }
+    }
+    add_copy(own, shard + begin, piece_of(me(), begin), Path::local);
+    flush(stream);
+  }
+}
+
+void all_gather(const Team& team, const TensorView& shard, const TensorView& gathered, StreamRef stream) {
+  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.numel(), gathered.dtype()))(shard, gathered,
+                                                                                                   stream);
+}
+
+void all_gather(const Team& team, const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
+  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype()))(
+      shard, gathered, stream);
+}
+
+void all_gather(const Team& team, const SymmetricTensor& gathered, StreamRef stream) {
+  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype()))(gathered,
+                                                                                                           stream);
+}
+
+}  // namespace tandem

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/all_reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "collective/cached.hpp"
+#include "collective/tuning.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 2> algorithms{"one_shot", "two_shot"};
+
+constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
+
+// What ranks signal to each other.
+constexpr std::uint32_t ready = 0;    // my input may be read (in place: and my output written)
+constexpr std::uint32_t reduced = 1;  // my chunk's sum is there: in all outputs, or in my slot
+constexpr std::uint32_t drained = 2;  // I have read your tensor
+constexpr std::uint32_t signals = 3;
+
+}  // namespace
+
+AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options)
+    : Collective(team, "AllReduce", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
+                 algorithms),
+      count_(spec.count),
+      sources_(static_cast<std::size_t>(team.size())),
+      destinations_(static_cast<std::size_t>(team.size())) {
+  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  if (options.algorithm == "one_shot" && !options.staging) {
+    refuse("algorithm 'one_shot' was asked for without staging; one_shot needs it");
+  }
+  expect_sums();
+  make_slots(bytes_up_to(piece_bytes(), spec.count), signals);
+  const std::size_t border = collective_tuning(device().id().type).one_shot_bytes;
+  const std::string chosen = options.algorithm != "auto" ? format("{} as asked for", options.algorithm)
+                             : options.staging
+                                 ? format("one_shot up to {} bytes, where latency counts, then two_shot", border)
+                                 : "two_shot, since one_shot needs staging";
+  set_description(format(
+      "{}: {}; two_shot in place on symmetric tensors, through two slots in pieces of {} bytes otherwise; sums in "
+      "rank order, in fp32 or wider, by {}",
+      describe(), chosen, piece_bytes(), summer()));
+}
+
+bool AllReduce::takes_one_shot(std::int64_t count) const noexcept {
+  if (options().algorithm != "auto") return options().algorithm == "one_shot";
+  return options().staging && bytes_of(count) <= collective_tuning(device().id().type).one_shot_bytes;
+}
+
+Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
+  const std::int64_t unit = chunk_bytes_multiple / static_cast<std::int64_t>(size_of(dtype()));
+  const Shard units = shard_of((count + unit - 1) / unit, ranks(), rank);
+  const std::int64_t begin = std::min(count, units.begin * unit);
+  return {begin, std::min(count, (units.begin + units.count) * unit) - begin};
+}
+
+void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
+
+void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
+  const std::int64_t count = input.sizes().numel();
+  expect(input, "input", count);
+  expect(out, "out", count);
+  expect_at_most(count, count_, "input");
+  if (count == 0) return;
+  run(stream, "all_reduce", [&] {
+    if (takes_one_shot(count)) {
+      one_shot(input.memory().data(), out.memory().data(), count, stream);
+    } else {
+      in_place(input, out, count, stream);
+    }
+  });
+}
+
+void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+  expect(input, "input", input.numel());
+  expect(out, "out", input.numel());
+  expect_at_most(input.numel(), count_, "input");
+  if (input.numel() == 0) return;
+  run(stream, "all_reduce", [&] {
+    if (takes_one_shot(input.numel())) {
+      one_shot(input.data_as<const std::byte>(), out.memory().data(), input.numel(), stream);
+    } else {
+      add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
+      flush(stream);
+      in_place(out, out, input.numel(), stream);
+    }
+  });
+}
+
+void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+  expect_staging();
+  expect(out, "out", out.numel());
+  expect(input, "input", out.numel());
+  expect_at_most(out.numel(), count_, "out");
+  if (out.numel() == 0) return;
+  run(stream, "all_reduce", [&] {
+    if (takes_one_shot(out.numel())) {
+      one_shot(input.memory().data(), out.data_as<std::byte>(), out.numel(), stream);
+    } else {
+      exchange(stream, ready);
+      two_shot(nullptr, &input, out.data_as<std::byte>(), out.numel(), stream);
+      exchange(stream, drained);
+    }
+  });
+}
+
+void AllReduce::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
+  expect_staging();
+  expect(input, "input", input.numel());
+  expect(out, "out", input.numel());
+  expect_at_most(input.numel(), count_, "input");
+  if (input.numel() == 0) return;
+  run(stream, "all_reduce", [&] {
+    const auto* from = input.data_as<const std::byte>();
+    if (takes_one_shot(input.numel())) {
+      one_shot(from, out.data_as<std::byte>(), input.numel(), stream);
+    } else {
+      two_shot(from, nullptr, out.data_as<std::byte>(), input.numel(), stream);
+    }
+  });
+}
+
+void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count,
+                         StreamRef stream) {
+  const Shard mine = chunk(count, me());
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    sources_[r] = input.memory().remote(rank) + bytes_of(mine.begin);
+    destinations_[r] = out.memory().remote(rank) + bytes_of(mine.begin);
+  }
+  exchange(stream, ready);
+  reduce(stream, sources_, destinations_, mine.count, 2 * peers().size());
+  exchange(stream, reduced);
+}
+
+// In both of these, a rank signals in piece k + 1 only after it has read all of piece k. So who writes a slot again,
+// for piece k + 2, has heard from everybody that it may: the signals are the credits.
+
+void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  const auto piece = static_cast<std::int64_t>(piece_bytes() / size_of(dtype()));
+  for (std::int64_t begin = 0; begin < count; begin += piece) {
+    const int slot = slots().next();
+    const std::int64_t elements = std::min(piece, count - begin);
+    if (ranks() > 1) {
+      add_copy(slots().local(slot), input + bytes_of(begin), bytes_of(elements), Path::local);
+      flush(stream);
+    }
+    slots().signal(stream, slot, peers(), ready);
+    slots().wait(stream, slot, peers(), ready);
+    for (int rank = 0; rank < ranks(); ++rank) sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank);
+    sources_[static_cast<std::size_t>(me())] = input + bytes_of(begin);
+    void* const to = out + bytes_of(begin);
+    reduce(stream, sources_, std::span(&to, 1), elements, peers().size());
+  }
+}
+
+void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
+                         StreamRef stream) {
+  const auto piece = static_cast<std::int64_t>(piece_bytes() / size_of(dtype()));
+  for (std::int64_t begin = 0; begin < count; begin += piece) {
+    const int slot = slots().next();
+    const std::int64_t elements = std::min(piece, count - begin);
+    const Shard mine = chunk(elements, me());
+    const std::size_t at = bytes_of(mine.begin);
+    if (symmetric != nullptr) {
+      for (int rank = 0; rank < ranks(); ++rank) {
+        sources_[static_cast<std::size_t>(rank)] = symmetric->memory().remote(rank) + bytes_of(begin) + at;
+      }
+    } else {
+      // The own chunk is read where it is: nobody else needs it.
+      const std::size_t behind = at + bytes_of(mine.count);
+      const std::byte* const from = input + bytes_of(begin);
+      add_copy(slots().local(slot), from, at, Path::local);
+      add_copy(slots().local(slot) + behind, from + behind, bytes_of(elements) - behind, Path::local);
+      flush(stream);
+      slots().signal(stream, slot, peers(), ready);
+      slots().wait(stream, slot, peers(), ready);
+      for (int rank = 0; rank < ranks(); ++rank) {
+        sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + at;
+      }
+      sources_[static_cast<std::size_t>(me())] = from + at;
+    }
+    const std::array<void*, 2> to{out + bytes_of(begin) + at, slots().local(slot) + at};
+    reduce(stream, sources_, std::span(to).first(ranks() > 1 ? 2 : 1), mine.count, peers().size());
+    slots().signal(stream, slot, peers(), reduced);
+    slots().wait(stream, slot, peers(), reduced);
+    for (const int peer : peers()) {
+      const Shard theirs = chunk(elements, peer);
+      const std::size_t place = bytes_of(theirs.begin);
+      add_copy(out + bytes_of(begin) + place, slots().remote(slot, peer) + place, bytes_of(theirs.count), Path::link);
+    }
+    flush(stream);
+  }
+}
+
+void all_reduce(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
+  (*cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", input.numel(), input.dtype()))(input, out, stream);
+}
+
+void all_reduce(const Team& team, const SymmetricTensor& tensor, StreamRef stream) {
+  (*cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", tensor.sizes().numel(), tensor.dtype()))(tensor, stream);
+}
+
+}  // namespace tandem

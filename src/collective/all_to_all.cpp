@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/all_to_all.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "collective/cached.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 3> algorithms{"push", "pull", "staged"};
+
+// What ranks signal to each other.
+constexpr std::uint32_t ready = 0;    // push: my tensor may be written; pull: it may be read; staged: so may my slot
+constexpr std::uint32_t arrived = 1;  // push: your part is in your tensor
+constexpr std::uint32_t drained = 2;  // pull: I have read your tensor
+constexpr std::uint32_t signals = 3;
+
+}  // namespace
+
+void AllToAll::Exchange::assign(std::int64_t ranks, std::int64_t count) {
+  ranks_ = static_cast<std::size_t>(ranks);
+  counts_.assign(ranks_ * ranks_, count);
+  place();
+}
+
+void AllToAll::Exchange::assign(std::int64_t ranks, std::span<const std::int64_t> counts) {
+  ranks_ = static_cast<std::size_t>(ranks);
+  counts_.assign(counts.begin(), counts.end());
+  place();
+}
+
+void AllToAll::Exchange::place() {
+  sent_before_.assign(counts_.size(), 0);
+  got_before_.assign(counts_.size(), 0);
+  for (std::size_t from = 0; from < ranks_; ++from) {
+    for (std::size_t to = 0; to < ranks_; ++to) {
+      const std::size_t at = from * ranks_ + to;
+      if (to > 0) sent_before_[at] = sent_before_[at - 1] + counts_[at - 1];
+      if (from > 0) got_before_[at] = got_before_[at - ranks_] + counts_[at - ranks_];
+    }
+  }
+}
+
+std::int64_t AllToAll::Exchange::sent(int rank) const noexcept {
+  const int last = static_cast<int>(ranks_) - 1;
+  return place_in_input(rank, last) + count(rank, last);
+}
+
+std::int64_t AllToAll::Exchange::got(int rank) const noexcept {
+  const int last = static_cast<int>(ranks_) - 1;
+  return place_in_out(last, rank) + count(last, rank);
+}
+
+std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
+
+AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options)
+    : Collective(team, "AllToAll", format("of up to {} {} a pair of ranks", spec.count, name(spec.dtype)), spec.dtype,
+                 options, algorithms),
+      count_(spec.count) {
+  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  const bool staging = options.algorithm == "auto" || options.algorithm == "staged";
+  const std::size_t part = bytes_up_to(part_bytes(), spec.count);
+  make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
+  set_description(format(
+      "{}: into symmetric tensors by pushes in rank-rotated order, out of symmetric tensors by pulls; between plain "
+      "views through two slots, in pieces of {} bytes a rank; copies by {}",
+      describe(), part_bytes(), copier()));
+}
+
+void AllToAll::expect_algorithm(std::string_view algorithm, std::string_view given) const {
+  if (options().algorithm != "auto" && options().algorithm != algorithm) {
+    refuse(format("algorithm '{}' is not for {}; that takes '{}'", options().algorithm, given, algorithm));
+  }
+}
+
+void AllToAll::take_equal(std::int64_t elements) {
+  if (elements % ranks() != 0) {
+    refuse(format("the tensors have {} elements; equal parts for {} ranks need a multiple", elements, ranks()));
+  }
+  expect_at_most(elements / ranks(), count_, "a part");
+  exchange_.assign(ranks(), elements / ranks());
+}
+
+void AllToAll::take(std::span<const std::int64_t> counts) {
+  const auto n = static_cast<std::size_t>(ranks());
+  if (counts.size() != n * n) {
+    refuse(format("{} counts were given; {} ranks need {}, one for each pair", counts.size(), n, n * n));
+  }
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] < 0 || counts[i] > count_) {
+      refuse(format("{} elements from rank {} to rank {} were given; this plan is for 0 to {}", counts[i], i / n, i % n,
+                    count_));
+    }
+  }
+  exchange_.assign(ranks(), counts);
+}
+
+void AllToAll::expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const {
+  const std::int64_t room = tensor ? tensor.sizes().numel() : 0;
+  expect(tensor, argument, room);
+  if (room < elements) {
+    refuse(format("{} has room for {} elements; the rank with most needs {}", argument, room, elements));
+  }
+}
+
+void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+  take_equal(input.numel());
+  expect(out, "out", input.numel());
+  push(input, out, stream);
+}
+
+void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+  take_equal(out.numel());
+  expect(input, "input", out.numel());
+  pull(input, out, stream);
+}
+
+void AllToAll::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
+  take_equal(input.numel());
+  staged(input, out, stream);
+}
+
+void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
+                          StreamRef stream) {
+  take(counts);
+  std::int64_t most = 0;
+  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, exchange_.got(rank));
+  expect_room(out, "out", most);
+  push(input, out, stream);
+}
+
+void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts,
+                          StreamRef stream) {
+  take(counts);
+  std::int64_t most = 0;
+  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, exchange_.sent(rank));
+  expect_room(input, "input", most);
+  pull(input, out, stream);
+}
+
+void AllToAll::operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
+                          StreamRef stream) {
+  take(counts);
+  staged(input, out, stream);
+}
+
+void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+  expect_algorithm("push", "a symmetric output");
+  expect(input, "input", exchange_.sent(me()));
+  if (exchange_.longest() == 0) return;
+  run(stream, "all_to_all", [&] {
+    exchange(stream, ready);
+    const auto send = [&](int peer, Path path) {
+      add_copy(out.memory().remote(peer) + bytes_of(exchange_.place_in_out(me(), peer)),
+               input.data_as<const std::byte>() + bytes_of(exchange_.place_in_input(me(), peer)),
+               bytes_of(exchange_.count(me(), peer)), path);
+    };
+    for (const int peer : peers()) send(peer, Path::link);
+    send(me(), Path::local);
+    flush(stream);
+    exchange(stream, arrived);
+  });
+}
+
+void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+  expect_algorithm("pull", "a symmetric input and a plain output");
+  expect(out, "out", exchange_.got(me()));
+  if (exchange_.longest() == 0) return;
+  run(stream, "all_to_all", [&] {
+    exchange(stream, ready);
+    const auto fetch = [&](int peer, Path path) {
+      add_copy(out.data_as<std::byte>() + bytes_of(exchange_.place_in_out(peer, me())),
+               input.memory().remote(peer) + bytes_of(exchange_.place_in_input(peer, me())),
+               bytes_of(exchange_.count(peer, me())), path);
+    };
+    for (const int peer : peers()) fetch(peer, Path::link);
+    fetch(me(), Path::local);
+    flush(stream);
+    exchange(stream, drained);
+  });
+}
+
+void AllToAll::staged(const TensorView& input, const TensorView& out, StreamRef stream) {
+  expect_staging();
+  expect_algorithm("staged", "plain views");
+  expect(input, "input", exchange_.sent(me()));
+  expect(out, "out", exchange_.got(me()));
+  const std::size_t longest = bytes_of(exchange_.longest());
+  if (longest == 0) return;
+  const std::size_t part = std::min(part_bytes(), longest);
+  run(stream, "all_to_all", [&] {
+    // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
+    // from everybody that it may: the signals are the credits.
+    for (std::size_t begin = 0; begin < longest; begin += part) {
+      const int slot = slots().next();
+      const auto piece_of = [&](int from, int to) {
+        const std::size_t bytes = bytes_of(exchange_.count(from, to));
+        return std::min(part, bytes - std::min(begin, bytes));
+      };
+      const auto from = [&](int to) {
+        return input.data_as<const std::byte>() + bytes_of(exchange_.place_in_input(me(), to)) + begin;
+      };
+      const auto into = [&](int source) {
+        return out.data_as<std::byte>() + bytes_of(exchange_.place_in_out(source, me())) + begin;
+      };
+      for (int rank = 0; rank < ranks(); ++rank) {
+        if (rank == me()) continue;
+        add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),
+                 Path::local);
+      }
+      flush(stream);
+      slots().signal(stream, slot, peers(), ready);
+      slots().wait(stream, slot, peers(), ready);
+      for (const int peer : peers()) {
+        add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
+                 Path::link);
+      }
+      add_copy(into(me()), from(me()), piece_of(me(), me()), Path::local);
+      flush(stream);
+    }
+  });
+}
+
+void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
+  (*cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", input.numel(), input.dtype()))(input, out, stream);
+}
+
+void all_to_all(const Team& team, const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
+                StreamRef stream) {
+  // Only the matrix is equal on all ranks; what this one sends need not be.
+  const std::int64_t most = counts.empty() ? 0 : *std::ranges::max_element(counts);
+  (*cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", most, input.dtype()))(input, out, counts, stream);
+}
+
+}  // namespace tandem

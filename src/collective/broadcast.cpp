@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/broadcast.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "collective/cached.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 3> algorithms{"push", "pull", "staged"};
+
+// What ranks signal to each other.
+constexpr std::uint32_t ready = 0;  // push: my tensor may be written
+constexpr std::uint32_t arrived =
+    1;  // the root's data is there: push: in your tensor; pull: in mine; staged: in my slot
+constexpr std::uint32_t drained = 2;  // pull: I have read the root's tensor
+constexpr std::uint32_t signals = 3;
+
+}  // namespace
+
+Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options)
+    : Collective(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
+                 algorithms),
+      count_(spec.count),
+      pulls_(options.algorithm == "pull" || (options.algorithm == "auto" && device().costs().copies_cost_compute)) {
+  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  const bool staging = options.algorithm == "auto" || options.algorithm == "staged";
+  make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
+  set_description(
+      format("{}: into symmetric tensors by {}; into plain views through two slots of the root, in pieces of "
+             "{} bytes; copies by {}",
+             describe(), pulls_ ? "pulls from the root" : "pushes of the root", piece_bytes(), copier()));
+}
+
+void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
+  expect(tensor, "tensor", tensor.sizes().numel());
+  symmetric(tensor.memory().data(), tensor, root, stream);
+}
+
+void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
+  expect_root(root);
+  expect(out, "out", out.sizes().numel());
+  if (me() == root) expect(input, "input", out.sizes().numel());
+  symmetric(me() == root ? input.data() : nullptr, out, root, stream);
+}
+
+void Broadcast::symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream) {
+  if (options().algorithm == "staged") refuse("algorithm 'staged' is for plain views; a symmetric tensor was given");
+  expect_root(root);
+  const std::int64_t count = out.sizes().numel();
+  expect_at_most(count, count_, "the tensor");
+  if (count == 0) return;
+  const std::size_t bytes = bytes_of(count);
+  const std::span<const int> only_root(&root, 1);
+  run(stream, "broadcast", [&] {
+    if (pulls_ && me() == root) {
+      add_copy(out.memory().data(), input, bytes, Path::local);
+      flush(stream);
+      signal_all(stream, arrived);
+      wait_all(stream, drained);
+    } else if (pulls_) {
+      slots().wait(stream, 0, only_root, arrived);
+      add_copy(out.memory().data(), out.memory().remote(root), bytes, Path::link);
+      flush(stream);
+      slots().signal(stream, 0, only_root, drained);
+    } else if (me() == root) {
+      wait_all(stream, ready);
+      for (const int peer : peers()) add_copy(out.memory().remote(peer), input, bytes, Path::link);
+      add_copy(out.memory().data(), input, bytes, Path::local);
+      flush(stream);
+      signal_all(stream, arrived);
+    } else {
+      slots().signal(stream, 0, only_root, ready);
+      slots().wait(stream, 0, only_root, arrived);
+    }
+  });
+}
+
+void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream) {
+  (*this)(tensor, tensor, root, stream);
+}
+
+void Broadcast::operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
+  expect_staging();
+  if (options().algorithm != "auto" && options().algorithm != "staged") {
+    refuse(format("algorithm '{}' is for symmetric tensors; a plain view was given", options().algorithm));
+  }
+  expect_root(root);
+  expect(out, "out", out.numel());
+  expect_at_most(out.numel(), count_, "out");
+  if (me() == root) expect(input, "input", out.numel());
+  const std::span<const int> only_root(&root, 1);
+  if (out.numel() == 0) return;
+  run(stream, "broadcast", [&] {
+    for (std::size_t begin = 0; begin < out.bytes(); begin += piece_bytes()) {
+      const int slot = slots().next();
+      const std::size_t bytes = std::min(piece_bytes(), out.bytes() - begin);
+      if (me() != root) {
+        slots().wait(stream, slot, only_root, arrived);
+        add_copy(out.data_as<std::byte>() + begin, slots().remote(slot, root), bytes, Path::link);
+        flush(stream);
+        slots().grant(stream, slot, only_root);
+      } else if (ranks() > 1) {
+        slots().take(stream, slot, peers());
+        add_copy(slots().local(slot), input.data_as<const std::byte>() + begin, bytes, Path::local);
+        flush(stream);
+        slots().signal(stream, slot, peers(), arrived);
+      }
+    }
+    if (me() == root) {
+      add_copy(out.data(), input.data(), out.bytes(), Path::local);
+      flush(stream);
+    }
+  });
+}
+
+void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream) {
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", tensor.numel(), tensor.dtype()))(tensor, root, stream);
+}
+
+void broadcast(const Team& team, const SymmetricTensor& tensor, int root, StreamRef stream) {
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", tensor.sizes().numel(), tensor.dtype()))(tensor, root,
+                                                                                                      stream);
+}
+
+}  // namespace tandem

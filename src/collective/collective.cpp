@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/collective.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tandem/base/checked.hpp"
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "collective/tuning.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t piece_alignment = 256;  // keeps pieces of any dtype aligned for vector loads
+
+std::string arguments_text(const std::string& what, const CollectiveOptions& options) {
+  std::string text = format("{}, algorithm {}", what, options.algorithm);
+  if (!options.staging) text += ", no staging";
+  if (options.piece_bytes != 0) text += format(", pieces of {} bytes", options.piece_bytes);
+  return text;
+}
+
+std::string join(std::span<const std::string_view> names) {
+  std::string text = "auto";
+  for (const std::string_view name : names) text += format(", {}", name);
+  return text;
+}
+
+}  // namespace
+
+Collective::Collective(const Team& team, std::string kind, const std::string& what, DType dtype,
+                       const CollectiveOptions& options, std::span<const std::string_view> algorithms)
+    : Plan(team, std::move(kind), arguments_text(what, options)),
+      dtype_(dtype),
+      options_(options),
+      ranks_(team.size()),
+      me_(team.rank()),
+      piece_bytes_(round_up(
+          options.piece_bytes != 0 ? options.piece_bytes : collective_tuning(team.device().id().type).piece_bytes,
+          piece_alignment)),
+      part_bytes_(std::max(piece_bytes_ / static_cast<std::size_t>(ranks_) / piece_alignment, std::size_t{1}) *
+                  piece_alignment) {
+  if (options.algorithm != "auto" && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
+    refuse(format("algorithm '{}' is not known; known: {}", options.algorithm, join(algorithms)));
+  }
+  const CostTable costs = team.device().costs();
+  batch_bytes_ = static_cast<std::size_t>(costs.link_latency_seconds * costs.link_bytes_per_second);
+}
+
+void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
+  slots_ = Slots(team(), options_.staging && ranks_ > 1 ? bytes : 0, signals, operation());
+}
+
+Collective::Split Collective::split(const TensorView& view) {
+  if (view.dim() == 0) return {1, 1};
+  const std::int64_t rows = view.size(0);
+  return {rows == 0 ? 0 : view.numel() / rows, rows};
+}
+
+void Collective::expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const {
+  if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
+  if (!(tensor.team() == team())) {
+    refuse(format("{} is a symmetric tensor of team {}; this plan is of team {}", argument, tensor.team().id(),
+                  team().id()));
+  }
+  if (!tensor.memory().is_reachable()) {
+    refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
+  }
+  Plan::expect(tensor.local(), argument, dtype_, elements);
+}
+
+void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const {
+  if (count > limit) refuse(format("{} has {} elements; this plan is for at most {}", what, count, limit));
+}
+
+void Collective::expect_staging() const {
+  if (!options_.staging) {
+    refuse("a plain view was given; this plan was made without staging and takes symmetric tensors only");
+  }
+}
+
+void Collective::expect_sums() const {
+  switch (dtype_) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f64:
+    case DType::i32:
+    case DType::i64: break;
+    case DType::u8:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+      refuse(format("{} cannot be summed; dtypes that can: f32, f16, bf16, f64, i32, i64", name(dtype_)));
+  }
+  if (static_cast<std::size_t>(ranks_) > max_reduce_operands) {
+    throw Unsupported(
+        format("{} on rank {} of {}: sums are over at most {} ranks", kind(), me_, ranks_, max_reduce_operands));
+  }
+}
+
+void Collective::expect_root(int root) const {
+  if (root < 0 || root >= ranks_) refuse(format("root {} was given; allowed: 0 to {}", root, ranks_ - 1));
+}
+
+std::string_view Collective::copier() const noexcept {
+  return device().id().type == DeviceType::cuda ? "copy engines" : "the cores";
+}
+
+std::string_view Collective::summer() const noexcept {
+  return device().id().type == DeviceType::cuda ? "kernels" : "the cores";
+}
+
+void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path) {
+  if (bytes == 0 || to == from) return;
+  if (!copies_.empty()) {
+    Copy& last = copies_.back();
+    if (static_cast<std::byte*>(last.dst) + last.bytes == to &&
+        static_cast<const std::byte*>(last.src) + last.bytes == from && last.path == path) {
+      last.bytes += bytes;
+      return;
+    }
+  }
+  copies_.push_back({.dst = to, .src = from, .bytes = bytes, .path = path});
+}
+
+void Collective::flush(StreamRef stream) {
+  if (copies_.size() == 1) {
+    device().copy(stream, copies_.front());
+  } else if (!copies_.empty()) {
+    device().copy_batch(stream, copies_);
+  }
+  copies_.clear();
+}
+
+void Collective::reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
+                        std::int64_t count, std::size_t remote) const {
+  if (count == 0) return;
+  device().reduce(stream, {.sources = sources,
+                           .destinations = destinations,
+                           .count = count,
+                           .dtype = dtype_,
+                           .out_dtype = dtype_,
+                           .link_bytes = remote * bytes_of(count)});
+}
+
+}  // namespace tandem

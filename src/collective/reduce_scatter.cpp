@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/reduce_scatter.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/format.hpp"
+#include "collective/cached.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 2> algorithms{"direct", "staged"};
+
+// What ranks signal to each other.
+constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
+constexpr std::uint32_t drained = 1;  // direct: I have read your tensor
+constexpr std::uint32_t signals = 2;
+
+}  // namespace
+
+ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
+    : Collective(team, "ReduceScatter", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,
+                 options, algorithms),
+      count_(spec.count),
+      sources_(static_cast<std::size_t>(team.size())) {
+  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  expect_sums();
+  const std::size_t part = bytes_up_to(part_bytes(), spec.count);
+  make_slots(options.algorithm == "direct" ? 0 : part * static_cast<std::size_t>(ranks()), signals);
+  set_description(
+      format("{}: from symmetric tensors by one reduction that reads all ranks' memory; from plain views through two "
+             "slots, in pieces of {} bytes a rank; sums in rank order, in fp32 or wider, by {}",
+             describe(), part_bytes(), summer()));
+}
+
+ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
+  const Split whole = split(input);
+  expect_at_most(whole.shard(ranks(), 0).count, count_, "a shard");
+  return whole;
+}
+
+void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) {
+  expect(input, "input", input.sizes().numel());
+  const Split whole = split_of(input.local());
+  direct(input, input.memory().data() + bytes_of(whole.shard(ranks(), me()).begin), stream);
+}
+
+void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
+  expect(input, "input", input.sizes().numel());
+  expect(shard, "shard", split_of(input.local()).shard(ranks(), me()).count);
+  direct(input, shard.data(), stream);
+}
+
+void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
+  if (options().algorithm == "staged") refuse("algorithm 'staged' is for plain views; a symmetric tensor was given");
+  const Split whole = split(input.local());
+  if (whole.rows * whole.row == 0) return;
+  run(stream, "reduce_scatter", [&] {
+    const Shard mine = whole.shard(ranks(), me());
+    exchange(stream, ready);
+    for (int rank = 0; rank < ranks(); ++rank) {
+      sources_[static_cast<std::size_t>(rank)] = input.memory().remote(rank) + bytes_of(mine.begin);
+    }
+    reduce(stream, sources_, std::span(&shard, 1), mine.count, peers().size());
+    exchange(stream, drained);
+  });
+}
+
+void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
+  expect_staging();
+  if (options().algorithm == "direct") refuse("algorithm 'direct' is for symmetric tensors; a plain view was given");
+  expect(input, "input", input.numel());
+  const Split whole = split_of(input);
+  expect(shard, "shard", whole.shard(ranks(), me()).count);
+  if (input.numel() == 0) return;
+  run(stream, "reduce_scatter",
+      [&] { staged(input.data_as<const std::byte>(), shard.data_as<std::byte>(), whole, stream); });
+}
+
+void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
+  const Shard mine = whole.shard(ranks(), me());
+  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  const std::size_t part = std::min(part_bytes(), longest);
+  // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
+  // from everybody that it may: the signals are the credits.
+  for (std::size_t begin = 0; begin < longest; begin += part) {
+    const int slot = slots().next();
+    const auto piece_of = [&](int rank) {
+      const std::size_t bytes = bytes_of(whole.shard(ranks(), rank).count);
+      return std::min(part, bytes - std::min(begin, bytes));
+    };
+    // Parts that lie one behind the other, in the input and in the slot, go in one copy.
+    const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (rank == me()) continue;
+      add_copy(slots().local(slot) + place_of(rank), input + bytes_of(whole.shard(ranks(), rank).begin) + begin,
+               piece_of(rank), Path::local);
+    }
+    flush(stream);
+    slots().signal(stream, slot, peers(), ready);
+    slots().wait(stream, slot, peers(), ready);
+    for (int rank = 0; rank < ranks(); ++rank) {
+      sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + place_of(me());
+    }
+    sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + begin;
+    void* const to = shard + begin;
+    reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(piece_of(me()) / size_of(dtype())),
+           peers().size());
+  }
+}
+
+void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream) {
+  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.numel(), input.dtype()))(input, shard,
+                                                                                                         stream);
+}
+
+void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
+  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype()))(
+      input, shard, stream);
+}
+
+}  // namespace tandem

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "tandem/base/device_id.hpp"
+
+namespace tandem {
+
+/// Sizes at which the schedules change, measured once for each kind of device (docs/performance.md says how).
+struct CollectiveTuning {
+  std::size_t piece_bytes;     ///< of a message through staging memory: on the host it stays in the cache
+  std::size_t one_shot_bytes;  ///< an all-reduce up to here is read whole by every rank
+};
+
+[[nodiscard]] constexpr CollectiveTuning collective_tuning(DeviceType type) noexcept {
+  switch (type) {
+    case DeviceType::host: return {.piece_bytes = std::size_t{512} << 10, .one_shot_bytes = std::size_t{16} << 10};
+    case DeviceType::cuda: return {.piece_bytes = std::size_t{32} << 20, .one_shot_bytes = std::size_t{128} << 10};
+  }
+  return {};
+}
+
+}  // namespace tandem

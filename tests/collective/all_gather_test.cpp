@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/all_gather.hpp"
+
+#include "collective/support.hpp"
+
+namespace tandem::testing {
+namespace {
+
+class AllGatherTest : public CollectiveTest {};
+
+struct Shape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+std::vector<Shape> shapes(std::int64_t n) {
+  return {{0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
+}
+
+/// Every form of one gather, each checked in every byte on this rank.
+void check_all_forms(const Team& team, AllGather& gather, const Shape& shape, DType dtype, std::uint64_t id) {
+  const Stream stream(team.device());
+  const int n = team.size();
+  const Dims sizes{shape.rows, shape.columns};
+  const Shard my_rows = shard_of(shape.rows, n, team.rank());
+  const auto bytes_of = [&](std::int64_t rows) {
+    return static_cast<std::size_t>(rows * shape.columns) * size_of(dtype);
+  };
+  const auto data = [&](int rank) { return moved_bytes(id, rank, bytes_of(shard_of(shape.rows, n, rank).count)); };
+  Bytes expected;
+  for (int rank = 0; rank < n; ++rank) {
+    const Bytes shard = data(rank);
+    expected.insert(expected.end(), shard.begin(), shard.end());
+  }
+  const Bytes mine = data(team.rank());
+  const std::string what = describe_case(team, sizes, dtype);
+
+  SymmetricTensor gathered = symmetric(team, sizes, dtype);
+  poison(gathered);
+  team.device().upload(gathered.memory().data() + bytes_of(my_rows.begin), mine.data(), mine.size());
+  gather(gathered, stream);
+  team.synchronize(stream);
+  expect_bytes(get(gathered), expected, "in place, " + what);
+
+  for (const std::int64_t offset : {0, 1, 3}) {
+    GuardedTensor shard(team, {my_rows.count, shape.columns}, dtype, offset);
+    shard.set(mine);
+    GuardedTensor out(team, sizes, dtype, 3 - offset);
+    gather(shard.view(), out.view(), stream);
+    team.synchronize(stream);
+    expect_bytes(out.get(), expected, "plain, " + what);
+
+    poison(gathered);
+    gather(shard.view(), gathered, stream);
+    team.synchronize(stream);
+    expect_bytes(get(gathered), expected, "plain to symmetric, " + what);
+    expect_bytes(shard.get(), mine, "input, " + what);
+  }
+
+  GuardedTensor whole(team, sizes, dtype, 1);
+  const TensorView own = whole.view().narrow(0, my_rows.begin, my_rows.count);
+  team.device().upload(own.data(), mine.data(), mine.size());
+  gather(own, whole.view(), stream);
+  team.synchronize(stream);
+  expect_bytes(whole.get(), expected, "plain in place, " + what);
+}
+
+TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
+  run_ranks(GetParam(), [](World& world) {
+    const Team& team = world.team();
+    std::uint64_t id = 0;
+    for (const DType dtype : all_dtypes) {
+      AllGather gather(team, {.count = 8192, .dtype = dtype}, {.piece_bytes = 1000});
+      for (const Shape& shape : shapes(team.size())) check_all_forms(team, gather, shape, dtype, ++id);
+    }
+  });
+}
+
+TEST_P(AllGatherTest, SubTeamsInOddOrders) {
+  const int n = GetParam();
+  run_ranks(n, [n](World& world) {
+    for (const auto& ranks : odd_orders(n)) {
+      const Team team = world.team(ranks);
+      if (!team) continue;
+      AllGather gather(team, {.count = 4096, .dtype = bf16}, {.piece_bytes = 512});
+      check_all_forms(team, gather, {3 * team.size() - 1, 33}, bf16, ranks.size());
+    }
+  });
+}
+
+TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
+  run_ranks(GetParam(), [](World& world) {
+    const Team& team = world.team();
+    const int n = team.size();
+    const std::int64_t count = 5000;
+    const std::size_t shard_bytes = static_cast<std::size_t>(count) * size_of(i32);
+    const auto place = [&](int rank) { return static_cast<std::size_t>(rank) * shard_bytes; };
+    AllGather gather(team, {.count = count, .dtype = i32});
+    SymmetricTensor gathered = symmetric(team, {n * count}, i32);
+    GuardedTensor shard(team, {count}, i32);
+    GuardedTensor copy(team, {n * count}, i32);
+    const Stream comm(team.device(), StreamPriority::high);
+    const Stream consumer(team.device());
+    Event consumed(team.device());
+    Draws draws(77);
+    for (std::uint64_t round = 0; round < 20; ++round) {
+      const auto data = [&](int rank) { return moved_bytes(round, rank, shard_bytes); };
+      const bool in_place = round % 2 == 0;
+      poison(gathered);  // nobody may write it before this rank starts
+      copy.poison();
+      shard.set(data(team.rank()));
+      delay_somebody(team, comm, draws, 2000);
+      if (in_place) {
+        team.device().upload(gathered.memory().data() + place(team.rank()), data(team.rank()).data(), shard_bytes);
+        gather.start(gathered, comm);
+      } else {
+        gather.start(shard.view(), gathered, comm);
+      }
+      for (int step = 0; step < n; ++step) {
+        const int rank = (team.rank() + step) % n;
+        gather.wait_shard(consumer, rank);
+        team.device().copy(consumer, {.dst = copy.view().data_as<std::byte>() + place(rank),
+                                      .src = gathered.memory().data() + place(rank),
+                                      .bytes = shard_bytes});
+      }
+      order_after(comm, consumer, consumed);
+      gather.finish(comm);
+      team.synchronize(comm);
+      Bytes expected;
+      for (int rank = 0; rank < n; ++rank) {
+        const Bytes theirs = data(rank);
+        expected.insert(expected.end(), theirs.begin(), theirs.end());
+      }
+      expect_bytes(copy.get(), expected, "consumed in round " + std::to_string(round));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, AllGatherTest, ::testing::ValuesIn(team_sizes()));
+
+}  // namespace
+}  // namespace tandem::testing

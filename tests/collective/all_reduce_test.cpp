@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/all_reduce.hpp"
+
+#include "collective/support.hpp"
+
+namespace tandem::testing {
+namespace {
+
+class AllReduceTest : public CollectiveTest {};
+
+void check_all_forms(const Team& team, AllReduce& all_reduce, std::int64_t count, DType dtype, std::uint64_t id) {
+  const Stream stream(team.device());
+  const int n = team.size();
+  const Dims sizes{count};
+  std::vector<std::vector<double>> inputs;
+  for (int rank = 0; rank < n; ++rank) inputs.push_back(summed_values(id, rank, count, dtype));
+  const Bytes mine = stored(inputs[static_cast<std::size_t>(team.rank())], dtype);
+  const Expected expected = expected_sum(inputs, dtype);
+  const std::string what = describe_case(team, sizes, dtype);
+
+  SymmetricTensor source = symmetric(team, sizes, dtype);
+  SymmetricTensor target = symmetric(team, sizes, dtype);
+  GuardedTensor input(team, sizes, dtype, 1);
+  GuardedTensor out(team, sizes, dtype, 2);
+  input.set(mine);
+  set(source, mine);
+  const auto check = [&](const Bytes& got, const std::string& form) {
+    expect_values(got, expected, form + ", " + what);
+    expect_same_on_all_ranks(team, got, form + ", " + what);
+    expect_bytes(input.get(), mine, "input of " + form + ", " + what);
+    expect_bytes(get(source), mine, "symmetric input of " + form + ", " + what);
+  };
+
+  all_reduce(input.view(), out.view(), stream);
+  team.synchronize(stream);
+  check(out.get(), "plain");
+
+  poison(target);
+  all_reduce(input.view(), target, stream);
+  team.synchronize(stream);
+  check(get(target), "plain to symmetric");
+
+  out.poison();
+  all_reduce(source, out.view(), stream);
+  team.synchronize(stream);
+  check(out.get(), "symmetric to plain");
+
+  poison(target);
+  all_reduce(source, target, stream);
+  team.synchronize(stream);
+  check(get(target), "symmetric to symmetric");
+
+  set(target, mine);
+  all_reduce(target, stream);
+  team.synchronize(stream);
+  check(get(target), "symmetric in place");
+
+  out.set(mine);
+  all_reduce(out.view(), out.view(), stream);
+  team.synchronize(stream);
+  check(out.get(), "plain in place");
+}
+
+constexpr std::int64_t counts[]{0, 1, 2, 5, 63, 64, 1000, 4099, 16384};
+
+TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
+  run_ranks(GetParam(), [](World& world) {
+    std::uint64_t id = 3000;
+    for (const DType dtype : sum_dtypes) {
+      for (const char* algorithm : {"auto", "one_shot", "two_shot"}) {
+        AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
+                             {.algorithm = algorithm, .piece_bytes = 5000});
+        for (const std::int64_t count : counts) check_all_forms(world.team(), all_reduce, count, dtype, ++id);
+      }
+    }
+  });
+}
+
+TEST_P(AllReduceTest, BothAlgorithmsGiveTheSameBits) {
+  run_ranks(GetParam(), [](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const std::int64_t count = 3001;
+    const Bytes mine = stored(summed_values(4000, team.rank(), count, bf16), bf16);
+    std::vector<Bytes> results;
+    for (const char* algorithm : {"one_shot", "two_shot"}) {
+      AllReduce all_reduce(team, {.count = count, .dtype = bf16}, {.algorithm = algorithm});
+      GuardedTensor tensor(team, {count}, bf16);
+      tensor.set(mine);
+      all_reduce(tensor.view(), tensor.view(), stream);
+      team.synchronize(stream);
+      results.push_back(tensor.get());
+    }
+    expect_bytes(results[1], results[0], "two_shot against one_shot");
+  });
+}
+
+TEST_P(AllReduceTest, SubTeamsInOddOrders) {
+  const int n = GetParam();
+  run_ranks(n, [n](World& world) {
+    for (const auto& ranks : odd_orders(n)) {
+      const Team team = world.team(ranks);
+      if (!team) continue;
+      AllReduce all_reduce(team, {.count = 5000, .dtype = f16}, {.algorithm = "two_shot", .piece_bytes = 2048});
+      check_all_forms(team, all_reduce, 4999, f16, 5000 + ranks.size());
+    }
+  });
+}
+
+TEST_P(AllReduceTest, WithoutStagingSymmetricTensorsStillWork) {
+  run_ranks(GetParam(), [](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    AllReduce all_reduce(team, {.count = 100, .dtype = f32}, {.staging = false});
+    SymmetricTensor tensor = symmetric(team, {100}, f32);
+    std::vector<std::vector<double>> inputs;
+    for (int rank = 0; rank < team.size(); ++rank) inputs.push_back(summed_values(6000, rank, 100, f32));
+    set(tensor, stored(inputs[static_cast<std::size_t>(team.rank())], f32));
+    all_reduce(tensor, stream);
+    team.synchronize(stream);
+    expect_values(get(tensor), expected_sum(inputs, f32), "without staging");
+    GuardedTensor plain(team, {100}, f32);
+    EXPECT_THROW(all_reduce(plain.view(), plain.view(), stream), InvalidArgument);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, AllReduceTest, ::testing::ValuesIn(team_sizes()));
+
+}  // namespace
+}  // namespace tandem::testing

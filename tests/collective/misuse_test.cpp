@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong use of the collectives: each gets an error that says what was given, what is allowed, and on which rank.
+#include <functional>
+
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+
+#include "collective/support.hpp"
+
+namespace tandem::testing {
+namespace {
+
+template <typename Kind>
+void expect_error(const std::function<void()>& wrong, std::initializer_list<const char*> parts) {
+  try {
+    wrong();
+    ADD_FAILURE() << "no error; expected one with \"" << *parts.begin() << '"';
+  } catch (const Kind& error) {
+    for (const char* part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(CollectiveMisuse, TensorsThatDoNotFit) {
+  run_ranks(2, [](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    AllGather all_gather(team, {.count = 8, .dtype = f32});
+    ReduceScatter reduce_scatter(team, {.count = 8, .dtype = f32});
+    AllReduce all_reduce(team, {.count = 8, .dtype = f32});
+    AllToAll all_to_all(team, {.count = 8, .dtype = f32});
+    Broadcast broadcast(team, {.count = 8, .dtype = f32});
+    std::vector<float> memory(64);
+    const TensorView eight(memory.data(), {8}, f32);
+    const TensorView sixteen(memory.data(), {16}, f32);
+    const TensorView halves(memory.data(), {8}, f16);
+    const TensorView strided(memory.data(), {8}, {2}, f32);
+    const TensorView elsewhere(memory.data(), {8}, f32, {DeviceType::cuda, 3});
+
+    expect_error<InvalidArgument>([&] { all_reduce(halves, eight, stream); },
+                                  {"AllReduce on rank", "input is f16[8]", "this plan is for f32"});
+    expect_error<InvalidArgument>([&] { all_reduce(eight, halves, stream); }, {"out is f16[8]"});
+    expect_error<InvalidArgument>([&] { all_reduce(eight, TensorView(memory.data(), {7}, f32), stream); },
+                                  {"out is f32[7]", "7 elements; 8 are needed"});
+    expect_error<InvalidArgument>([&] { all_reduce(sixteen, sixteen, stream); },
+                                  {"input has 16 elements; this plan is for at most 8"});
+    expect_error<InvalidArgument>([&] { all_reduce(strided, eight, stream); }, {"strides [2]", "must be dense"});
+    expect_error<InvalidArgument>([&] { all_reduce(elsewhere, eight, stream); },
+                                  {"on cuda:3", "this rank's device is host"});
+    expect_error<InvalidArgument>([&] { all_gather(eight, eight, stream); }, {"shard is f32[8]", "4 are needed"});
+    expect_error<InvalidArgument>([&] { all_gather(sixteen, TensorView(memory.data(), {32}, f32), stream); },
+                                  {"a shard has 16 elements; this plan is for at most 8"});
+    expect_error<InvalidArgument>([&] { reduce_scatter(sixteen, sixteen, stream); },
+                                  {"shard is f32[16]", "8 are needed"});
+    expect_error<InvalidArgument>([&] { reduce_scatter(halves, eight, stream); }, {"input is f16[8]"});
+    expect_error<InvalidArgument>([&] { all_to_all(TensorView(memory.data(), {7}, f32), eight, stream); },
+                                  {"7 elements", "equal parts for 2 ranks"});
+    expect_error<InvalidArgument>([&] { all_to_all(sixteen, eight, stream); }, {"out is f32[8]", "16 are needed"});
+    expect_error<InvalidArgument>([&] { all_to_all(eight, eight, std::vector<std::int64_t>{1, 2, 3}, stream); },
+                                  {"3 counts were given; 2 ranks need 4"});
+    expect_error<InvalidArgument>([&] { all_to_all(eight, eight, std::vector<std::int64_t>{1, -2, 3, 4}, stream); },
+                                  {"-2 elements from rank 0 to rank 1", "0 to 8"});
+    expect_error<InvalidArgument>([&] { all_to_all(eight, eight, std::vector<std::int64_t>{1, 2, 9, 4}, stream); },
+                                  {"9 elements from rank 1 to rank 0", "0 to 8"});
+    expect_error<InvalidArgument>([&] { broadcast(eight, 2, stream); }, {"root 2 was given; allowed: 0 to 1"});
+    expect_error<InvalidArgument>([&] { broadcast(eight, -1, stream); }, {"root -1 was given"});
+    expect_error<InvalidArgument>([&] { broadcast(sixteen, 0, stream); }, {"out has 16 elements", "at most 8"});
+
+    // None of these has left anything behind: the plans still work.
+    all_reduce(eight, eight, stream);
+    broadcast(eight, 1, stream);
+    team.synchronize(stream);
+  });
+}
+
+TEST(CollectiveMisuse, SymmetricTensorsThatDoNotFit) {
+  run_ranks(2, [](World& world) {
+    const Team& team = world.team();
+    const Team other = team.team({0, 1});
+    const Stream stream(team.device());
+    AllReduce all_reduce(team, {.count = 8, .dtype = f32});
+    AllGather all_gather(team, {.count = 8, .dtype = f32});
+    AllToAll all_to_all(team, {.count = 8, .dtype = f32});
+    const SymmetricTensor foreign = symmetric(other, {8}, f32);
+    const SymmetricTensor small = symmetric(team, {2}, f32);
+    const SymmetricTensor good = symmetric(team, {8}, f32);
+    std::vector<float> memory(16);
+    const TensorView eight(memory.data(), {8}, f32);
+
+    expect_error<InvalidArgument>([&] { all_reduce(SymmetricTensor(), stream); }, {"never made"});
+    expect_error<InvalidArgument>([&] { all_reduce(SymmetricTensor::empty(team, {8}, f32), stream); },
+                                  {"had no rendezvous", "on all ranks"});
+    expect_error<InvalidArgument>([&] { all_reduce(foreign, stream); }, {"of team", "this plan is of team"});
+    expect_error<InvalidArgument>([&] { all_reduce(eight, small, stream); }, {"out is f32[2]", "8 are needed"});
+    expect_error<InvalidArgument>([&] { all_to_all(eight, small, std::vector<std::int64_t>{4, 4, 4, 4}, stream); },
+                                  {"room for 2 elements", "needs 8"});
+    expect_error<InvalidArgument>([&] { all_gather.wait_shard(stream, 0); }, {"before start()"});
+    expect_error<InvalidArgument>([&] { all_gather.finish(stream); }, {"without start()"});
+    all_gather.start(good, stream);
+    expect_error<InvalidArgument>([&] { all_gather.start(good, stream); }, {"another one is open", "finish()"});
+    expect_error<InvalidArgument>([&] { all_gather.wait_shard(stream, 2); }, {"shard of rank 2", "0 to 1"});
+    all_gather.wait_shard(stream, 1 - team.rank());
+    expect_error<InvalidArgument>([&] { all_gather.wait_shard(stream, 1 - team.rank()); }, {"waited for twice"});
+    all_gather.finish(stream);
+    team.synchronize(stream);
+  });
+}
+
+TEST(CollectiveMisuse, PlansThatCannotBe) {
+  run_ranks(2, [](World& world) {
+    const Team& team = world.team();
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
+                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
+                                  {"known: auto, push, pull"});
+    expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
+                                  {"known: auto, direct, staged"});
+    expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
+                                  {"known: auto, push, pull, staged"});
+    expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
+                                  {"known: auto, push, pull, staged"});
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = -1, .dtype = f32}); }, {"a count of -1"});
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f8e4m3}); },
+                                  {"f8e4m3 cannot be summed", "f32, f16, bf16, f64, i32, i64"});
+    expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = u8}); }, {"u8 cannot be summed"});
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_shot", .staging = false}); },
+                                  {"one_shot", "staging"});
+
+    AllGather push(team, {.count = 8, .dtype = f32}, {.algorithm = "push"});
+    AllGather pull(team, {.count = 8, .dtype = f32}, {.algorithm = "pull"});
+    std::vector<float> memory(16);
+    const TensorView four(memory.data(), {4}, f32);
+    const TensorView eight(memory.data(), {8}, f32);
+    const Stream stream(team.device());
+    expect_error<InvalidArgument>([&] { push(four, eight, stream); }, {"'push' is for symmetric tensors"});
+    const SymmetricTensor tensor = symmetric(team, {8}, f32);
+    expect_error<InvalidArgument>([&] { pull(tensor, stream); }, {"'pull' is for plain views"});
+  });
+}
+
+TEST(CollectiveMisuse, RanksThatMakeDifferentPlans) {
+  run_ranks(2, [](World& world) {
+    const Team& team = world.team();
+    const bool first = team.rank() == 0;
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = first ? 8 : 9, .dtype = f32}); },
+                                  {"of up to 8 f32", "of up to 9 f32"});
+  });
+  run_ranks(2, [](World& world) {
+    const Team& team = world.team();
+    const bool first = team.rank() == 0;
+    expect_error<InvalidArgument>(
+        [&] {
+          if (first) {
+            AllReduce(team, {.count = 8, .dtype = f32});
+          } else {
+            ReduceScatter(team, {.count = 8, .dtype = f32});
+          }
+        },
+        {"AllReduce", "ReduceScatter"});
+  });
+}
+
+TEST(CollectiveMisuse, ARankOutsideOfTheTeam) {
+  run_ranks(3, [](World& world) {
+    const Team team = world.team({2, 0});
+    if (team) {
+      AllReduce all_reduce(team, {.count = 8, .dtype = f32});
+    } else {
+      expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}); },
+                                    {"this team is empty", "not one of its members"});
+      std::vector<float> memory(8);
+      const TensorView eight(memory.data(), {8}, f32);
+      const Stream stream(world.device());
+      expect_error<InvalidArgument>([&] { all_reduce(team, eight, eight, stream); }, {"this team is empty"});
+    }
+  });
+}
+
+TEST(CollectiveMisuse, DescribeSaysWhatRuns) {
+  run_ranks(2, [](World& world) {
+    const Team& team = world.team();
+    const AllReduce chosen(team, {.count = 8, .dtype = bf16});
+    EXPECT_NE(chosen.describe().find("AllReduce of up to 8 bf16"), std::string::npos) << chosen.describe();
+    EXPECT_NE(chosen.describe().find("one_shot up to"), std::string::npos) << chosen.describe();
+    const AllReduce asked(team, {.count = 8, .dtype = bf16}, {.algorithm = "two_shot"});
+    EXPECT_NE(asked.describe().find("two_shot as asked for"), std::string::npos) << asked.describe();
+    const Broadcast broadcast(team, {.count = 8, .dtype = bf16}, {.algorithm = "push"});
+    EXPECT_NE(broadcast.describe().find("pushes of the root"), std::string::npos) << broadcast.describe();
+  });
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective/support.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "tandem/device/device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+constexpr std::size_t guard_bytes = 256;
+constexpr auto guard = std::byte{0x5C};
+constexpr auto poisoned = std::byte{0xF3};
+
+}  // namespace
+
+Bytes moved_bytes(std::uint64_t id, int rank, std::size_t bytes) {
+  return random_bytes(key(seed(), {id, static_cast<std::uint64_t>(rank)}), bytes);
+}
+
+std::vector<double> summed_values(std::uint64_t id, int rank, std::int64_t count, DType dtype) {
+  return random_values(key(seed(), {id, static_cast<std::uint64_t>(rank)}), count, dtype);
+}
+
+Bytes stored(std::span<const double> values, DType dtype) {
+  Bytes bytes(values.size() * size_of(dtype));
+  store(values, dtype, bytes.data());
+  return bytes;
+}
+
+GuardedTensor::GuardedTensor(const Team& team, const Dims& sizes, DType dtype, std::int64_t offset)
+    : team_(team),
+      sizes_(sizes),
+      dtype_(dtype),
+      begin_(guard_bytes + static_cast<std::size_t>(offset) * size_of(dtype)),
+      bytes_(static_cast<std::size_t>(sizes.numel()) * size_of(dtype)),
+      buffer_(team.shared_device(), begin_ + bytes_ + guard_bytes) {
+  const Bytes all(buffer_.bytes(), guard);
+  team_.device().upload(buffer_.data(), all.data(), all.size());
+  poison();
+}
+
+TensorView GuardedTensor::view() const {
+  return {buffer_.data_as<std::byte>() + begin_, sizes_, dtype_, team_.device().id()};
+}
+
+void GuardedTensor::set(std::span<const std::byte> bytes) {
+  ASSERT_EQ(bytes.size(), bytes_);
+  team_.device().upload(buffer_.data_as<std::byte>() + begin_, bytes.data(), bytes.size());
+}
+
+void GuardedTensor::poison() { set(Bytes(bytes_, poisoned)); }
+
+Bytes GuardedTensor::get() const {
+  Bytes all(buffer_.bytes());
+  team_.device().download(all.data(), buffer_.data(), all.size());
+  const auto whole = [](std::span<const std::byte> side) {
+    return std::ranges::all_of(side, [](std::byte b) { return b == guard; });
+  };
+  EXPECT_TRUE(whole(std::span(all).first(begin_))) << "something was written before the tensor";
+  EXPECT_TRUE(whole(std::span(all).subspan(begin_ + bytes_))) << "something was written behind the tensor";
+  const auto elements = std::span(all).subspan(begin_, bytes_);
+  return {elements.begin(), elements.end()};
+}
+
+void set(const SymmetricTensor& tensor, std::span<const std::byte> bytes) {
+  ASSERT_EQ(bytes.size(), tensor.local().bytes());
+  tensor.team().device().upload(tensor.memory().data(), bytes.data(), bytes.size());
+}
+
+void poison(const SymmetricTensor& tensor) { set(tensor, Bytes(tensor.local().bytes(), poisoned)); }
+
+Bytes get(const SymmetricTensor& tensor) {
+  Bytes result(tensor.local().bytes());
+  tensor.team().device().download(result.data(), tensor.memory().data(), result.size());
+  return result;
+}
+
+SymmetricTensor symmetric(const Team& team, const Dims& sizes, DType dtype) {
+  SymmetricTensor tensor = SymmetricTensor::empty(team, sizes, dtype);
+  tensor.rendezvous();
+  return tensor;
+}
+
+void expect_bytes(const Bytes& got, const Bytes& expected, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  const Comparison comparison = compare_bytes(expected, got.data());
+  EXPECT_EQ(comparison.wrong, 0) << what << ": " << to_string(comparison);
+}
+
+void expect_values(const Bytes& got, const Expected& expected, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.value.size() * size_of(expected.dtype)) << what;
+  const Comparison comparison = compare(expected, got.data());
+  EXPECT_EQ(comparison.wrong, 0) << what << ": " << to_string(comparison);
+}
+
+Expected part_of(const Expected& whole, std::int64_t first, std::int64_t count) {
+  const auto cut = [&](const std::vector<double>& values) {
+    const auto begin = values.begin() + first;
+    return values.empty() ? std::vector<double>() : std::vector<double>(begin, begin + count);
+  };
+  return {cut(whole.value), cut(whole.unfused), cut(whole.magnitude), whole.terms, whole.dtype};
+}
+
+void expect_same_on_all_ranks(const Team& team, std::span<const std::byte> bytes, const std::string& what) {
+  std::uint64_t hash = 0xCBF29CE484222325U;  // FNV-1a
+  for (const std::byte b : bytes) hash = (hash ^ std::to_integer<std::uint64_t>(b)) * 0x100000001B3U;
+  Parcel parcel;
+  parcel.bytes.resize(sizeof(hash));
+  std::memcpy(parcel.bytes.data(), &hash, sizeof(hash));
+  const auto parcels = team.exchange("the test's comparison", std::move(parcel));
+  for (int rank = 0; rank < team.size(); ++rank) {
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, parcels[static_cast<std::size_t>(rank)].bytes.data(), sizeof(theirs));
+    EXPECT_EQ(theirs, hash) << what << ": rank " << rank << " has other bits than rank " << team.rank();
+  }
+}
+
+void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint64_t longest_us) {
+  const auto who = static_cast<int>(draws.below(static_cast<std::uint64_t>(team.size())));
+  const std::chrono::microseconds pause(draws.below(longest_us + 1));
+  if (who == team.rank()) team.device().launch(stream, [pause] { std::this_thread::sleep_for(pause); });
+}
+
+std::string describe_case(const Team& team, const Dims& sizes, DType dtype) {
+  return std::string(name(dtype)) + to_string(sizes) + ", rank " + std::to_string(team.rank()) + " of " +
+         std::to_string(team.size());
+}
+
+std::vector<std::vector<int>> odd_orders(int ranks) {
+  std::vector<int> backwards;
+  std::vector<int> every_second;
+  for (int rank = ranks - 1; rank >= 0; --rank) backwards.push_back(rank);
+  for (int rank = 0; rank < ranks; rank += 2) every_second.push_back(rank);
+  std::ranges::rotate(every_second, every_second.begin() + static_cast<std::ptrdiff_t>(every_second.size() / 2));
+  return {backwards, every_second};
+}
+
+}  // namespace tandem::testing

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/base/dims.hpp"
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/error.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
+
+#include "support/oracle.hpp"
+#include "support/ranks.hpp"
+
+namespace tandem::testing {
+
+using Bytes = std::vector<std::byte>;
+
+/// A sequence of random numbers that all ranks draw alike.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t sequence) : key_(key(seed(), {sequence})) {}
+  /// In [0, limit).
+  [[nodiscard]] std::uint64_t below(std::uint64_t limit) noexcept { return random_bits(key_, index_++) % limit; }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t index_ = 0;
+};
+
+/// The random input of `rank` in case `id`, which every rank can make: any bits at all, since what moves must not look
+/// at them; or values of a dtype with arithmetic.
+[[nodiscard]] Bytes moved_bytes(std::uint64_t id, int rank, std::size_t bytes);
+[[nodiscard]] std::vector<double> summed_values(std::uint64_t id, int rank, std::int64_t count, DType dtype);
+[[nodiscard]] Bytes stored(std::span<const double> values, DType dtype);
+
+/// Local memory of the rank's device at an odd place (`offset` elements from an aligned one), with guards on both
+/// sides.
+class GuardedTensor {
+ public:
+  GuardedTensor(const Team& team, const Dims& sizes, DType dtype, std::int64_t offset = 0);
+  [[nodiscard]] TensorView view() const;
+  void set(std::span<const std::byte> bytes);
+  /// Fills it with bytes that no right result has by chance.
+  void poison();
+  /// The elements, after a check that the guards are whole.
+  [[nodiscard]] Bytes get() const;
+
+ private:
+  Team team_;
+  Dims sizes_;
+  DType dtype_;
+  std::size_t begin_;
+  std::size_t bytes_;
+  Buffer buffer_;
+};
+
+/// The same for this rank's part of a symmetric tensor.
+void set(const SymmetricTensor& tensor, std::span<const std::byte> bytes);
+void poison(const SymmetricTensor& tensor);
+[[nodiscard]] Bytes get(const SymmetricTensor& tensor);
+/// A symmetric tensor after its rendezvous.
+[[nodiscard]] SymmetricTensor symmetric(const Team& team, const Dims& sizes, DType dtype);
+
+/// Fail the test unless every byte, or every element within the oracle's bound, is right.
+void expect_bytes(const Bytes& got, const Bytes& expected, const std::string& what);
+void expect_values(const Bytes& got, const Expected& expected, const std::string& what);
+/// The part [first, first + count) of what is expected.
+[[nodiscard]] Expected part_of(const Expected& whole, std::int64_t first, std::int64_t count);
+/// Collective. Fails the test unless `bytes` are equal on all ranks.
+void expect_same_on_all_ranks(const Team& team, std::span<const std::byte> bytes, const std::string& what);
+
+/// Puts a pause of up to `longest_us` into the stream of one rank that `draws` pick; every rank draws the same.
+void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint64_t longest_us);
+
+/// "bf16[4, 8], rank 1 of 3"
+[[nodiscard]] std::string describe_case(const Team& team, const Dims& sizes, DType dtype);
+
+/// Orders of a world's ranks that are worth a sub-team: all of them backwards, and every second one, unsorted.
+[[nodiscard]] std::vector<std::vector<int>> odd_orders(int ranks);
+
+/// Tests for each team size. The seed is fixed here, before ranks are forked.
+class CollectiveTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { (void)seed(); }
+};
+
+inline constexpr DType all_dtypes[]{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
+inline constexpr DType sum_dtypes[]{f32, f16, bf16, f64, i32, i64};
+
+}  // namespace tandem::testing
