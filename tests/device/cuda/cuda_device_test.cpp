@@ -317,8 +317,13 @@ TEST_P(CudaDeviceTest, MultipliesFromAnyAddress) {
                        .d = d_memory.data_as<std::byte>() + size,
                        .bias = bias_memory.data_as<std::byte>() + size});
     stream.synchronize();
-    const auto out32 = download<float>(d_memory);
-    const auto out16 = download<BFloat16>(d_memory);
+    std::vector<float> out32;
+    std::vector<BFloat16> out16;
+    if (spec.out_dtype == f32) {
+      out32 = download<float>(d_memory);
+    } else {
+      out16 = download<BFloat16>(d_memory);
+    }
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         const auto column = static_cast<std::size_t>(j + 1);
