@@ -8,13 +8,18 @@
 
 #include "base/format.hpp"
 #include "tools/command.hpp"
+#include "tools/info.hpp"
+#include "tools/run.hpp"
 
 namespace {
 
 using namespace tandem::tools;
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all{};
+  static const std::vector<Command> all{
+      {"run", "start a program as several ranks of this machine", run},
+      {"info", "show devices, launcher and environment, and why something is not there", info},
+  };
   return all;
 }
 

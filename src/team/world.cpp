@@ -63,6 +63,12 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
   Opened opened;
   try {
     opened.id = choose_device(options, launch, env);
+    if (env.link && opened.id.type != DeviceType::host) {
+      throw InvalidArgument(
+          format("TANDEM_LINK is set, but rank {} runs on {}; allowed: a link is emulated on the host "
+                 "device alone (TANDEM_DEVICE=host)",
+                 launch.rank, name(opened.id.type)));
+    }
     DeviceOptions device;
     device.link = env.link;
     device.gemm = env.gemm;

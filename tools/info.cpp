@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/info.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tandem/base/env.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/memory/backend.hpp"
+#include "tandem/team/launch.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What `look` finds, or why it could not look.
+template <typename Look> std::string found(const Look& look) {
+  try {
+    return look();
+  } catch (const std::exception& error) {
+    return format("cannot be used: {}", error.what());
+  }
+}
+
+std::string launcher() {
+  return found([]() -> std::string {
+    const Launch launch = Launch::detect();
+    if (launch.launcher == "none") return "none: a world of one";
+    return format("{}: rank {} of {}, local rank {} of {}, {} node{}, job {}", launch.launcher, launch.rank,
+                  launch.world_size, launch.local_rank, launch.local_size, launch.nodes, launch.nodes == 1 ? "" : "s",
+                  launch.job);
+  });
+}
+
+/// The devices that can be opened, and what there is to say of all.
+struct Devices {
+  std::vector<std::shared_ptr<Device>> open;
+  Json lines = Json::array();
+};
+
+Devices devices() {
+  DeviceOptions options;
+  try {
+    const Env env = Env::from_process();
+    options.link = env.link;
+    options.gemm = env.gemm;
+  } catch (const std::exception&) {  // told below, as the environment's own trouble
+  }
+  Devices devices;
+  for (const DeviceType type : {DeviceType::host, DeviceType::cuda}) {
+    const int count = device_count(type);
+    if (count == 0) devices.lines.push_back({{"id", name(type)}, {"is", format("none: {}", why_no_device(type))}});
+    for (int index = 0; index < count; ++index) {
+      const DeviceId id{type, index};
+      devices.lines.push_back({{"id", to_string(id)}, {"is", found([&] {
+                                                         devices.open.push_back(open_device(id, options));
+                                                         return devices.open.back()->describe();
+                                                       })}});
+    }
+  }
+  return devices;
+}
+
+/// The first open device of each type.
+std::vector<std::shared_ptr<Device>> one_of_each(const Devices& devices) {
+  std::vector<std::shared_ptr<Device>> chosen;
+  for (const auto& device : devices.open) {
+    if (chosen.empty() || chosen.back()->id().type != device->id().type) chosen.push_back(device);
+  }
+  return chosen;
+}
+
+Json links(const Devices& devices) {
+  Json lines = Json::array();
+  for (const auto& device : one_of_each(devices)) {
+    const CostTable costs = device->costs();
+    lines.push_back({{"id", name(device->id().type)},
+                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer, as the cost model takes it",
+                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6)}});
+  }
+  return lines;
+}
+
+Json memory_backends(const Devices& devices) {
+  Json lines = Json::array();
+  for (const std::string& backend : memory_backend_names()) {
+    std::string on;
+    std::string why;
+    for (const auto& device : one_of_each(devices)) {
+      const std::string reason = why_no_memory_backend(backend, *device);
+      if (reason.empty()) on += format("{}{}", on.empty() ? "on " : " and ", name(device->id().type));
+      if (!reason.empty()) why += format("{}{}", why.empty() ? "" : "; ", reason);
+    }
+    lines.push_back({{"id", backend}, {"is", on.empty() ? format("none: {}", why) : on}});
+  }
+  return lines;
+}
+
+Json gemm_libraries(const Devices& devices) {
+  Json lines = Json::array();
+  for (const auto& device : one_of_each(devices)) {
+    lines.push_back(
+        {{"id", name(device->id().type)},
+         {"is", found([&] { return device->gemm({.m = 64, .n = 64, .k = 64, .dtype = bf16})->describe(); })}});
+  }
+  return lines;
+}
+
+/// Env's table, a row for each variable, with what it is set to.
+Json environment() {
+  Json rows = Json::array();
+  std::istringstream table(Env::table());
+  for (std::string line; std::getline(table, line);) {
+    if (!line.starts_with("| `")) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line.substr(2));
+    for (std::string cell; std::getline(row, cell, '|');) {
+      const std::size_t begin = cell.find_first_not_of(" `");
+      if (begin != std::string::npos) cells.push_back(cell.substr(begin, cell.find_last_not_of(" `") + 1 - begin));
+    }
+    const char* value = std::getenv(cells.at(0).c_str());
+    rows.push_back({{"variable", cells[0]},
+                    {"value", value == nullptr ? Json() : Json(value)},
+                    {"allowed", cells.at(1)},
+                    {"default", cells.at(2)},
+                    {"meaning", cells.at(3)}});
+  }
+  return rows;
+}
+
+std::string environment_error() {
+  try {
+    static_cast<void>(Env::from_process());
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+Json gather() {
+  const Devices all = devices();
+  Json document;
+  document["version"] = TANDEM_VERSION;
+  document["compiler"] = "GCC " __VERSION__;
+  document["launcher"] = launcher();
+  document["devices"] = all.lines;
+  document["links"] = links(all);
+  document["memory_backends"] = memory_backends(all);
+  document["gemm"] = gemm_libraries(all);
+  document["environment"] = environment();
+  document["environment_error"] = environment_error();
+  return document;
+}
+
+void print_section(const char* title, const Json& lines) {
+  std::string text = format("\n{}\n", title);
+  for (const Json& line : lines) {
+    text += format("  {:<8}{}\n", line["id"].get<std::string>(), line["is"].get<std::string>());
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+void print_text(const Json& document) {
+  std::fputs(format("tandem {}, built by {}\nlauncher: {}\n", document["version"].get<std::string>(),
+                    document["compiler"].get<std::string>(), document["launcher"].get<std::string>())
+                 .c_str(),
+             stdout);
+  print_section("devices", document["devices"]);
+  print_section("links", document["links"]);
+  print_section("memory backends", document["memory_backends"]);
+  print_section("matrix products", document["gemm"]);
+  std::string text = "\nenvironment\n";
+  for (const Json& row : document["environment"]) {
+    const bool set = row["value"].is_string();
+    text +=
+        format("  {:<16} {:<14} {} ({})\n", row["variable"].get<std::string>(),
+               set ? "= " + row["value"].get<std::string>() : "not set", row["meaning"].get<std::string>(),
+               set ? "allowed: " + row["allowed"].get<std::string>() : "default: " + row["default"].get<std::string>());
+  }
+  if (const auto trouble = document["environment_error"].get<std::string>(); !trouble.empty()) {
+    text += format("  error: {}\n", trouble);
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace
+
+int info(Arguments arguments) {
+  CLI::App app("Shows what this machine, this build and this environment offer, and why something is not there.",
+               "info");
+  app.footer("Example: tandem info --json");
+  bool json = false;
+  app.add_flag("--json", json, "print JSON");
+  if (const auto code = parse(app, arguments)) return *code;
+  const Json document = gather();
+  if (json) {
+    std::puts(document.dump(2).c_str());
+  } else {
+    print_text(document);
+  }
+  return success;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/launcher.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <optional>
+#include <poll.h>
+#include <random>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tandem/base/error.hpp"
+#include "tandem/team/file_descriptor.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<int, 6> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr auto grace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL
+constexpr auto last_output = std::chrono::seconds(1);  // for pipes that somebody else still holds
+constexpr std::size_t longest_line = 64 * 1024;
+
+[[noreturn]] void fail(std::string_view what) { throw Error(format("{}: {}", what, std::strerror(errno))); }
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail("a pipe could not be made");
+  return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t size = ::write(fd, text.data(), text.size());
+    if (size < 0 && errno == EAGAIN) {
+      pollfd full{fd, POLLOUT, 0};
+      ::poll(&full, 1, -1);
+    } else if (size < 0 && errno != EINTR) {
+      return;  // nobody reads our output any more
+    }
+    if (size > 0) text.remove_prefix(static_cast<std::size_t>(size));
+  }
+}
+
+/// One rank's stdout or stderr on its way to ours, line by line.
+class Output {
+ public:
+  Output(FileDescriptor source, int target, std::string prefix)
+      : source_(std::move(source)), target_(target), prefix_(std::move(prefix)) {}
+
+  [[nodiscard]] int fd() const noexcept { return source_.get(); }
+  [[nodiscard]] bool open() const noexcept { return static_cast<bool>(source_); }
+
+  void take() {
+    std::array<char, 16 * 1024> part;
+    const ssize_t size = ::read(source_.get(), part.data(), part.size());
+    if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (size <= 0) return close();
+    line_.append(part.data(), static_cast<std::size_t>(size));
+    std::string ready;
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = line_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      ready += prefix_;
+      ready.append(line_, begin, end + 1 - begin);
+    }
+    line_.erase(0, begin);
+    write_all(target_, ready);
+    if (line_.size() > longest_line) end_line();
+  }
+
+  void close() {
+    if (!line_.empty()) end_line();
+    source_ = {};
+  }
+
+ private:
+  void end_line() {
+    write_all(target_, prefix_ + line_ + "\n");
+    line_.clear();
+  }
+
+  FileDescriptor source_;
+  int target_;
+  std::string prefix_;
+  std::string line_;
+};
+
+struct Rank {
+  pid_t pid = -1;
+  std::optional<int> status;  // as waitpid gives it
+};
+
+bool well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+int code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+
+std::string how(int status) {
+  if (!WIFSIGNALED(status)) return format("exit code {}", WEXITSTATUS(status));
+  return format("killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options) : options_(options) {
+    std::random_device random;
+    job_ = format("run.{}.{:08x}{:08x}", ::getpid(), random(), random());
+    sigset_t watched;
+    ::sigemptyset(&watched);
+    ::sigaddset(&watched, SIGCHLD);
+    for (const int signal : passed_on) ::sigaddset(&watched, signal);
+    ::sigprocmask(SIG_BLOCK, &watched, &mask_before_);
+    signals_ = FileDescriptor::from_native_handle(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) fail("signalfd");
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+  ~Launcher() {
+    for (Rank& rank : ranks_) {
+      if (rank.status) continue;
+      ::kill(-rank.pid, SIGKILL);
+      ::waitpid(rank.pid, nullptr, 0);
+    }
+    ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+  }
+
+  int run() {
+    for (int rank = 0; rank < options_.ranks; ++rank) start(rank);
+    while (running() > 0) turn();
+    drain();
+    if (first_failure_ < 0) return 0;
+    report();
+    return code_of(*ranks_[static_cast<std::size_t>(first_failure_)].status);
+  }
+
+ private:
+  void start(int rank) {
+    Pipe out;
+    Pipe error;
+    if (options_.prefix) {
+      out = make_pipe();
+      error = make_pipe();
+    }
+    Pipe started = make_pipe();  // carries errno if the program cannot be started, and closes if it could
+    const pid_t launcher = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid < 0) fail("fork");
+    if (pid == 0) become_rank(rank, launcher, out.write.get(), error.write.get(), started.write.get());
+    ::setpgid(pid, pid);  // here too: whoever comes first
+    ranks_.push_back({pid, std::nullopt});
+    if (options_.prefix) {
+      const std::string prefix = format("[{}] ", rank);
+      outputs_.emplace_back(std::move(out.read), STDOUT_FILENO, prefix);
+      outputs_.emplace_back(std::move(error.read), STDERR_FILENO, prefix);
+    }
+    started.write = {};
+    int reason = 0;
+    if (::read(started.read.get(), &reason, sizeof(reason)) == sizeof(reason)) {
+      throw Error(format("'{}' cannot be started: {}", options_.program[0], std::strerror(reason)));
+    }
+  }
+
+  [[noreturn]] void become_rank(int rank, pid_t launcher, int out, int error, int started) {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != launcher) ::_exit(1);  // it died before that took hold
+    if (rank != 0 || ::isatty(STDIN_FILENO) == 1) {
+      const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+    }
+    if (out >= 0) ::dup2(out, STDOUT_FILENO);
+    if (error >= 0) ::dup2(error, STDERR_FILENO);
+    for (const auto& [name, value] : options_.environment) ::setenv(name.c_str(), value.c_str(), 1);
+    ::setenv("TANDEM_RANK", std::to_string(rank).c_str(), 1);
+    ::setenv("TANDEM_WORLD_SIZE", std::to_string(options_.ranks).c_str(), 1);
+    ::setenv("TANDEM_JOB", job_.c_str(), 1);
+    std::vector<char*> argv;
+    for (const std::string& word : options_.program) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+    ::execvp(argv[0], argv.data());
+    const int reason = errno;
+    [[maybe_unused]] const ssize_t told = ::write(started, &reason, sizeof(reason));
+    ::_exit(127);
+  }
+
+  [[nodiscard]] long running() const {
+    return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
+  }
+
+  /// Waits for output, signals or the end of the grace, and deals with what came.
+  void turn() {
+    std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
+    for (const Output& output : outputs_) {
+      if (output.open()) polled.push_back({output.fd(), POLLIN, 0});
+    }
+    const int wait = kill_at_ ? 50 : -1;
+    if (::poll(polled.data(), polled.size(), wait) < 0 && errno != EINTR) fail("poll");
+    copy_output(polled);
+    take_signals();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      signal_all(SIGKILL);
+      kill_at_.reset();
+    }
+  }
+
+  void copy_output(const std::vector<pollfd>& polled) {
+    for (Output& output : outputs_) {
+      const auto ready = std::find_if(polled.begin(), polled.end(), [&output](const pollfd& each) {
+        return output.open() && each.fd == output.fd() && each.revents != 0;
+      });
+      if (ready != polled.end()) output.take();
+    }
+  }
+
+  void take_signals() {
+    signalfd_siginfo info{};
+    while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+      if (static_cast<int>(info.ssi_signo) != SIGCHLD) signal_all(static_cast<int>(info.ssi_signo));
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (!ranks_[r].status) reap(r);
+    }
+  }
+
+  void reap(std::size_t r) {
+    Rank& rank = ranks_[r];
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(rank.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+      return;
+    }
+    ::kill(-rank.pid, SIGKILL);  // what the rank started; while it is a zombie, nobody else has its number
+    int status = 0;
+    ::waitpid(rank.pid, &status, 0);
+    rank.status = status;
+    if (well(status) || first_failure_ >= 0) return;
+    first_failure_ = static_cast<int>(r);
+    const bool stop = options_.stop_on_failure && running() > 0;
+    write_all(STDERR_FILENO, format("tandem run: rank {} (pid {}) failed: {}{}\n", r, rank.pid, how(status),
+                                    stop ? "; stopping the others" : ""));
+    if (!stop) return;
+    signal_all(SIGTERM);
+    kill_at_ = Clock::now() + grace;
+  }
+
+  void signal_all(int signal) {
+    for (const Rank& rank : ranks_) {
+      if (!rank.status) ::kill(-rank.pid, signal);
+    }
+  }
+
+  /// Takes the output that is still in the pipes.
+  void drain() {
+    const auto deadline = Clock::now() + last_output;
+    while (Clock::now() < deadline) {
+      std::vector<pollfd> polled;
+      for (const Output& output : outputs_) {
+        if (output.open()) polled.push_back({output.fd(), POLLIN, 0});
+      }
+      if (polled.empty()) return;
+      if (::poll(polled.data(), polled.size(), 50) > 0) copy_output(polled);
+    }
+    for (Output& output : outputs_) {
+      if (output.open()) output.close();
+    }
+  }
+
+  void report() const {
+    std::string text = "tandem run: how the ranks ended:\n";
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      text += format("  rank {} (pid {}): {}{}\n", r, ranks_[r].pid, how(*ranks_[r].status),
+                     static_cast<int>(r) == first_failure_ ? ", the first to fail" : "");
+    }
+    write_all(STDERR_FILENO, text);
+  }
+
+  const LaunchOptions& options_;
+  std::string job_;
+  sigset_t mask_before_{};
+  FileDescriptor signals_;
+  std::vector<Rank> ranks_;
+  std::vector<Output> outputs_;
+  int first_failure_ = -1;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) { return Launcher(options).run(); }
+
+}  // namespace tandem::tools

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem::tools {
+
+struct LaunchOptions {
+  int ranks = 1;
+  std::vector<std::string> program;                              ///< and its arguments
+  std::vector<std::pair<std::string, std::string>> environment;  ///< variables that every rank gets besides its own
+  bool stop_on_failure = true;                                   ///< else the others go on when a rank fails
+  bool prefix = true;                                            ///< each line of output begins with "[RANK] "
+};
+
+/// Starts the ranks and waits until all have ended. Passes on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
+/// Each rank is a process group of its own: when the rank ends, what it started ends too; when this process is killed,
+/// the ranks are. Rank 0 reads this process's input unless that is a terminal; the others read nothing.
+/// Returns 0, or the exit code of the rank that failed first (128 + N for signal N); says on stderr which rank failed
+/// and how each one ended. Throws Error if the program cannot be started.
+[[nodiscard]] int launch(const LaunchOptions& options);
+
+}  // namespace tandem::tools

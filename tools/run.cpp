@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/run.hpp"
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+
+#include "tandem/base/env.hpp"
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "tools/launcher.hpp"
+#include "tools/parse.hpp"
+
+namespace tandem::tools {
+namespace {
+
+constexpr std::int64_t most_ranks = 4096;
+
+/// Hands a variable to the ranks, after Env has found nothing wrong with it.
+void hand_over(LaunchOptions& options, const std::string& variable, const std::string& value) {
+  if (value.empty()) throw InvalidArgument(format("{} is given as an empty text", variable));
+  static_cast<void>(Env::from([&](const std::string& name) -> std::optional<std::string> {
+    return name == variable ? std::optional<std::string>(value) : std::nullopt;
+  }));
+  options.environment.emplace_back(variable, value);
+}
+
+}  // namespace
+
+int run(Arguments arguments) {
+  LaunchOptions options;
+  CLI::App app("Starts a program as several ranks of this machine, and stays until they have ended.", "run");
+  app.footer(
+      "After the options: the program and its arguments.\nExample: tandem run -n 4 --device host -- ./prog --steps "
+      "100");
+  app.prefix_command();
+  bool counted = false;
+  app.add_option_function<std::string>(
+         "-n,--ranks",
+         [&](const std::string& text) {
+           options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_ranks));
+           counted = true;
+         },
+         "how many ranks")
+      ->type_name("N");
+  app.add_option_function<std::string>(
+         "--device", [&](const std::string& text) { hand_over(options, "TANDEM_DEVICE", text); }, "auto, host or cuda")
+      ->type_name("NAME");
+  app.add_option_function<std::string>(
+         "--on-failure",
+         [&](const std::string& text) {
+           options.stop_on_failure = parse_name("--on-failure", text, {"stop", "continue"}) == 0;
+         },
+         "when a rank fails: stop the others (default), or let them continue")
+      ->type_name("WHAT");
+  app.add_option_function<std::string>(
+         "--timeout", [&](const std::string& text) { hand_over(options, "TANDEM_TIMEOUT", text); },
+         "the deadline of each wait, such as 250ms, 10s or 5m (default: 60s)")
+      ->type_name("TIME");
+  app.add_option_function<std::string>(
+         "--link", [&](const std::string& text) { hand_over(options, "TANDEM_LINK", text); },
+         "host: emulate a link between the ranks, as in 20us,1GB/s")
+      ->type_name("LATENCY,BANDWIDTH");
+  app.add_flag_callback("--no-prefix", [&] { options.prefix = false; }, "leave the ranks' output as it is");
+  if (const auto code = parse(app, arguments)) return *code;
+
+  options.program = app.remaining();
+  if (!options.program.empty() && options.program[0] == "--") options.program.erase(options.program.begin());
+  if (!counted) throw InvalidArgument("-n is missing: how many ranks? For example: tandem run -n 4 -- ./prog");
+  if (options.program.empty()) {
+    throw InvalidArgument("a program is missing; for example: tandem run -n 4 -- ./prog --steps 100");
+  }
+  if (options.program[0].starts_with('-')) {
+    throw InvalidArgument(format("unknown option '{}'; `tandem run --help` shows what there is", options.program[0]));
+  }
+  return launch(options);
+}
+
+}  // namespace tandem::tools
