@@ -78,7 +78,16 @@ bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
   return multiple(ld.a, spec().dtype) && multiple(ld.b, spec().dtype) && multiple(ld.d, spec().out_dtype);
 }
 
-CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, std::int64_t lda, const void* bias) const {
+CudaGemm::Pitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const noexcept {
+  Pitches ld = pitches(m, spec().k);
+  if (!aligned && rows_on_16_bytes(ld)) {
+    // Odd ones, so that what is chosen and loaded for the rare case takes every address.
+    ld = {ld.a | 1, ld.b | 1, ld.d | 1};
+  }
+  return ld;
+}
+
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias) const {
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
@@ -90,11 +99,11 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, std::int64_t
   };
   // What is stored row-major as [r, c] is read as [c, r]: an operand that we do not transpose is already op(X)ᵀ.
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, DType dtype, bool transpose, std::int64_t rows,
-                          std::int64_t columns, std::int64_t ld) {
+                          std::int64_t columns, std::int64_t pitch) {
     if (transpose) std::swap(rows, columns);
     lt.check(
         lt.cublasLtMatrixLayoutInit_internal(&out, sizeof out, cuda_type(dtype), static_cast<std::uint64_t>(columns),
-                                             static_cast<std::uint64_t>(rows), ld),
+                                             static_cast<std::uint64_t>(rows), pitch),
         "cublasLtMatrixLayoutInit");
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -106,7 +115,6 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, std::int64_t
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(s.out_dtype)));
   }
-  const Pitches ld = pitches(m, k, lda);
   layout(p.b, s.dtype, s.transpose_b, k, s.n, ld.b);
   layout(p.a, s.dtype, s.transpose_a, m, k, ld.a);
   layout(p.d, s.out_dtype, false, m, s.n, ld.d);
@@ -119,7 +127,7 @@ std::size_t CudaGemm::scratch_bytes() const {
     return static_cast<std::size_t>(rows * ld) * size_of(dtype);
   };
   // One region serves as A, B, D and bias at once: nobody reads the result. One element more, to try odd addresses.
-  const Pitches ld = pitches(s.m, s.k);
+  const Pitches ld = planned_pitches(s.m, false);  // not shorter than the aligned ones
   return std::max({bytes(s.transpose_a ? s.k : s.m, ld.a, s.dtype), bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype),
                    bytes(s.m, ld.d, s.out_dtype)}) +
          256;
@@ -143,7 +151,7 @@ void CudaGemm::choose() {
   check(cudaMemsetAsync(scratch.data(), 0, scratch_bytes(), stream), "cudaMemsetAsync");
   for (const Choice& choice : choices_) {
     std::byte* data = scratch.data() + (choice.aligned ? 0 : size_of(spec().out_dtype));
-    Problem p = problem(choice.m, spec().k, 0, data);
+    Problem p = problem(choice.m, spec().k, planned_pitches(choice.m, choice.aligned), data);
     multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, spec().beta, stream);
   }
   check(cudaStreamSynchronize(stream), "the first run of a GEMM");
@@ -166,7 +174,7 @@ void CudaGemm::ask_heuristic(std::int64_t m, bool aligned, const std::byte* scra
   // Parts of a split k are added in fp32, never in the output's 16 bits, nor in an order that changes.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   // The heuristic reads the bias' alignment off its address.
-  Problem p = problem(m, spec().k, 0, scratch + (aligned ? 0 : size_of(spec().out_dtype)));
+  Problem p = problem(m, spec().k, planned_pitches(m, aligned), scratch + (aligned ? 0 : size_of(spec().out_dtype)));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
   const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
@@ -271,9 +279,10 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& operands) {
     run_tiled(operands, m, 0, beta, stream);
     return;
   }
-  const bool aligned = rows_on_16_bytes(pitches(m, k, operands.lda)) && on_16_bytes(operands.a) &&
-                       on_16_bytes(operands.b) && on_16_bytes(operands.d) && (!s.bias || on_16_bytes(operands.bias));
-  Problem p = problem(m, k, operands.lda, operands.bias);
+  const Pitches ld = pitches(m, k, operands.lda);
+  const bool aligned = rows_on_16_bytes(ld) && on_16_bytes(operands.a) && on_16_bytes(operands.b) &&
+                       on_16_bytes(operands.d) && (!s.bias || on_16_bytes(operands.bias));
+  Problem p = problem(m, k, ld, operands.bias);
   const int choice = choice_for(p, m, k, operands.lda, aligned);
   if (choice < 0) {
     run_tiled(operands, m, k, beta, stream);

@@ -65,7 +65,9 @@ class CudaGemm final : public Gemm {
 
   [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k, std::int64_t lda = 0) const noexcept;
   [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
-  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, std::int64_t lda, const void* bias) const;
+  /// Those that an algorithm for `m` is chosen by.
+  [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias) const;
   void choose();
   /// Adds the heuristic's algorithm for `m` unless there is none or it is that of the next larger m.
   void ask_heuristic(std::int64_t m, bool aligned, const std::byte* scratch);
