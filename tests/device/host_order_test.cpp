@@ -144,10 +144,11 @@ class EmulatedLinkTest : public OnDevice {
   void SetUp() override {
     OnDevice::SetUp();
     source_ = memory(bytes);
-    target_ = memory(bytes);
+    target_ = memory(4 * bytes);
   }
-  [[nodiscard]] Copy crossing(std::size_t count = bytes) const {
-    return {.dst = target_.data(), .src = source_.data(), .bytes = count, .path = Path::link};
+  // The i-th transfer of `count` bytes each; they do not touch each other.
+  [[nodiscard]] Copy crossing(std::size_t i = 0, std::size_t count = bytes) const {
+    return {.dst = target_.data_as<std::byte>() + i * count, .src = source_.data(), .bytes = count, .path = Path::link};
   }
   template <typename Work> Clock::duration timed(Work&& work) {
     const auto begin = Clock::now();
@@ -183,7 +184,7 @@ TEST_P(EmulatedLinkTest, StreamsShareTheLinkButNotTheLatency) {
   std::vector<Stream> streams;
   for (int i = 0; i < 4; ++i) streams.emplace_back(device());
   const auto took = timed([&] {
-    for (const Stream& stream : streams) device().copy(stream, crossing());
+    for (std::size_t i = 0; i < streams.size(); ++i) device().copy(streams[i], crossing(i));
     device().synchronize();
   });
   EXPECT_GE(took, 4 * transfer + latency);
@@ -191,7 +192,8 @@ TEST_P(EmulatedLinkTest, StreamsShareTheLinkButNotTheLatency) {
 
 TEST_P(EmulatedLinkTest, ABatchPaysLatencyOnce) {
   Stream stream(device());
-  std::vector<Copy> copies(10, crossing(bytes / 100));
+  std::vector<Copy> copies;
+  for (std::size_t i = 0; i < 10; ++i) copies.push_back(crossing(i, bytes / 100));
   const auto took = timed([&] {
     device().copy_batch(stream, copies);
     stream.synchronize();

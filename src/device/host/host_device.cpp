@@ -8,6 +8,7 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -48,6 +49,12 @@ void copy_now(const Copy& copy) noexcept {
 }
 
 void* allocate_aligned(std::size_t bytes) {
+  // Linux would promise more than the machine has, and kill somebody once it is touched.
+  const std::size_t machine =
+      static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (bytes > machine) {
+    throw OutOfMemory(format("host device: {} bytes were asked for, the machine has {}", bytes, machine));
+  }
   // Large blocks begin on a huge page, where the system offers those: fewer misses of the TLB in large products and
   // copies.
   const bool large = bytes >= 2 * huge_page;

@@ -12,6 +12,12 @@ namespace tandem {
 
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool thread_sanitizer = true;
+#else
+constexpr bool thread_sanitizer = false;
+#endif
+
 constexpr std::array library_names{"libdnnl.so.3", "libdnnl.so.2"};
 
 // The front of oneDNN's version structure, the same in 2.x and 3.x.
@@ -36,9 +42,10 @@ struct OneDnn::Search {
 const OneDnn::Search& OneDnn::search() noexcept {
   static const Search result = [] {
     Search search;
-#if defined(__SANITIZE_THREAD__)
-    search.why_absent = "ThreadSanitizer does not see what a library that it did not compile reads and writes";
-#else
+    if (thread_sanitizer) {
+      search.why_absent = "ThreadSanitizer does not see what a library that it did not compile reads and writes";
+      return search;
+    }
     for (const char* const file : library_names) {
       void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
       if (library == nullptr) {
@@ -61,7 +68,6 @@ const OneDnn::Search& OneDnn::search() noexcept {
       }
       break;
     }
-#endif
     return search;
   }();
   return result;

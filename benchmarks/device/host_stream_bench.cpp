@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host's streams cost: the fixed price of each operation that a small collective queues.
+#include <array>
+#include <atomic>
+#include <benchmark/benchmark.h>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/device.hpp"
+
+namespace {
+
+using namespace tandem;
+
+// Queues `tasks` fills of 64 bytes and waits for them.
+void enqueue_and_synchronize(benchmark::State& state) {
+  const auto device = open_device({});
+  const Stream stream(*device);
+  const Buffer memory(device, 64);
+  for (auto _ : state) {
+    for (std::int64_t i = 0; i < state.range(0); ++i) device->fill(stream, memory.data(), std::byte{1}, 64);
+    stream.synchronize();
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(enqueue_and_synchronize)->ArgName("tasks")->Arg(1)->Arg(6)->Arg(60)->UseRealTime();
+
+// What one rank of a small all_reduce queues: copies in and out, signals, waits that are already satisfied, a
+// reduction.
+void small_all_reduce_alone(benchmark::State& state) {
+  const auto device = open_device({});
+  const Stream stream(*device);
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const Buffer source(device, bytes);
+  const Buffer slot(device, bytes);
+  const Buffer result(device, bytes);
+  std::vector<SignalWord> words(2);
+  auto* const control = static_cast<WaitControl*>(device->allocate_mapped(sizeof(WaitControl)));
+  control->timeout_ns = 1'000'000'000;
+  const SignalPut put{.mine = &words[0], .theirs = &words[1]};
+  const SignalWait wait{.word = &words[1], .count = 1};
+  const std::array<const void*, 2> sources{source.data(), slot.data()};
+  const std::array<void*, 1> destinations{result.data()};
+  for (auto _ : state) {
+    device->copy(stream, {.dst = slot.data(), .src = source.data(), .bytes = bytes});
+    device->signal(stream, {&put, 1});
+    device->wait(stream, {&wait, 1}, control);
+    device->reduce(
+        stream,
+        {.sources = sources, .destinations = destinations, .count = static_cast<std::int64_t>(bytes / sizeof(float))});
+    device->signal(stream, {&put, 1});
+    device->wait(stream, {&wait, 1}, control);
+    stream.synchronize();
+  }
+  device->deallocate_mapped(control);
+}
+BENCHMARK(small_all_reduce_alone)->ArgName("bytes")->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
+
+// Two ranks that signal each other through memory, there and back.
+void signal_round_trip(benchmark::State& state) {
+  std::vector<SignalWord> words(2);
+  std::atomic<bool> stop{false};
+  WaitControl control{};
+  control.timeout_ns = 10'000'000'000;
+  const bool spin = state.range(0) != 0;
+  std::thread peer([&] {
+    const auto device = open_device({}, {.spin = spin});
+    const Stream stream(*device);
+    const SignalPut put{.mine = &words[1], .theirs = &words[0]};
+    const SignalWait wait{.word = &words[1], .count = 1};
+    while (!stop.load()) {
+      device->wait(stream, {&wait, 1}, &control);
+      device->signal(stream, {&put, 1});
+      stream.synchronize();
+    }
+  });
+  const auto device = open_device({}, {.spin = spin});
+  const Stream stream(*device);
+  const SignalPut put{.mine = &words[0], .theirs = &words[1]};
+  const SignalWait wait{.word = &words[0], .count = 1};
+  for (auto _ : state) {
+    device->signal(stream, {&put, 1});
+    device->wait(stream, {&wait, 1}, &control);
+    stream.synchronize();
+  }
+  stop.store(true);
+  device->signal(stream, {&put, 1});
+  stream.synchronize();
+  peer.join();
+}
+BENCHMARK(signal_round_trip)->ArgName("spin")->Arg(1)->Arg(0)->UseRealTime();
+
+// One stream waits for another one, which nobody else drains.
+void event_between_streams(benchmark::State& state) {
+  const auto device = open_device({});
+  const Stream first(*device);
+  const Stream second(*device);
+  const Buffer memory(device, 64);
+  Event event(*device);
+  for (auto _ : state) {
+    device->fill(first, memory.data(), std::byte{1}, 64);
+    order_after(second, first, event);
+    device->fill(second, memory.data(), std::byte{2}, 64);
+    second.synchronize();
+  }
+}
+BENCHMARK(event_between_streams)->UseRealTime();
+
+// Heavy work calls a worker: the time until it has begun while nobody helps.
+void launch_until_begun(benchmark::State& state) {
+  const auto device = open_device({});
+  const Stream stream(*device);
+  std::atomic<int> begun{0};
+  int launched = 0;
+  for (auto _ : state) {
+    device->launch(stream, [&begun] { begun.fetch_add(1); });
+    ++launched;
+    while (begun.load() != launched) std::this_thread::yield();
+  }
+  stream.synchronize();
+}
+BENCHMARK(launch_until_begun)->UseRealTime();
+
+}  // namespace
+
+BENCHMARK_MAIN();
