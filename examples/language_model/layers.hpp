@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "language_model/parameters.hpp"
+
+namespace tandem::language_model {
+
+/// The sizes of a linear layer, over all ranks: how many tokens at most, and W's [outputs, inputs].
+struct LayerSizes {
+  std::int64_t tokens = 0;
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+};
+
+// All tensors below are dense, in the model's dtype. A run's tokens are those of what it is given, at most
+// sizes.tokens; "m" is all of them, "m_r" this rank's shard, shard_rows(m, ranks, rank).
+
+/// y = x·Wᵀ, with the whole of W on every rank: each works on its own tokens. The gradient of W is this rank's share;
+/// Parameters::sum_over_ranks adds them up.
+class Linear {
+ public:
+  Linear(Parameters& parameters, const std::string& name, const LayerSizes& sizes);
+
+  /// x: [m_r, inputs], y: [m_r, outputs].
+  void forward(const TensorView& x, const TensorView& y, StreamRef stream);
+  /// x: as it was in `forward`; dy: [m_r, outputs]; dx: [m_r, inputs].
+  void backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream);
+
+ private:
+  Device& device_;
+  const Parameter& weight_;
+  std::unique_ptr<Gemm> forward_;
+  std::unique_ptr<Gemm> input_gradient_;
+  std::unique_ptr<Gemm> weight_gradient_;
+};
+
+/// y = gathered(x)·Wᵀ + b: each rank has all tokens of its share of the outputs.
+///
+/// Going back, the gradient of x is a partial sum on each rank, which is reduced and scattered on its way. The gradient
+/// of W needs every token's x: it is gathered a second time, instead of being kept since the forward pass, so that a
+/// rank's memory holds its shard of the tokens only.
+class ColumnParallel {
+ public:
+  /// Collective.
+  ColumnParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes);
+
+  /// x: [m_r, inputs], y: [m, outputs_r].
+  void forward(const TensorView& x, const TensorView& y, StreamRef stream);
+  /// x: as it was in `forward`; dy: [m, outputs_r]; dx: [m_r, inputs].
+  void backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream);
+
+  [[nodiscard]] std::int64_t own_outputs() const noexcept { return own_outputs_; }
+  /// What runs: a line or two for each plan.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  Device& device_;
+  const Parameter& weight_;  // [outputs, inputs], split by rows
+  const Parameter& bias_;    // [outputs], split
+  std::int64_t own_outputs_;
+  AllGatherLinear forward_;
+  LinearReduceScatter input_gradient_;
+  LinearWeightGradient weight_gradient_;
+};
+
+/// y += x·Wᵀ + b, where each rank has all tokens of its share of the inputs: a layer's residual sum costs nothing here,
+/// since the partial products are added up anyway.
+///
+/// Going back, dy is gathered for the gradient of x, and the gradient of W uses what was gathered.
+class RowParallel {
+ public:
+  /// Collective.
+  RowParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes);
+
+  /// x: [m, inputs_r], y: [m_r, outputs].
+  void forward(const TensorView& x, const TensorView& y, StreamRef stream);
+  /// x: as it was in `forward`; dy: [m_r, outputs]; dx: [m, inputs_r].
+  void backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream);
+
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  Device& device_;
+  const Parameter& weight_;  // [outputs, inputs], split by columns
+  const Parameter& bias_;    // [outputs], whole on every rank
+  std::int64_t own_inputs_;
+  LinearReduceScatter forward_;
+  AllGatherLinear input_gradient_;
+  std::unique_ptr<Gemm> weight_gradient_;
+};
+
+}  // namespace tandem::language_model

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "language_model/model.hpp"
+#include "language_model/text.hpp"
+
+namespace tandem::language_model {
+
+/// Numbers, and how far each may be off: see reference_step.
+struct ReferenceTensor {
+  std::vector<double> value;
+  std::vector<double> bound;
+};
+
+/// One step's loss, and its gradients in the order in which Model declares its parameters.
+struct ReferenceStep {
+  ReferenceTensor loss;
+  std::vector<ReferenceTensor> gradients;
+};
+
+/// The same step as Model's, by one rank, in plain fp64 loops that share no code with Tandem. `parameters` are the full
+/// values that the model computed with (gather_full), `batch` the tokens of all ranks.
+///
+/// The bound is DESIGN's for one product, √K · ε · |A|·|B|, carried through the whole step. To first order, and with
+/// rounding errors that are independent of each other, their variances add up: a product C = A·B of K terms, of
+/// operands whose errors have the variances V(A) and V(B), has
+///
+///     V(C) = (V(A) + (K · ε₃₂² + ε²) · A²) · B² + A² · V(B) + ε² · C²
+///
+/// where ε₃₂ is fp32's roundoff (sums are kept in fp32), ε the dtype's (what is stored or sent is rounded to it), and
+/// squares are of each element. Norms, GELU and softmax carry variances by their derivatives. A result may be off by
+/// eight deviations: one in millions of independent normal errors passes five. |unfused − ref64|, which DESIGN would
+/// allow on top, is not.
+[[nodiscard]] ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
+                                           const Tokens& batch);
+
+}  // namespace tandem::language_model

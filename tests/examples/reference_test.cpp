@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "language_model/reference.hpp"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "language_model/random.hpp"
+#include "support/ranks.hpp"
+
+namespace tandem::language_model {
+namespace {
+
+/// A step so small that every derivative can be taken by differences.
+struct SmallStep {
+  ModelOptions options{.tokens = 3, .context = 2, .embedding = 2, .hidden = 4, .width = 5, .layers = 2};
+  std::vector<std::vector<float>> parameters;
+  Tokens batch;
+
+  explicit SmallStep(std::uint64_t seed) {
+    const auto add = [&](std::int64_t count, double deviation) {
+      std::vector<float>& values = parameters.emplace_back();
+      for (std::int64_t i = 0; i < count; ++i) {
+        values.push_back(static_cast<float>(
+            deviation * random_normal(random_bits(seed, parameters.size()), static_cast<std::uint64_t>(i))));
+      }
+    };
+    add(byte_values * options.embedding, 1);
+    add(options.hidden * options.context * options.embedding, 0.5);
+    add(byte_values * options.hidden, 0.5);
+    for (std::int64_t layer = 0; layer < options.layers; ++layer) {
+      add(options.width * options.hidden, 0.5);
+      add(options.width, 0.3);
+      add(options.hidden * options.width, 0.5);
+      add(options.hidden, 0.3);
+    }
+    batch = Text("the quick brown fox", options.context).sample(seed, 0, {0, options.tokens});
+  }
+};
+
+TEST(Reference, GradientsAreThoseOfFiniteDifferences) {
+  const std::uint64_t seed = testing::seed();
+  SmallStep small(seed);
+  const ReferenceStep step = reference_step(small.options, small.parameters, small.batch);
+  ASSERT_EQ(step.gradients.size(), small.parameters.size());
+  for (std::size_t p = 0; p < small.parameters.size(); ++p) {
+    ASSERT_EQ(step.gradients[p].value.size(), small.parameters[p].size());
+    for (std::size_t i = 0; i < small.parameters[p].size(); i += 1 + small.parameters[p].size() / 40) {
+      float& parameter = small.parameters[p][i];
+      const float middle = parameter;
+      const float high = parameter = middle + 0x1p-8F;
+      const double above = reference_step(small.options, small.parameters, small.batch).loss.value[0];
+      const float low = parameter = middle - 0x1p-8F;
+      const double below = reference_step(small.options, small.parameters, small.batch).loss.value[0];
+      parameter = middle;
+      const double slope = (above - below) / (static_cast<double>(high) - static_cast<double>(low));
+      EXPECT_NEAR(step.gradients[p].value[i], slope, 1e-4 + 1e-3 * std::abs(slope))
+          << "parameter " << p << ", element " << i << ", seed " << seed;
+    }
+  }
+}
+
+TEST(Reference, BoundsGrowWithTheDtypesRoundoff) {
+  SmallStep small(testing::seed());
+  const ReferenceStep fine = reference_step(small.options, small.parameters, small.batch);
+  small.options.dtype = bf16;
+  const ReferenceStep coarse = reference_step(small.options, small.parameters, small.batch);
+  EXPECT_GT(fine.loss.bound[0], 0);
+  EXPECT_LT(fine.loss.bound[0], 1e-4);
+  EXPECT_GT(coarse.loss.bound[0], 100 * fine.loss.bound[0]);
+  EXPECT_EQ(coarse.loss.value[0], fine.loss.value[0]);
+}
+
+TEST(Reference, AnUntrainedHeadKnowsNothing) {
+  SmallStep small(testing::seed());
+  std::fill(small.parameters[2].begin(), small.parameters[2].end(), 0.0F);
+  const ReferenceStep step = reference_step(small.options, small.parameters, small.batch);
+  EXPECT_NEAR(step.loss.value[0], std::log(256.0), 1e-12);
+}
+
+}  // namespace
+}  // namespace tandem::language_model
