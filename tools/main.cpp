@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "tools/bench.hpp"
 #include "tools/command.hpp"
 #include "tools/info.hpp"
 #include "tools/run.hpp"
@@ -19,6 +20,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all{
       {"run", "start a program as several ranks of this machine", run},
       {"info", "show devices, launcher and environment, and why something is not there", info},
+      {"bench", "measure an operation: how fast it is, and whether it is right", bench},
   };
   return all;
 }

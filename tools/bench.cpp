@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench.hpp"
+
+#include <CLI/CLI.hpp>
+#include <limits>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::tools {
+namespace {
+
+constexpr const char* footer = R"(
+Collectives print nccl-tests' columns. SIZE is what a rank gets of all_gather, gives to reduce_scatter and all_to_all,
+and the whole of all_reduce and broadcast. algbw = size / time; busbw = algbw times
+  2 (n - 1) / n   all_reduce
+  (n - 1) / n     all_gather, reduce_scatter, all_to_all
+  1               broadcast
+Linear operations print, for each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where
+x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
+after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap - T_ideal;
+hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
+A time is the median over iterations of the slowest rank's. No time is printed for a wrong result; then the exit code
+is 1.
+
+Examples:
+  tandem bench all_reduce -n 4 -b 1K -e 64M -f 2
+  tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline timeline.json
+)";
+
+void check(const BenchOptions& options) {
+  if (options.begin > options.end) {
+    throw InvalidArgument(format("-b is {} and -e is {}; sizes go up from -b to -e", bytes_to_string(options.begin),
+                                 bytes_to_string(options.end)));
+  }
+  std::vector<std::string> known = algorithms(options.operation);
+  known.insert(known.begin(), "auto");
+  static_cast<void>(parse_name(name(options.operation) + " algorithm", options.algorithm, known));
+  const bool linear = is_linear(options.operation);
+  if (!linear && (!options.shapes.empty() || options.groups)) {
+    throw InvalidArgument(format("{} has no {}; that is for linear operations", name(options.operation),
+                                 options.groups ? "--groups" : "--shape"));
+  }
+  const DType dtype = options.dtype.value_or(f32);
+  const bool floating = dtype == f32 || dtype == f16 || dtype == bf16;
+  if (linear && !floating) {
+    throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16", name(dtype), name(options.operation)));
+  }
+  if (adds(options.operation) && !floating && dtype != f64 && dtype != i32 && dtype != i64) {
+    throw InvalidArgument(
+        format("-d is {}; {} adds in f32, f16, bf16, f64, i32 or i64", name(dtype), name(options.operation)));
+  }
+  if (options.in_place && options.operation == Operation::all_to_all) {
+    throw InvalidArgument("--in-place: all_to_all has no form in place");
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> bench_sizes(const BenchOptions& options) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = options.begin; size <= options.end;) {
+    sizes.push_back(size);
+    if (options.step != 0 || size == 0) {
+      if (options.step == 0 || size > std::numeric_limits<std::int64_t>::max() - options.step) break;
+      size += options.step;
+    } else {
+      if (size > std::numeric_limits<std::int64_t>::max() / options.factor) break;
+      size *= options.factor;
+    }
+  }
+  return sizes;
+}
+
+int bench(Arguments arguments) {
+  BenchOptions options;
+  CLI::App app("Measures an operation: how fast it is, and whether it is right", "bench");
+  app.footer(footer);
+  using Text = std::string;
+  const auto integer = [&app](const char* flags, const char* option, const char* help, auto& target, std::int64_t least,
+                              std::int64_t most = std::numeric_limits<int>::max()) {
+    app.add_option_function<Text>(
+           flags,
+           [option, &target, least, most](const Text& text) {
+             target = static_cast<std::remove_reference_t<decltype(target)>>(parse_integer(option, text, least, most));
+           },
+           help)
+        ->type_name("N");
+  };
+  const auto bytes = [&app](const char* flags, const char* option, const char* help, std::int64_t& target) {
+    app.add_option_function<Text>(
+           flags, [option, &target](const Text& text) { target = parse_bytes(option, text); }, help)
+        ->type_name("BYTES");
+  };
+  bool symmetric = false;
+  int groups = 0;
+  app.add_option_function<Text>(
+         "operation", [&](const Text& text) { options.operation = parse_operation(text); }, joined(operation_names()))
+      ->type_name("OP")
+      ->required();
+  add_rank_options(app, options.ranks);
+  bytes("-b,--begin", "-b", "the smallest size, as in 512, 64K, 1M, 2G (default 1K)", options.begin);
+  bytes("-e,--end", "-e", "the largest size (default 64M)", options.end);
+  integer("-f,--factor", "-f", "the factor from one size to the next (default 2)", options.factor, 2);
+  app.add_option_function<Text>(
+         "-i,--step",
+         [&](const Text& text) {
+           options.step = parse_bytes("-i", text);
+           if (options.step == 0) throw InvalidArgument("-i is '0'; allowed: 1 byte and more");
+         },
+         "bytes from one size to the next, instead of a factor")
+      ->type_name("BYTES");
+  integer("--iters", "--iters", "iterations that are timed (default 20)", options.iterations, 1, 1'000'000);
+  integer("-w,--warmup", "--warmup", "iterations before them (default 5)", options.warmup, 0, 1'000'000);
+  app.add_option_function<Text>(
+         "-d,--dtype", [&](const Text& text) { options.dtype = parse_dtype(text); },
+         "the element type (default f32; linear operations on cuda: bf16)")
+      ->type_name("NAME");
+  app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
+      ->type_name("NAME");
+  integer("--groups", "--groups", "linear operations: products for the part that overlaps", groups, 1);
+  app.add_option_function<std::vector<Text>>(
+         "--shape",
+         [&](const std::vector<Text>& texts) {
+           for (const Text& text : texts) options.shapes.push_back(parse_shape("--shape", text));
+         },
+         "linear operations: the global sizes; may be given several times")
+      ->type_name("M,N,K")
+      ->delimiter('\0');
+  auto* plain = app.add_flag("--plain", options.plain, "collectives on plain tensors");
+  app.add_flag("--symmetric", symmetric, "collectives on symmetric tensors (the default)")->excludes(plain);
+  app.add_flag("--in-place", options.in_place, "collectives in place alone");
+  integer("--root", "--root", "broadcast: the rank that sends (default 0)", options.root, 0, 63);
+  app.add_flag("--blocking", options.blocking, "the host waits for each run on CUDA too");
+  app.add_flag("-I,--stats", options.stats, "show the 99th percentile as well");
+  integer("--seed", "--seed", "of the random data (default 1)", options.seed, 0,
+          std::numeric_limits<std::int64_t>::max());
+  app.add_option("--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape")
+      ->type_name("FILE");
+  app.add_option("--json", options.report.json, "write all figures as JSON; - is stdout, without the table")
+      ->type_name("FILE");
+  app.add_flag("--csv", options.report.csv, "comma-separated values instead of the table");
+  if (const auto code = parse(app, arguments)) return *code;
+  if (groups != 0) options.groups = groups;
+  check(options);
+
+  const World world = join(options.ranks, "bench", arguments);
+  if (options.root >= world.size()) {
+    throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, world.size() - 1));
+  }
+  return is_linear(options.operation) ? bench_linear(world, options) : bench_collective(world, options);
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/command.hpp"
+#include "tools/operation.hpp"
+#include "tools/parse.hpp"
+#include "tools/ranks.hpp"
+#include "tools/report.hpp"
+
+namespace tandem::tools {
+
+/// `tandem bench`: how fast an operation is, and whether it is right.
+[[nodiscard]] int bench(Arguments arguments);
+
+struct BenchOptions {
+  Operation operation = Operation::all_reduce;
+  RankOptions ranks;
+  std::int64_t begin = 1024;  ///< bytes, as -b, -e, -f and -i say
+  std::int64_t end = std::int64_t{64} << 20;
+  std::int64_t factor = 2;
+  std::int64_t step = 0;  ///< bytes; 0: by the factor
+  int iterations = 20;
+  int warmup = 5;
+  std::optional<DType> dtype;
+  std::string algorithm = "auto";
+  std::optional<int> groups;
+  bool plain = false;     ///< plain tensors instead of symmetric ones
+  bool in_place = false;  ///< in place alone
+  bool blocking = false;
+  bool stats = false;
+  int root = 0;
+  std::vector<Shape> shapes;
+  std::uint64_t seed = 1;
+  std::string timeline;
+  Report::Options report;
+};
+
+/// The sizes in bytes from begin to end.
+[[nodiscard]] std::vector<std::int64_t> bench_sizes(const BenchOptions& options);
+/// What the bus carries for each byte of a collective's algorithm bandwidth.
+[[nodiscard]] double bus_factor(Operation operation, int ranks);
+/// "12.34", in as many digits as nccl-tests shows of a time.
+[[nodiscard]] std::string time_text(double microseconds);
+
+// Collective; return the exit code.
+[[nodiscard]] int bench_collective(const World& world, const BenchOptions& options);
+[[nodiscard]] int bench_linear(const World& world, const BenchOptions& options);
+
+}  // namespace tandem::tools

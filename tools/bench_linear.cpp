@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+#include "support/oracle.hpp"
+#include "tools/bench.hpp"
+#include "tools/collective_run.hpp"
+#include "tools/linear_problem.hpp"
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+namespace {
+
+/// Seconds, medians over iterations of the slowest rank.
+struct Times {
+  double gemm = 0;
+  double comm = 0;
+  double sequence = 0;
+  double overlap = 0;
+  double overlap_p99 = 0;
+
+  [[nodiscard]] double ideal() const { return std::max(gemm, comm); }
+  [[nodiscard]] double exposed() const { return overlap - ideal(); }
+  /// Of what could be hidden, how much was; 0 where there was nothing.
+  [[nodiscard]] double hidden() const {
+    const double most = std::min(gemm, comm);
+    return most > 0 ? (sequence - overlap) / most : 0;
+  }
+};
+
+/// Random data, the same 2^16 values over and over: a GPU's clocks depend on the bits that toggle.
+Buffer random_buffer(const Team& team, std::int64_t elements, DType dtype) {
+  constexpr std::int64_t tile = 1 << 16;
+  Buffer buffer(team.shared_device(), static_cast<std::size_t>(elements) * size_of(dtype));
+  std::vector<std::byte> values(static_cast<std::size_t>(tile) * size_of(dtype));
+  testing::store(testing::random_values(1, tile, dtype), dtype, values.data());
+  for (std::size_t at = 0; at < buffer.bytes(); at += values.size()) {
+    team.device().upload(buffer.data_as<std::byte>() + at, values.data(), std::min(values.size(), buffer.bytes() - at));
+  }
+  return buffer;
+}
+
+/// The local product alone, of the whole shape and in one piece.
+class LocalProduct {
+ public:
+  LocalProduct(const Team& team, const LinearProblem& problem) {
+    const LinearSpec spec = problem.spec(team.rank());
+    GemmSpec gemm{
+        .m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = spec.dtype, .out_dtype = spec.dtype};
+    if (problem.is_gradient()) {
+      gemm = {.m = spec.n, .n = spec.k, .k = spec.m, .transpose_a = true, .dtype = spec.dtype, .out_dtype = f32};
+    }
+    a_ = random_buffer(team, gemm.m * gemm.k, gemm.dtype);
+    b_ = random_buffer(team, gemm.n * gemm.k, gemm.dtype);
+    d_ = Buffer(team.shared_device(), static_cast<std::size_t>(gemm.m * gemm.n) * size_of(gemm.out_dtype));
+    gemm_ = team.device().gemm(gemm);
+  }
+  void operator()(StreamRef stream) { gemm_->run(stream, {.a = a_.data(), .b = b_.data(), .d = d_.data()}); }
+
+ private:
+  Buffer a_;
+  Buffer b_;
+  Buffer d_;
+  std::unique_ptr<Gemm> gemm_;
+};
+
+/// The collective that the operation contains, in its best form.
+CollectiveProblem communication(const LinearProblem& problem) {
+  const LinearSpec spec = problem.spec(0);
+  switch (problem.kind) {
+    case LinearKind::linear_reduce_scatter:
+      return {.operation = Operation::reduce_scatter,
+              .ranks = problem.ranks,
+              .rows = spec.m,
+              .row = spec.n,
+              .dtype = spec.dtype};
+    case LinearKind::linear_all_reduce:
+      return {.operation = Operation::all_reduce,
+              .ranks = problem.ranks,
+              .rows = spec.m,
+              .row = spec.n,
+              .dtype = spec.dtype};
+    case LinearKind::all_gather_linear:
+    case LinearKind::linear_weight_gradient: break;
+  }
+  return {
+      .operation = Operation::all_gather, .ranks = problem.ranks, .rows = spec.m, .row = spec.k, .dtype = spec.dtype};
+}
+
+const Form& best_form(Operation operation) {
+  const auto all = forms(operation);
+  return operation == Operation::all_gather ? all.back() : all[all.size() - 2];  // symmetric; sums not in place
+}
+
+/// Up to `most` numbers from [range), evenly spread and with both ends.
+std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
+  const std::int64_t count = std::min(range.count, most);
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    numbers.push_back(range.begin + (count == 1 ? 0 : i * (range.count - 1) / (count - 1)));
+  }
+  return numbers;
+}
+
+/// How many elements of this rank's output are wrong: all of them for small outputs, else a grid of rows and columns
+/// that meets every rank's part; and everywhere, that something was written.
+std::int64_t wrong_here(const LinearRun& run, const LinearProblem& problem, int rank) {
+  constexpr std::int64_t small = 1 << 24;  // multiplications
+  constexpr std::int64_t lines = 64;
+  const LinearProblem::Block block = problem.output(rank);
+  const std::int64_t depth = problem.is_gradient() ? problem.shape.m : problem.shape.k;
+  const bool whole = block.elements() == 0 || depth <= small / block.elements();
+  const auto rows = spread(block.rows, whole ? block.rows.count : lines);
+  const auto columns = spread(block.columns, whole ? block.columns.count : lines);
+
+  const std::vector<std::byte> result = run.result();
+  const DType dtype = problem.output_dtype();
+  const std::size_t element = size_of(dtype);
+  std::vector<std::byte> picked;
+  for (const std::int64_t row : rows) {
+    for (const std::int64_t column : columns) {
+      const std::int64_t at = (row - block.rows.begin) * block.columns.count + column - block.columns.begin;
+      const auto from = result.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(at) * element);
+      picked.insert(picked.end(), from, from + static_cast<std::ptrdiff_t>(element));
+    }
+  }
+  std::int64_t wrong = testing::compare(problem.expected(rows, columns), picked.data()).wrong;
+  if (!whole) {
+    // Poison is all ones: a NaN that no sum gives.
+    const std::vector<std::byte> poison(element, std::byte{0xff});
+    for (std::size_t at = 0; at < result.size(); at += element) {
+      if (std::memcmp(result.data() + at, poison.data(), element) == 0) ++wrong;
+    }
+  }
+  return wrong;
+}
+
+class LinearBench {
+ public:
+  LinearBench(const World& world, const BenchOptions& options)
+      : world_(world), options_(options), stream_(world.device()), timing_(world.team(), stream_, options.blocking) {}
+
+  void measure(const Shape& shape, Report& report) {
+    const Team& team = world_.team();
+    LinearProblem problem{.kind = linear_kind(options_.operation),
+                          .shape = shape,
+                          .ranks = team.size(),
+                          .dtype = *options_.dtype,
+                          .key = options_.seed};
+    LinearRun run(team, problem);
+    LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
+    LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
+    const std::int64_t wrong = check(overlap, run, problem) + check(sequence, run, problem);
+    wrong_ += wrong;
+    Times times;
+    if (wrong == 0) {
+      times = measure(problem, run, overlap, sequence);
+      wrong_ += count(run, problem);
+    }
+    add_row(report, problem, overlap, times, wrong);
+    if (!options_.timeline.empty()) {
+      world_.device().trace().clear();
+      world_.device().trace().enable(true);
+      run(overlap, stream_);
+      team.synchronize(stream_);
+      world_.device().trace_collect();
+      world_.device().trace().enable(false);
+    }
+  }
+  [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
+
+ private:
+  [[nodiscard]] std::int64_t check(LinearPlanOfAnyKind& plan, LinearRun& run, const LinearProblem& problem) {
+    run.reset_output();
+    world_.team().barrier();
+    run(plan, stream_);
+    world_.team().synchronize(stream_);
+    return count(run, problem);
+  }
+
+  [[nodiscard]] std::int64_t count(const LinearRun& run, const LinearProblem& problem) const {
+    const auto mine = static_cast<double>(wrong_here(run, problem, world_.rank()));
+    std::int64_t all = 0;
+    for (const auto& rank : gather_numbers(world_.team(), {mine})) all += static_cast<std::int64_t>(rank[0]);
+    return all;
+  }
+
+  /// Parts, sequence and overlap in turns, so that all of them meet the same clocks.
+  [[nodiscard]] Times measure(const LinearProblem& problem, const LinearRun& run, LinearPlanOfAnyKind& overlap,
+                              LinearPlanOfAnyKind& sequence) {
+    const Team& team = world_.team();
+    LocalProduct product(team, problem);
+    const CollectiveProblem collective = communication(problem);
+    CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
+    CollectiveRun comm(team, collective, best_form(collective.operation));
+    std::vector<std::byte> data(static_cast<std::size_t>(collective.input_elements(team.rank())) *
+                                size_of(collective.dtype));
+    testing::store(testing::random_values(2, collective.input_elements(team.rank()), collective.dtype),
+                   collective.dtype, data.data());
+    comm.fill(data);
+    team.barrier();
+
+    const std::array<std::function<void()>, 4> bodies{[&] { product(stream_); }, [&] { comm(plan, stream_); },
+                                                      [&] { run(sequence, stream_); }, [&] { run(overlap, stream_); }};
+    for (int i = 0; i < options_.warmup; ++i) {
+      for (const auto& body : bodies) timing_.measure(body);
+    }
+    static_cast<void>(timing_.collect());
+    for (int i = 0; i < options_.iterations; ++i) {
+      for (const auto& body : bodies) timing_.measure(body);
+    }
+    std::array<std::vector<double>, 4> taken;
+    const std::vector<double> all = timing_.collect();
+    for (std::size_t i = 0; i < all.size(); ++i) taken[i % taken.size()].push_back(all[i]);
+    return {.gemm = median(taken[0]),
+            .comm = median(taken[1]),
+            .sequence = median(taken[2]),
+            .overlap = median(taken[3]),
+            .overlap_p99 = percentile(taken[3], 99)};
+  }
+
+  void add_row(Report& report, const LinearProblem& problem, const LinearPlanOfAnyKind& plan, const Times& times,
+               std::int64_t wrong) const {
+    const LinearChoice& choice = plan.choice();
+    const std::string algorithm =
+        choice.groups > 0 ? format("{}/{}", choice.algorithm, choice.groups) : choice.algorithm;
+    nlohmann::ordered_json values{{"m", problem.shape.m},
+                                  {"n", problem.shape.n},
+                                  {"k", problem.shape.k},
+                                  {"type", name(problem.dtype)},
+                                  {"algorithm", choice.algorithm},
+                                  {"groups", choice.groups},
+                                  {"why", choice.why},
+                                  {"wrong", wrong}};
+    std::string line = format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6}", problem.shape.m, problem.shape.n, problem.shape.k,
+                              name(problem.dtype), algorithm, wrong);
+    const auto add = [&](const char* key, double value, const std::string& text, int width) {
+      values[key] = wrong == 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+      line += format(" {:>{}}", wrong == 0 ? text : "-", width);
+    };
+    const auto add_time = [&](const char* key, double seconds) {
+      add(key, seconds * 1e6, time_text(seconds * 1e6), 9);
+    };
+    add_time("t_gemm_us", times.gemm);
+    add_time("t_comm_us", times.comm);
+    add_time("t_seq_us", times.sequence);
+    add_time("t_overlap_us", times.overlap);
+    if (options_.stats) add_time("t_overlap_p99_us", times.overlap_p99);
+    add_time("t_ideal_us", times.ideal());
+    const double efficiency = times.overlap > 0 ? times.ideal() / times.overlap : 0;
+    add("ideal_over_overlap", efficiency, format("{:.3f}", efficiency), 7);
+    add_time("exposed_us", times.exposed());
+    add("hidden_percent", times.hidden() * 100, format("{:.1f}", times.hidden() * 100), 7);
+    values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
+    values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
+    report.row(values, line);
+  }
+
+  const World& world_;
+  const BenchOptions& options_;
+  Stream stream_;
+  Timing timing_;
+  std::int64_t wrong_ = 0;
+};
+
+void print_header(Report& report, bool stats) {
+  report.comment("");
+  report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>9} {:>9} {:>9}{} {:>9} {:>7} {:>9} {:>7}", "M",
+                        "N", "K", "type", "algorithm", "#wrong", "t_gemm", "t_comm", "t_seq", "t_overlap",
+                        stats ? "       p99" : "", "T_ideal", "T_i/t_o", "exposed", "hidden"));
+  report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>9} {:>9} {:>9}{} {:>9} {:>7} {:>9} {:>7}", "",
+                        "", "", "", "/groups", "", "(us)", "(us)", "(us)", "(us)", stats ? "      (us)" : "", "(us)",
+                        "", "(us)", "(%)"));
+}
+
+}  // namespace
+
+int bench_linear(const World& world, const BenchOptions& given) {
+  BenchOptions options = given;
+  const bool cuda = world.device().id().type == DeviceType::cuda;
+  options.dtype = given.dtype.value_or(cuda ? bf16 : f32);
+  if (options.shapes.empty()) options.shapes.push_back(cuda ? Shape{8192, 10240, 8192} : Shape{512, 1024, 1024});
+
+  Report report(world,
+                format("tandem bench {}: {} iterations, {} for warm-up, {}", name(options.operation),
+                       options.iterations, options.warmup, setting(world)),
+                options.report);
+  report.set("operation", name(options.operation));
+  print_header(report, options.stats);
+  LinearBench bench(world, options);
+  for (const Shape& shape : options.shapes) bench.measure(shape, report);
+  report.set("wrong", bench.wrong());
+  if (!options.timeline.empty()) write_timeline(world, options.timeline);
+  report.finish();
+  return bench.wrong() == 0 ? success : failure;
+}
+
+}  // namespace tandem::tools

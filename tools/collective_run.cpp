@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/collective_run.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tandem::tools {
+namespace {
+
+// Small enough to cost nothing, and more than a vector store that runs over.
+constexpr std::int64_t guard_elements = 64;
+constexpr std::byte guard{0xa5};
+constexpr std::byte poison{0xff};  // NaN in every floating-point type
+
+using Variant = std::variant<AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter>;
+
+Variant make(const Team& team, Operation operation, std::int64_t count, DType dtype, const CollectiveOptions& options) {
+  switch (operation) {
+    case Operation::all_gather: return AllGather(team, {count, dtype}, options);
+    case Operation::reduce_scatter: return ReduceScatter(team, {count, dtype}, options);
+    case Operation::all_to_all: return AllToAll(team, {count, dtype}, options);
+    case Operation::broadcast: return Broadcast(team, {count, dtype}, options);
+    default: return AllReduce(team, {count, dtype}, options);
+  }
+}
+
+void fill_bytes(Device& device, void* memory, std::byte value, std::size_t bytes) {
+  if (bytes == 0) return;
+  const std::vector<std::byte> pattern(bytes, value);
+  device.upload(memory, pattern.data(), bytes);
+}
+
+bool all_bytes(Device& device, const void* memory, std::byte value, std::size_t bytes) {
+  std::vector<std::byte> found(bytes);
+  if (bytes != 0) device.download(found.data(), memory, bytes);
+  return std::ranges::all_of(found, [value](std::byte each) { return each == value; });
+}
+
+}  // namespace
+
+std::span<const Form> forms(Operation operation) {
+  static constexpr std::array<Form, 4> gather{{{"plain", false, false, false},
+                                               {"plain in place", false, false, true},
+                                               {"into symmetric", false, true, false},
+                                               {"symmetric in place", true, true, true}}};
+  static constexpr std::array<Form, 4> scatter{{{"plain", false, false, false},
+                                                {"plain in place", false, false, true},
+                                                {"from symmetric", true, false, false},
+                                                {"symmetric in place", true, true, true}}};
+  static constexpr std::array<Form, 6> reduce{{{"plain", false, false, false},
+                                               {"plain in place", false, false, true},
+                                               {"into symmetric", false, true, false},
+                                               {"from symmetric", true, false, false},
+                                               {"symmetric", true, true, false},
+                                               {"symmetric in place", true, true, true}}};
+  static constexpr std::array<Form, 3> exchange{
+      {{"plain", false, false, false}, {"into symmetric", false, true, false}, {"from symmetric", true, false, false}}};
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::broadcast: return gather;
+    case Operation::reduce_scatter: return scatter;
+    case Operation::all_to_all: return exchange;
+    default: return reduce;
+  }
+}
+
+Shard CollectiveProblem::shard(int rank) const {
+  const Shard shard = shard_of(rows, ranks, rank);
+  return {shard.begin * row, shard.count * row};
+}
+
+std::int64_t CollectiveProblem::part(int from, int to) const {
+  return counts.empty() ? rows * row : counts[static_cast<std::size_t>(from * ranks + to)];
+}
+
+std::int64_t CollectiveProblem::input_elements(int rank) const {
+  if (operation == Operation::all_gather) return shard(rank).count;
+  if (operation != Operation::all_to_all) return rows * row;
+  std::int64_t sum = 0;
+  for (int to = 0; to < ranks; ++to) sum += part(rank, to);
+  return sum;
+}
+
+std::int64_t CollectiveProblem::output_elements(int rank) const {
+  if (operation == Operation::reduce_scatter) return shard(rank).count;
+  if (operation != Operation::all_to_all) return rows * row;
+  std::int64_t sum = 0;
+  for (int from = 0; from < ranks; ++from) sum += part(from, rank);
+  return sum;
+}
+
+std::int64_t CollectiveProblem::plan_count() const {
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::reduce_scatter: return shard(0).count;
+    case Operation::all_to_all: return counts.empty() ? rows * row : std::ranges::max(counts);
+    default: return rows * row;
+  }
+}
+
+CollectivePlan::CollectivePlan(const Team& team, Operation operation, std::int64_t count, DType dtype,
+                               const CollectiveOptions& options)
+    : plan_(make(team, operation, count, dtype, options)) {}
+
+const std::string& CollectivePlan::describe() const {
+  return std::visit([](const auto& plan) -> const std::string& { return plan.describe(); }, plan_);
+}
+
+CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset)
+    : team_(team), problem_(problem), form_(form), offset_(offset) {
+  const int me = team.rank();
+  std::int64_t input_room = 0;
+  std::int64_t output_room = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    input_room = std::max(input_room, problem.input_elements(rank));
+    output_room = std::max(output_room, problem.output_elements(rank));
+  }
+  const std::int64_t input = problem.input_elements(me);
+  const std::int64_t output = problem.output_elements(me);
+  const bool splits_input = problem.operation == Operation::all_gather;
+  const bool splits_output = problem.operation == Operation::reduce_scatter;
+  const bool parts = problem.operation == Operation::all_to_all;
+
+  if (!form.in_place) {
+    first_ = tensor(form.symmetric_input, input, input_room, !splits_input && !parts);
+    second_ = tensor(form.symmetric_output, output, output_room, !splits_output && !parts);
+    input_ = first_.view;
+    output_ = second_.view;
+    return;
+  }
+  first_ = tensor(form.symmetric_input, problem.rows * problem.row, problem.rows * problem.row, true);
+  input_ = first_.view;
+  output_ = first_.view;
+  const Shard own = problem.shard(me);
+  const TensorView flat = first_.view.reshaped({problem.rows * problem.row});
+  if (splits_input) input_ = flat.narrow(0, own.begin, own.count);
+  if (splits_output) output_ = flat.narrow(0, own.begin, own.count);
+}
+
+CollectiveRun::Tensor CollectiveRun::tensor(bool symmetric, std::int64_t elements, std::int64_t room,
+                                            bool whole) const {
+  const Dims sizes = whole ? Dims{problem_.rows, problem_.row} : Dims{elements};
+  Tensor tensor;
+  if (symmetric) {
+    tensor.symmetric = SymmetricTensor::empty(team_, whole ? sizes : Dims{room}, problem_.dtype);
+    tensor.symmetric.rendezvous();
+    tensor.view = whole ? tensor.symmetric.local() : tensor.symmetric.local().narrow(0, 0, elements);
+    return tensor;
+  }
+  const std::size_t element = size_of(problem_.dtype);
+  tensor.buffer =
+      Buffer(team_.shared_device(), static_cast<std::size_t>(elements + offset_ + 2 * guard_elements) * element);
+  fill_bytes(team_.device(), tensor.buffer.data(), guard, tensor.buffer.bytes());
+  std::byte* begin = tensor.buffer.data_as<std::byte>() + static_cast<std::size_t>(guard_elements + offset_) * element;
+  tensor.view = TensorView(begin, sizes, problem_.dtype, team_.device().id());
+  return tensor;
+}
+
+void CollectiveRun::fill(std::span<const std::byte> input) {
+  fill_bytes(team_.device(), first_.view.data(), poison, first_.view.bytes());
+  if (!form_.in_place) fill_bytes(team_.device(), second_.view.data(), poison, second_.view.bytes());
+  const bool reads = problem_.operation != Operation::broadcast || !form_.in_place || team_.rank() == problem_.root;
+  if (reads && !input.empty()) team_.device().upload(input_.data(), input.data(), input.size());
+}
+
+void CollectiveRun::operator()(CollectivePlan& plan, StreamRef stream) {
+  const bool from = form_.symmetric_input;
+  const bool into = form_.symmetric_output;
+  switch (problem_.operation) {
+    case Operation::all_gather: {
+      auto& run = plan.as<AllGather>();
+      if (form_.in_place && into) return run(first_.symmetric, stream);
+      return into ? run(input_, second_.symmetric, stream) : run(input_, output_, stream);
+    }
+    case Operation::reduce_scatter: {
+      auto& run = plan.as<ReduceScatter>();
+      if (form_.in_place && from) return run(first_.symmetric, stream);
+      return from ? run(first_.symmetric, output_, stream) : run(input_, output_, stream);
+    }
+    case Operation::all_to_all: {
+      auto& run = plan.as<AllToAll>();
+      const std::span<const std::int64_t> counts(problem_.counts);
+      if (counts.empty()) {
+        if (into) return run(input_, second_.symmetric, stream);
+        return from ? run(first_.symmetric, output_, stream) : run(input_, output_, stream);
+      }
+      if (into) return run(input_, second_.symmetric, counts, stream);
+      return from ? run(first_.symmetric, output_, counts, stream) : run(input_, output_, counts, stream);
+    }
+    case Operation::broadcast: {
+      auto& run = plan.as<Broadcast>();
+      const int root = problem_.root;
+      if (form_.in_place) return into ? run(first_.symmetric, root, stream) : run(first_.view, root, stream);
+      return into ? run(input_, second_.symmetric, root, stream) : run(input_, output_, root, stream);
+    }
+    default: {
+      auto& run = plan.as<AllReduce>();
+      if (form_.in_place) return into ? run(first_.symmetric, stream) : run(input_, output_, stream);
+      if (from && into) return run(first_.symmetric, second_.symmetric, stream);
+      if (from) return run(first_.symmetric, output_, stream);
+      return into ? run(input_, second_.symmetric, stream) : run(input_, output_, stream);
+    }
+  }
+}
+
+std::vector<std::byte> CollectiveRun::result() const {
+  std::vector<std::byte> bytes(output_.bytes());
+  if (!bytes.empty()) team_.device().download(bytes.data(), output_.data(), bytes.size());
+  return bytes;
+}
+
+bool CollectiveRun::guards_stand(const Tensor& tensor) const {
+  if (tensor.buffer.bytes() == 0) return true;
+  const auto* begin = tensor.buffer.data_as<const std::byte>();
+  const auto* data = tensor.view.data_as<const std::byte>();
+  const std::byte* end = data + tensor.view.bytes();
+  return all_bytes(team_.device(), begin, guard, static_cast<std::size_t>(data - begin)) &&
+         all_bytes(team_.device(), end, guard, static_cast<std::size_t>(begin + tensor.buffer.bytes() - end));
+}
+
+bool CollectiveRun::kept_its_bounds(std::span<const std::byte> input) const {
+  if (!guards_stand(first_) || !guards_stand(second_)) return false;
+  if (form_.in_place) return true;
+  std::vector<std::byte> found(input.size());
+  if (!found.empty()) team_.device().download(found.data(), input_.data(), found.size());
+  return std::ranges::equal(found, input);
+}
+
+}  // namespace tandem::tools

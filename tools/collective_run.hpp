@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/device/buffer.hpp"
+
+#include "tools/operation.hpp"
+
+namespace tandem::tools {
+
+/// In which memory a run's input and output lie.
+struct Form {
+  std::string_view name;
+  bool symmetric_input = false;
+  bool symmetric_output = false;
+  bool in_place = false;
+};
+
+/// The forms that a collective has.
+[[nodiscard]] std::span<const Form> forms(Operation operation);
+
+/// The sizes of one run of a collective.
+struct CollectiveProblem {
+  Operation operation = Operation::all_reduce;
+  int ranks = 1;
+  std::int64_t rows = 0;  ///< of the whole tensor, [rows, row]; all_to_all: of the part from one rank to one other
+  std::int64_t row = 1;
+  DType dtype = f32;
+  int root = 0;  ///< broadcast
+  std::vector<std::int64_t>
+      counts{};  ///< all_to_all: elements from rank i to rank j at [i · ranks + j]; empty: equal parts
+
+  [[nodiscard]] std::int64_t input_elements(int rank) const;
+  [[nodiscard]] std::int64_t output_elements(int rank) const;
+  /// What the plan's spec calls count.
+  [[nodiscard]] std::int64_t plan_count() const;
+  /// Where a rank's shard lies in the whole, in elements.
+  [[nodiscard]] Shard shard(int rank) const;
+  /// all_to_all: elements that `from` sends to `to`.
+  [[nodiscard]] std::int64_t part(int from, int to) const;
+};
+
+/// Any of the five plans, for problems of at most `count` and one dtype.
+class CollectivePlan {
+ public:
+  /// Collective.
+  CollectivePlan(const Team& team, Operation operation, std::int64_t count, DType dtype,
+                 const CollectiveOptions& options);
+  [[nodiscard]] const std::string& describe() const;
+
+  template <typename T> [[nodiscard]] T& as() { return std::get<T>(plan_); }
+
+ private:
+  std::variant<AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter> plan_;
+};
+
+/// One rank's tensors for a problem, in the form asked for.
+class CollectiveRun {
+ public:
+  /// Collective where the form is symmetric. Plain tensors begin `offset` elements into their allocation, with guards
+  /// around them.
+  CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset = 0);
+
+  /// Writes the input (input_elements of it), and poison wherever a result has to come.
+  void fill(std::span<const std::byte> input);
+  /// Queues one run.
+  void operator()(CollectivePlan& plan, StreamRef stream);
+  /// What came out. The stream has been synchronised.
+  [[nodiscard]] std::vector<std::byte> result() const;
+  /// False if a run wrote outside of its output, or changed the input that `fill` was given.
+  [[nodiscard]] bool kept_its_bounds(std::span<const std::byte> input) const;
+
+ private:
+  struct Tensor {
+    Buffer buffer;  // of a plain one
+    SymmetricTensor symmetric;
+    TensorView view;
+  };
+  [[nodiscard]] Tensor tensor(bool symmetric, std::int64_t elements, std::int64_t room, bool whole) const;
+  [[nodiscard]] bool guards_stand(const Tensor& tensor) const;
+
+  Team team_;
+  CollectiveProblem problem_;
+  Form form_;
+  std::int64_t offset_;
+  Tensor first_;   // the input, or with in_place the whole
+  Tensor second_;  // the output, unless in place
+  TensorView input_;
+  TensorView output_;
+};
+
+}  // namespace tandem::tools

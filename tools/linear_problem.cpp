@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/linear_problem.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace tandem::tools {
+namespace {
+
+using Operand = LinearProblem::Operand;
+using Variant = std::variant<AllGatherLinear, LinearReduceScatter, LinearAllReduce, LinearWeightGradient>;
+
+constexpr std::size_t guard_bytes = 256;
+constexpr std::byte guard{0xa5};
+constexpr std::byte poison{0xff};  // NaN in every floating-point type
+
+Variant make(const Team& team, const LinearProblem& problem, const LinearOptions& options) {
+  const LinearSpec spec = problem.spec(team.rank());
+  switch (problem.kind) {
+    case LinearKind::linear_reduce_scatter: return LinearReduceScatter(team, spec, options);
+    case LinearKind::linear_all_reduce: return LinearAllReduce(team, spec, options);
+    case LinearKind::linear_weight_gradient: return LinearWeightGradient(team, spec, problem.gathered, options);
+    case LinearKind::all_gather_linear: break;
+  }
+  return AllGatherLinear(team, spec, options);
+}
+
+}  // namespace
+
+bool LinearProblem::splits_n() const {
+  return kind == LinearKind::all_gather_linear || (is_gradient() && gathered == GatheredOperand::x);
+}
+
+DType LinearProblem::output_dtype() const { return is_gradient() ? f32 : dtype; }
+
+LinearSpec LinearProblem::spec(int rank) const {
+  LinearSpec spec{.m = shape.m,
+                  .n = shape.n,
+                  .k = shape.k,
+                  .dtype = dtype,
+                  .x = x,
+                  .weight = weight,
+                  .bias = bias,
+                  .activation = activation,
+                  .alpha = alpha,
+                  .beta = beta};
+  std::int64_t& split = splits_n() ? spec.n : spec.k;
+  split = shard_rows(split, ranks, rank).count;
+  return spec;
+}
+
+LinearProblem::Block LinearProblem::block(Operand operand, int rank) const {
+  const RowRange tokens{0, shape.m};
+  const RowRange own_tokens = shard_rows(shape.m, ranks, rank);
+  const RowRange n = splits_n() ? shard_rows(shape.n, ranks, rank) : RowRange{0, shape.n};
+  const RowRange k = splits_n() ? RowRange{0, shape.k} : shard_rows(shape.k, ranks, rank);
+  const bool gathers_x = kind == LinearKind::all_gather_linear || (is_gradient() && gathered == GatheredOperand::x);
+  const bool gathers_dy = is_gradient() && gathered == GatheredOperand::dy;
+  switch (operand) {
+    case Operand::x: return {gathers_x ? own_tokens : tokens, k};
+    case Operand::weight: return {n, k};
+    case Operand::dy: return {gathers_dy ? own_tokens : tokens, n};
+    case Operand::bias: return {{0, 1}, n};
+    case Operand::start: return output(rank);
+  }
+  return {};
+}
+
+LinearProblem::Block LinearProblem::output(int rank) const {
+  const RowRange n = splits_n() ? shard_rows(shape.n, ranks, rank) : RowRange{0, shape.n};
+  if (is_gradient()) return {n, splits_n() ? RowRange{0, shape.k} : shard_rows(shape.k, ranks, rank)};
+  if (kind == LinearKind::linear_reduce_scatter) return {shard_rows(shape.m, ranks, rank), n};
+  return {{0, shape.m}, n};
+}
+
+std::vector<double> LinearProblem::values(Operand operand, const Block& block) const {
+  const std::int64_t width =
+      operand == Operand::x || operand == Operand::weight || (operand == Operand::start && is_gradient()) ? shape.k
+                                                                                                          : shape.n;
+  const DType type = operand == Operand::start ? output_dtype() : dtype;
+  const std::uint64_t own = testing::key(key, {static_cast<std::uint64_t>(operand)});
+  std::vector<double> result;
+  result.reserve(static_cast<std::size_t>(block.elements()));
+  for (std::int64_t r = block.rows.begin; r < block.rows.begin + block.rows.count; ++r) {
+    for (std::int64_t c = block.columns.begin; c < block.columns.begin + block.columns.count; ++c) {
+      result.push_back(testing::random_value(own, r * width + c, type));
+    }
+  }
+  return result;
+}
+
+testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
+                                          std::span<const std::int64_t> columns) const {
+  const std::int64_t depth = is_gradient() ? shape.m : shape.k;
+  const auto m = static_cast<std::int64_t>(rows.size());
+  const auto n = static_cast<std::int64_t>(columns.size());
+  // The output's element [i, j] is Σ over t of A(i, t) · B(t, j): x[i, t] · W[j, t], or dy[t, i] · x[t, j].
+  std::vector<double> a;
+  std::vector<double> b_transposed;
+  const auto line = [&](Operand operand, std::int64_t index, bool is_row) {
+    return values(operand, is_row ? Block{{index, 1}, {0, depth}} : Block{{0, depth}, {index, 1}});
+  };
+  for (const std::int64_t row : rows) {
+    const std::vector<double> one = line(is_gradient() ? Operand::dy : Operand::x, row, !is_gradient());
+    a.insert(a.end(), one.begin(), one.end());
+  }
+  for (const std::int64_t column : columns) {
+    const std::vector<double> one = line(is_gradient() ? Operand::x : Operand::weight, column, !is_gradient());
+    b_transposed.insert(b_transposed.end(), one.begin(), one.end());
+  }
+  const std::vector<double> b = testing::transposed(b_transposed, n, depth);
+  std::vector<double> start;
+  std::vector<double> added;
+  if (beta != 0.0F) {
+    for (const std::int64_t row : rows) {
+      for (const std::int64_t column : columns) {
+        start.push_back(values(Operand::start, {{row, 1}, {column, 1}})[0]);
+      }
+    }
+  }
+  if (bias) {
+    for (const std::int64_t column : columns) added.push_back(values(Operand::bias, {{0, 1}, {column, 1}})[0]);
+  }
+  testing::Product product{.m = m,
+                           .n = n,
+                           .k = depth,
+                           .a = a,
+                           .b = b,
+                           .start = start,
+                           .bias = added,
+                           .alpha = static_cast<double>(alpha),
+                           .beta = static_cast<double>(beta),
+                           .activation = activation,
+                           .travels = dtype,
+                           .dtype = output_dtype()};
+  if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
+    for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_rows(shape.k, ranks, rank).count);
+  }
+  return testing::expected_product(product);
+}
+
+LinearPlanOfAnyKind::LinearPlanOfAnyKind(const Team& team, const LinearProblem& problem, const LinearOptions& options)
+    : plan_(make(team, problem, options)) {}
+
+const std::string& LinearPlanOfAnyKind::describe() const {
+  return std::visit([](const auto& plan) -> const std::string& { return plan.describe(); }, plan_);
+}
+
+const LinearChoice& LinearPlanOfAnyKind::choice() const {
+  return std::visit([](const auto& plan) -> const LinearChoice& { return plan.choice(); }, plan_);
+}
+
+TensorView LinearPlanOfAnyKind::gathered() const { return std::get<AllGatherLinear>(plan_).gathered(); }
+
+LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
+    : team_(team),
+      problem_(problem),
+      first_(operand(problem.is_gradient() ? Operand::dy : Operand::x,
+                     problem.is_gradient() ? Layout::normal : problem.x)),
+      second_(operand(problem.is_gradient() ? Operand::x : Operand::weight,
+                      problem.is_gradient() ? Layout::normal : problem.weight)) {
+  if (problem.bias) {
+    const LinearProblem::Block block = problem.block(Operand::bias, team.rank());
+    bias_ = tensor(problem.values(Operand::bias, block), {block.columns.count}, problem.dtype);
+  }
+  const LinearProblem::Block block = problem.output(team.rank());
+  const std::vector<double> start = problem.beta == 0.0F
+                                        ? std::vector<double>(static_cast<std::size_t>(block.elements()))
+                                        : problem.values(Operand::start, block);
+  output_ = tensor(start, {block.rows.count, block.columns.count}, problem.output_dtype());
+  if (problem.beta == 0.0F) std::ranges::fill(output_.content, poison);
+  reset_output();
+}
+
+void LinearRun::reset_output() {
+  if (!output_.content.empty()) {
+    team_.device().upload(output_.view.data(), output_.content.data(), output_.content.size());
+  }
+}
+
+LinearRun::Tensor LinearRun::tensor(std::span<const double> values, const Dims& sizes, DType dtype) const {
+  Tensor tensor;
+  tensor.content.resize(values.size() * size_of(dtype));
+  testing::store(values, dtype, tensor.content.data());
+  const std::size_t bytes = tensor.content.size();
+  std::vector<std::byte> whole(bytes + 2 * guard_bytes, guard);
+  std::ranges::copy(tensor.content, whole.begin() + static_cast<std::ptrdiff_t>(guard_bytes));
+  tensor.buffer = Buffer(team_.shared_device(), whole.size());
+  team_.device().upload(tensor.buffer.data(), whole.data(), whole.size());
+  tensor.view = TensorView(tensor.buffer.data_as<std::byte>() + guard_bytes, sizes, dtype, team_.device().id());
+  return tensor;
+}
+
+LinearRun::Tensor LinearRun::operand(Operand operand, Layout layout) const {
+  const LinearProblem::Block block = problem_.block(operand, team_.rank());
+  const std::vector<double> values = problem_.values(operand, block);
+  if (layout == Layout::normal) return tensor(values, {block.rows.count, block.columns.count}, problem_.dtype);
+  return tensor(testing::transposed(values, block.rows.count, block.columns.count),
+                {block.columns.count, block.rows.count}, problem_.dtype);
+}
+
+void LinearRun::operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const {
+  std::visit(
+      [&](auto& each) {
+        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(each)>, LinearWeightGradient>) {
+          if (problem_.bias) return each(first_.view, second_.view, bias_.view, output_.view, stream);
+        }
+        each(first_.view, second_.view, output_.view, stream);
+      },
+      plan.plan_);
+}
+
+std::vector<std::byte> LinearRun::result() const {
+  std::vector<std::byte> bytes(output_.view.bytes());
+  if (!bytes.empty()) team_.device().download(bytes.data(), output_.view.data(), bytes.size());
+  return bytes;
+}
+
+bool LinearRun::guards_stand(const Tensor& tensor) const {
+  std::vector<std::byte> found(tensor.buffer.bytes());
+  if (found.empty()) return true;
+  team_.device().download(found.data(), tensor.buffer.data(), found.size());
+  const auto is_guard = [](std::byte each) { return each == guard; };
+  return std::all_of(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(guard_bytes), is_guard) &&
+         std::all_of(found.end() - static_cast<std::ptrdiff_t>(guard_bytes), found.end(), is_guard);
+}
+
+bool LinearRun::is_unchanged(const Tensor& tensor) const {
+  std::vector<std::byte> found(tensor.view.bytes());
+  if (found.empty()) return true;
+  team_.device().download(found.data(), tensor.view.data(), found.size());
+  return found == tensor.content;
+}
+
+bool LinearRun::kept_its_bounds() const {
+  return guards_stand(output_) && is_unchanged(first_) && is_unchanged(second_) && is_unchanged(bias_);
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tandem/linear/cost_model.hpp"
+
+namespace tandem::tools {
+
+/// What `bench`, `verify` and `plan` know by name: five collectives, then four linear operations.
+enum class Operation : std::uint8_t {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  broadcast,
+  all_gather_linear,
+  linear_reduce_scatter,
+  linear_all_reduce,
+  linear_weight_gradient
+};
+
+[[nodiscard]] const std::vector<std::string>& operation_names();
+[[nodiscard]] const std::string& name(Operation operation);
+/// Throws InvalidArgument that lists the known names.
+[[nodiscard]] Operation parse_operation(std::string_view text);
+
+[[nodiscard]] constexpr bool is_linear(Operation operation) noexcept {
+  return operation >= Operation::all_gather_linear;
+}
+/// For linear operations.
+[[nodiscard]] LinearKind linear_kind(Operation operation);
+/// Whether a collective adds: then its dtype needs arithmetic, and results are rounded.
+[[nodiscard]] constexpr bool adds(Operation operation) noexcept {
+  return operation == Operation::reduce_scatter || operation == Operation::all_reduce;
+}
+/// The algorithms that a plan of this operation can be asked for, without "auto".
+[[nodiscard]] std::vector<std::string> algorithms(Operation operation);
+
+}  // namespace tandem::tools

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report.hpp"
+
+#include <cstdio>
+#include <fstream>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+namespace {
+
+void print(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string cell(const nlohmann::ordered_json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw Error(format("cannot write {}", path));
+}
+
+}  // namespace
+
+Report::Report(const World& world, const std::string& title, const Options& options)
+    : speaks_(world.rank() == 0), table_(!options.csv && options.json != "-"), csv_(options.csv), json_(options.json) {
+  std::vector<std::string> devices;
+  const Launch& launch = world.launch();
+  const PeerInfo& self = world.team().peer(world.rank());
+  for (const std::string& line :
+       gather_texts(world.team(), format("Rank {:2} Pid {:6} on {:>10} device {} [{}]", world.rank(), self.pid,
+                                         self.host, to_string(world.device().id()), world.device().describe()))) {
+    devices.push_back(line);
+  }
+  document_["title"] = title;
+  document_["ranks"] = world.size();
+  document_["device"] = setting(world);
+  document_["launcher"] = launch.launcher;
+  document_["devices"] = devices;
+  document_["rows"] = nlohmann::ordered_json::array();
+  comment(title);
+  comment(format("{} ranks on {}, started by {}", world.size(), setting(world), launch.launcher));
+  for (const std::string& device : devices) comment(" " + device);
+}
+
+void Report::comment(const std::string& text) {
+  if (speaks_ && table_) print("# " + text);
+}
+
+void Report::row(const nlohmann::ordered_json& values, const std::string& line) {
+  if (!speaks_) return;
+  if (table_) print(line);
+  if (csv_) {
+    std::string names;
+    std::string cells;
+    for (const auto& [name, value] : values.items()) {
+      names += format("{}{}", names.empty() ? "" : ",", name);
+      cells += format("{}{}", &value == &values.front() ? "" : ",", cell(value));
+    }
+    if (document_["rows"].empty()) print(names);
+    print(cells);
+  }
+  document_["rows"].push_back(values);
+}
+
+void Report::set(const std::string& name, const nlohmann::ordered_json& value) { document_[name] = value; }
+
+void Report::finish() {
+  if (!speaks_ || json_.empty()) return;
+  const std::string text = document_.dump(2);
+  if (json_ == "-") {
+    print(text);
+  } else {
+    write_file(json_, text + "\n");
+  }
+}
+
+std::string setting(const World& world) {
+  const std::string device(name(world.device().id().type));
+  if (!world.env().link) return device;
+  const LinkOptions& link = *world.env().link;
+  return format("{}, emulated link {}us,{}GB/s", device, static_cast<double>(link.latency.count()) * 1e-3,
+                link.bytes_per_second * 1e-9);
+}
+
+void write_timeline(const World& world, const std::string& path) {
+  Trace& trace = world.device().trace();
+  world.device().trace_collect();
+  trace.enable(false);
+  const std::vector<std::string> ranks = gather_texts(world.team(), trace.chrome_events(world.rank()));
+  trace.clear();
+  if (world.rank() == 0) write_file(path, Trace::chrome_document(ranks, setting(world)));
+}
+
+}  // namespace tandem::tools

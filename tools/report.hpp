@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tandem/team/world.hpp"
+
+namespace tandem::tools {
+
+/// Where a benchmark's figures go: a table on stdout, each row as it comes; or CSV instead; and JSON into a file, or on
+/// stdout alone. Only rank 0's report says anything.
+class Report {
+ public:
+  struct Options {
+    bool csv = false;
+    std::string json;  ///< a path, "-" for stdout, or empty
+  };
+  Report(const World& world, const std::string& title, const Options& options);
+
+  /// A line "# text" of the table.
+  void comment(const std::string& text);
+  /// One row: its values for CSV and JSON, and as the table shows it.
+  void row(const nlohmann::ordered_json& values, const std::string& line);
+  /// A value of the whole document.
+  void set(const std::string& name, const nlohmann::ordered_json& value);
+  /// Writes what is to be written at the end. Throws Error where a file cannot be written.
+  void finish();
+
+ private:
+  bool speaks_;
+  bool table_;
+  bool csv_;
+  std::string json_;
+  nlohmann::ordered_json document_;
+};
+
+/// "host" or "cuda", and the emulated link where there is one: "host, emulated link 20us,1GB/s".
+[[nodiscard]] std::string setting(const World& world);
+
+/// Collective. Writes the trace of all ranks to `path`, from rank 0, and clears it.
+void write_timeline(const World& world, const std::string& path);
+
+}  // namespace tandem::tools

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/device/event.hpp"
+#include "tandem/memory/symmetric_memory.hpp"
+
+namespace tandem::tools {
+
+/// The middle value (of an even number, the mean of the middle two); 0 for none.
+[[nodiscard]] double median(std::vector<double> samples);
+/// The smallest sample that `percent` of a hundred samples do not exceed; 0 for none.
+[[nodiscard]] double percentile(std::vector<double> samples, double percent);
+
+/// Times runs of operations over a team. Each run begins behind a barrier of the team's streams. On CUDA, events take
+/// the time and runs are queued one behind the other; on the host, the clock around the run and its synchronisation.
+class Timing {
+ public:
+  /// Collective. With `blocking`, the host waits for each run on CUDA as well.
+  Timing(const Team& team, StreamRef stream, bool blocking);
+
+  /// Times one run of `body`, which queues work on the stream. Collective.
+  void measure(const std::function<void()>& body);
+  /// Seconds of each run measured since the last call, as the slowest rank took them. Collective.
+  [[nodiscard]] std::vector<double> collect();
+
+ private:
+  struct Pair {
+    Event begin;
+    Event end;
+  };
+  Team team_;
+  StreamRef stream_;
+  bool events_;
+  bool blocking_;
+  SymmetricMemory pad_;
+  std::vector<Pair> pairs_;
+  std::size_t used_ = 0;
+  std::vector<double> seconds_;
+};
+
+/// Each rank's numbers, in team order. Collective; equally many on all.
+[[nodiscard]] std::vector<std::vector<double>> gather_numbers(const Team& team, const std::vector<double>& mine);
+/// Each rank's text, in team order. Collective.
+[[nodiscard]] std::vector<std::string> gather_texts(const Team& team, const std::string& mine);
+
+}  // namespace tandem::tools
