@@ -22,7 +22,8 @@ GemmSpec product(const LinearSpec& spec) {
           .transpose_b = spec.weight == Layout::normal,
           .dtype = spec.dtype,
           .out_dtype = spec.dtype,
-          .alpha = spec.alpha};
+          .alpha = spec.alpha,
+          .beta = spec.beta};
 }
 
 }  // namespace

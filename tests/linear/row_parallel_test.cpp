@@ -135,7 +135,7 @@ TYPED_TEST(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
                               .bias = true,
                               .activation = Activation::gelu_erf,
                               .alpha = 0.5F,
-                              .beta = 1.5F},
+                              .beta = -1.5F},
                              {.algorithm = algorithm});
           }
         }
