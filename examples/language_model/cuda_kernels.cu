@@ -3,9 +3,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
-#include <string>
-
-#include "tandem/base/error.hpp"
 
 #include "language_model/cuda_kernels.hpp"
 
@@ -127,7 +124,7 @@ template <typename Body> void with_type(DType dtype, const Body& body) {
     case DType::f32: return body(float{});
     case DType::f16: return body(__half{});
     case DType::bf16: return body(__nv_bfloat16{});
-    default: throw Unsupported("the language model computes in f32, f16 or bf16");
+    default: refuse_dtype();
   }
 }
 
@@ -212,7 +209,7 @@ class CudaKernels final : public Kernels {
   }
 
   static void check(const char* what, cudaError_t error) {
-    if (error != cudaSuccess) throw DeviceError(std::string(what) + ": " + cudaGetErrorString(error));
+    if (error != cudaSuccess) refuse_call(what, cudaGetErrorString(error));
   }
 
   template <typename... Parameters, typename... Arguments>
