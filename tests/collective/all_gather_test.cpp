@@ -66,10 +66,10 @@ void check_all_forms(const Team& team, AllGather& gather, const Shape& shape, DT
 }
 
 TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     std::uint64_t id = 0;
-    for (const DType dtype : all_dtypes) {
+    for (const DType dtype : moved_dtypes(team)) {
       AllGather gather(team, {.count = 8192, .dtype = dtype}, {.piece_bytes = 1000});
       for (const Shape& shape : shapes(team.size())) check_all_forms(team, gather, shape, dtype, ++id);
     }
@@ -77,8 +77,8 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
 }
 
 TEST_P(AllGatherTest, SubTeamsInOddOrders) {
-  const int n = GetParam();
-  run_ranks(n, [n](World& world) {
+  const int n = ranks();
+  run([n](World& world) {
     for (const auto& ranks : odd_orders(n)) {
       const Team team = world.team(ranks);
       if (!team) continue;
@@ -89,7 +89,7 @@ TEST_P(AllGatherTest, SubTeamsInOddOrders) {
 }
 
 TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const int n = team.size();
     const std::int64_t count = 5000;
@@ -136,7 +136,7 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, AllGatherTest, ::testing::ValuesIn(team_sizes()));
+TANDEM_COLLECTIVE_SUITE(AllGatherTest);
 
 }  // namespace
 }  // namespace tandem::testing

@@ -64,9 +64,9 @@ void check_all_forms(const Team& team, AllReduce& all_reduce, std::int64_t count
 constexpr std::int64_t counts[]{0, 1, 2, 5, 63, 64, 1000, 4099, 16384};
 
 TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     std::uint64_t id = 3000;
-    for (const DType dtype : sum_dtypes) {
+    for (const DType dtype : summed_dtypes(world.team())) {
       for (const char* algorithm : {"auto", "one_shot", "two_shot"}) {
         AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
                              {.algorithm = algorithm, .piece_bytes = 5000});
@@ -77,7 +77,7 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
 }
 
 TEST_P(AllReduceTest, BothAlgorithmsGiveTheSameBits) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
     const std::int64_t count = 3001;
@@ -96,8 +96,8 @@ TEST_P(AllReduceTest, BothAlgorithmsGiveTheSameBits) {
 }
 
 TEST_P(AllReduceTest, SubTeamsInOddOrders) {
-  const int n = GetParam();
-  run_ranks(n, [n](World& world) {
+  const int n = ranks();
+  run([n](World& world) {
     for (const auto& ranks : odd_orders(n)) {
       const Team team = world.team(ranks);
       if (!team) continue;
@@ -108,7 +108,7 @@ TEST_P(AllReduceTest, SubTeamsInOddOrders) {
 }
 
 TEST_P(AllReduceTest, WithoutStagingSymmetricTensorsStillWork) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
     AllReduce all_reduce(team, {.count = 100, .dtype = f32}, {.staging = false});
@@ -124,7 +124,7 @@ TEST_P(AllReduceTest, WithoutStagingSymmetricTensorsStillWork) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, AllReduceTest, ::testing::ValuesIn(team_sizes()));
+TANDEM_COLLECTIVE_SUITE(AllReduceTest);
 
 }  // namespace
 }  // namespace tandem::testing

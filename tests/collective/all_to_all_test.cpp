@@ -96,11 +96,11 @@ std::vector<std::int64_t> matrix(int n, std::uint64_t id, std::uint64_t limit) {
 }
 
 TEST_P(AllToAllTest, EveryFormDtypeAndSize) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const int n = team.size();
     std::uint64_t id = 7000;
-    for (const DType dtype : all_dtypes) {
+    for (const DType dtype : moved_dtypes(team)) {
       AllToAll all_to_all(team, {.count = 5000, .dtype = dtype}, {.piece_bytes = 4000});
       for (const std::int64_t count : {0, 1, 3, 1000, 4999}) {
         const std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n), count);
@@ -115,8 +115,8 @@ TEST_P(AllToAllTest, EveryFormDtypeAndSize) {
 }
 
 TEST_P(AllToAllTest, SubTeamsInOddOrders) {
-  const int n = GetParam();
-  run_ranks(n, [n](World& world) {
+  const int n = ranks();
+  run([n](World& world) {
     for (const auto& ranks : odd_orders(n)) {
       const Team team = world.team(ranks);
       if (!team) continue;
@@ -127,7 +127,7 @@ TEST_P(AllToAllTest, SubTeamsInOddOrders) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, AllToAllTest, ::testing::ValuesIn(team_sizes()));
+TANDEM_COLLECTIVE_SUITE(AllToAllTest);
 
 }  // namespace
 }  // namespace tandem::testing

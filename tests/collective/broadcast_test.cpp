@@ -57,10 +57,10 @@ void check_plain(const Team& team, Broadcast& broadcast, std::int64_t count, DTy
 }
 
 TEST_P(BroadcastTest, EveryFormDtypeAndSize) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     std::uint64_t id = 9000;
-    for (const DType dtype : all_dtypes) {
+    for (const DType dtype : moved_dtypes(team)) {
       Broadcast broadcast(team, {.count = 20000, .dtype = dtype}, {.piece_bytes = 3000});
       Broadcast push(team, {.count = 20000, .dtype = dtype}, {.algorithm = "push"});
       Broadcast pull(team, {.count = 20000, .dtype = dtype}, {.algorithm = "pull"});
@@ -77,7 +77,7 @@ TEST_P(BroadcastTest, EveryFormDtypeAndSize) {
 }
 
 TEST_P(BroadcastTest, RootsTakeTurnsWithoutAPause) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
     Broadcast broadcast(team, {.count = 1000, .dtype = u8}, {.piece_bytes = 256});
@@ -100,8 +100,8 @@ TEST_P(BroadcastTest, RootsTakeTurnsWithoutAPause) {
 }
 
 TEST_P(BroadcastTest, SubTeamsInOddOrders) {
-  const int n = GetParam();
-  run_ranks(n, [n](World& world) {
+  const int n = ranks();
+  run([n](World& world) {
     for (const auto& ranks : odd_orders(n)) {
       const Team team = world.team(ranks);
       if (!team) continue;
@@ -112,7 +112,7 @@ TEST_P(BroadcastTest, SubTeamsInOddOrders) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, BroadcastTest, ::testing::ValuesIn(team_sizes()));
+TANDEM_COLLECTIVE_SUITE(BroadcastTest);
 
 }  // namespace
 }  // namespace tandem::testing

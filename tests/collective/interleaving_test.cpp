@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that follow each other without a pause: reuse of buffers and slots, several plans, teams and streams at once.
-#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
-#include <memory>
-#include <optional>
-#include <thread>
 
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
@@ -18,29 +15,40 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::int64_t small = 600;   // elements a rank: one piece
-constexpr std::int64_t large = 3000;  // several pieces
-constexpr std::size_t pieces_of = 4096;
+/// Elements a rank of small and of large operations.
+struct Extents {
+  std::int64_t small;
+  std::int64_t large;
+};
+constexpr Extents some_pieces{600, 3000};
+constexpr std::size_t piece = 4096;
 
 /// Queues operations on one team and one stream, all through the same few tensors, and keeps each result in a place of
 /// its own; checks them when the stream has been synchronised. All ranks draw the same operations. Data are whole
 /// numbers, so that sums are exact, and each element says where and when it comes from.
 class Player {
  public:
-  Player(const Team& team, std::uint64_t sequence)
+  /// For up to `runs` operations between two checks.
+  Player(const Team& team, std::uint64_t sequence, int runs, Extents extents = some_pieces)
       : team_(team),
+        extents_(extents),
+        runs_(runs),
         draws_(sequence),
-        salt_(sequence),
+        salt_(key(seed(), {sequence})),
         stream_(team.device()),
-        gather_(team, {.count = large, .dtype = i32}, {.piece_bytes = pieces_of}),
-        scatter_(team, {.count = large, .dtype = i32}, {.piece_bytes = pieces_of}),
-        reduce_(team, {.count = total(), .dtype = i32}, {.piece_bytes = pieces_of}),
-        exchange_(team, {.count = large, .dtype = i32}, {.piece_bytes = pieces_of}),
-        broadcast_(team, {.count = total(), .dtype = i32}, {.piece_bytes = pieces_of}),
+        gather_(team, {.count = extents.large, .dtype = i32}, {.piece_bytes = piece}),
+        scatter_(team, {.count = extents.large, .dtype = i32}, {.piece_bytes = piece}),
+        reduce_(team, {.count = total(), .dtype = i32}, {.piece_bytes = piece}),
+        exchange_(team, {.count = extents.large, .dtype = i32}, {.piece_bytes = piece}),
+        broadcast_(team, {.count = total(), .dtype = i32}, {.piece_bytes = piece}),
         symmetric_(symmetric(team, {total()}, i32)),
-        small_symmetric_(symmetric(team, {small * team.size()}, i32)),
+        small_symmetric_(symmetric(team, {extents.small * team.size()}, i32)),
         input_(team, {total()}, i32, 1),
-        output_(team, {total()}, i32, 3) {}
+        output_(team, {total()}, i32, 3),
+        inputs_(team.shared_device(), static_cast<std::size_t>(runs * total()) * size_of(i32)),
+        outputs_(team.shared_device(), inputs_.bytes()) {
+    prepare();
+  }
 
   [[nodiscard]] StreamRef stream() const { return stream_; }
 
@@ -48,123 +56,104 @@ class Player {
   void play(std::uint64_t longest_delay_us) {
     if (draws_.below(16) == 0) delay_somebody(team_, stream_, draws_, longest_delay_us);
     const std::int64_t n = team_.size();
-    const std::int64_t count = draws_.below(2) == 0 ? small : large;
-    const auto operation = draws_.below(10);
+    const std::int64_t count = draws_.below(2) == 0 ? extents_.small : extents_.large;
+    const auto operation = draws_.below(operations);
     const auto root = static_cast<int>(draws_.below(static_cast<std::uint64_t>(n)));
-    const SymmetricTensor& tensor = count == small ? small_symmetric_ : symmetric_;
-    Result result{.operation = operation, .run = run_, .count = count, .root = root, .values = {}};
+    const SymmetricTensor& tensor = count == extents_.small ? small_symmetric_ : symmetric_;
     const TensorView whole_input = front(input_.view(), n * count);
     const TensorView whole_output = front(output_.view(), n * count);
     const TensorView part_input = front(input_.view(), count);
     const TensorView part_output = front(output_.view(), count);
     const TensorView local = tensor.local();
-    const auto place = local.narrow(0, team_.rank() * count, count);
+    const auto run = [&](const TensorView& from, const TensorView& result, const auto& body) {
+      write(from);
+      body();
+      keep(result);
+      results_.push_back({operation, run_++, count, root, result.numel()});
+    };
     switch (operation) {
-      case 0:
-        write(part_input);
-        gather_(part_input, whole_output, stream_);
-        keep(result, whole_output);
-        break;
-      case 1:
-        write(place);
-        gather_(tensor, stream_);
-        keep(result, local);
-        break;
-      case 2:
-        write(part_input);
-        gather_(part_input, tensor, stream_);
-        keep(result, local);
-        break;
-      case 3:
-        write(whole_input);
-        scatter_(whole_input, part_output, stream_);
-        keep(result, part_output);
-        break;
-      case 4:
-        write(local);
-        scatter_(tensor, part_output, stream_);
-        keep(result, part_output);
-        break;
-      case 5:
-        write(whole_input);
-        reduce_(whole_input, whole_output, stream_);
-        keep(result, whole_output);
-        break;
-      case 6:
-        write(local);
-        reduce_(tensor, stream_);
-        keep(result, local);
-        break;
-      case 7:
-        write(whole_input);
-        exchange_(whole_input, whole_output, stream_);
-        keep(result, whole_output);
-        break;
-      case 8:
-        write(whole_input);
-        exchange_(whole_input, tensor, stream_);
-        keep(result, local);
-        break;
-      default:
-        write(local);
-        broadcast_(tensor, root, stream_);
-        keep(result, local);
-        break;
+      case 0: return run(part_input, whole_output, [&] { gather_(part_input, whole_output, stream_); });
+      case 1: return run(local.narrow(0, team_.rank() * count, count), local, [&] { gather_(tensor, stream_); });
+      case 2: return run(part_input, local, [&] { gather_(part_input, tensor, stream_); });
+      case 3: return run(whole_input, part_output, [&] { scatter_(whole_input, part_output, stream_); });
+      case 4: return run(local, part_output, [&] { scatter_(tensor, part_output, stream_); });
+      case 5: return run(whole_input, whole_output, [&] { reduce_(whole_input, whole_output, stream_); });
+      case 6: return run(local, local, [&] { reduce_(tensor, stream_); });
+      case 7: return run(whole_input, whole_output, [&] { exchange_(whole_input, whole_output, stream_); });
+      case 8: return run(whole_input, local, [&] { exchange_(whole_input, tensor, stream_); });
+      case 9: return run(whole_input, whole_output, [&] { broadcast_(whole_input, whole_output, root, stream_); });
+      default: return run(local, local, [&] { broadcast_(tensor, root, stream_); });
     }
-    ++run_;
-    results_.push_back(std::move(result));
   }
 
-  /// Waits, then checks every element of every result so far.
+  /// Waits, checks every element of every result so far, and makes fresh data.
   void check() {
     team_.synchronize(stream_);
-    for (const Result& result : results_) {
-      for (std::int64_t i = 0; i < static_cast<std::int64_t>(result.values->size()); ++i) {
-        const std::int32_t got = (*result.values)[static_cast<std::size_t>(i)];
-        const std::int32_t wanted = expected(result, i);
-        if (got != wanted) {
-          ADD_FAILURE() << "operation " << result.operation << " of " << result.count << " elements, run " << result.run
-                        << ", rank " << team_.rank() << " of " << team_.size() << ": element " << i << " is " << got
-                        << ", not " << wanted;
-          return;
-        }
-      }
+    std::vector<std::int32_t> all(outputs_.bytes() / sizeof(std::int32_t));
+    team_.device().download(all.data(), outputs_.data(), outputs_.bytes());
+    for (std::size_t index = 0; index < results_.size(); ++index) {
+      const std::int32_t* const got = all.data() + index * static_cast<std::size_t>(total());
+      if (!check(results_[index], got)) return;
     }
     results_.clear();
+    prepare();
   }
 
  private:
+  static constexpr std::uint64_t operations = 11;
+
   struct Result {
     std::uint64_t operation;
     std::uint64_t run;
     std::int64_t count;
     int root;
-    std::shared_ptr<std::vector<std::int32_t>> values;
+    std::int64_t elements;
   };
 
-  [[nodiscard]] std::int64_t total() const { return large * team_.size(); }
+  [[nodiscard]] std::int64_t total() const { return extents_.large * team_.size(); }
   [[nodiscard]] static TensorView front(const TensorView& view, std::int64_t count) { return view.narrow(0, 0, count); }
 
   /// Element i of what `rank` puts into run `run`.
   [[nodiscard]] std::int32_t value(std::uint64_t run, int rank, std::int64_t i) const {
     const std::uint64_t bits =
-        random_bits(salt_ * 1000003 + run * 131 + static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i));
+        random_bits(salt_ + run * 131 + static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i));
     return static_cast<std::int32_t>(bits % 1000000);
   }
 
-  /// In the stream's order, so that a buffer that is used too early or too late shows.
-  void write(const TensorView& view) {
-    auto* const to = view.data_as<std::int32_t>();
-    team_.device().launch(stream_, [this, to, count = view.numel(), run = run_] {
-      for (std::int64_t i = 0; i < count; ++i) to[i] = value(run, team_.rank(), i);
-    });
+  /// Makes the inputs of the next runs.
+  void prepare() {
+    std::vector<std::int32_t> all;
+    all.reserve(inputs_.bytes() / sizeof(std::int32_t));
+    for (int index = 0; index < runs_; ++index) {
+      for (std::int64_t i = 0; i < total(); ++i) {
+        all.push_back(value(run_ + static_cast<std::uint64_t>(index), team_.rank(), i));
+      }
+    }
+    team_.device().upload(inputs_.data(), all.data(), inputs_.bytes());
   }
-  void keep(Result& result, const TensorView& view) {
-    result.values = std::make_shared<std::vector<std::int32_t>>(static_cast<std::size_t>(view.numel()));
-    team_.device().launch(stream_, [values = result.values, from = view.data_as<std::int32_t>()] {
-      std::copy_n(from, values->size(), values->begin());
-      std::fill_n(from, values->size(), -1);  // nobody else may still read or write it
-    });
+
+  // Both in the stream's order, so that a buffer that is used too early or too late shows.
+  void write(const TensorView& view) {
+    team_.device().copy(stream_, {.dst = view.data(), .src = place(inputs_), .bytes = view.bytes()});
+  }
+  void keep(const TensorView& view) {
+    team_.device().copy(stream_, {.dst = place(outputs_), .src = view.data(), .bytes = view.bytes()});
+    team_.device().fill(stream_, view.data(), std::byte{0xFF}, view.bytes());  // nobody else may still read or write it
+  }
+  [[nodiscard]] std::int32_t* place(const Buffer& buffer) const {
+    return buffer.data_as<std::int32_t>() + static_cast<std::int64_t>(results_.size()) * total();
+  }
+
+  [[nodiscard]] bool check(const Result& result, const std::int32_t* got) const {
+    for (std::int64_t i = 0; i < result.elements; ++i) {
+      const std::int32_t wanted = expected(result, i);
+      if (got[i] == wanted) continue;
+      ADD_FAILURE() << "operation " << result.operation << " of " << result.count << " elements, run " << result.run
+                    << ", rank " << team_.rank() << " of " << team_.size() << ": element " << i << " is " << got[i]
+                    << ", not " << wanted;
+      return false;
+    }
+    return true;
   }
 
   [[nodiscard]] std::int32_t expected(const Result& result, std::int64_t i) const {
@@ -189,6 +178,8 @@ class Player {
   }
 
   Team team_;
+  Extents extents_;
+  int runs_;
   Draws draws_;
   std::uint64_t salt_;
   Stream stream_;
@@ -201,46 +192,45 @@ class Player {
   SymmetricTensor small_symmetric_;
   GuardedTensor input_;
   GuardedTensor output_;
+  Buffer inputs_;
+  Buffer outputs_;
   std::uint64_t run_ = 0;
   std::vector<Result> results_;
 };
 
 class InterleavingTest : public CollectiveTest {};
 
-TEST_P(InterleavingTest, RunsFollowEachOtherWithoutAPause) {
-  run_ranks(GetParam(), [](World& world) {
-    Player player(world.team(), 1);
-    for (int run = 0; run < 200; ++run) player.play(2000);
-    player.check();
-  });
+constexpr int runs = 200;
+constexpr std::uint64_t longest_delay_us = 2000;
+
+void play_and_check(World& world) {
+  Player player(world.team(), 1, runs);
+  for (int run = 0; run < runs; ++run) player.play(longest_delay_us);
+  player.check();
 }
 
+TEST_P(InterleavingTest, RunsFollowEachOtherWithoutAPause) { run(play_and_check); }
+
 TEST_P(InterleavingTest, RanksAsThreads) {
-  run_ranks(GetParam(),
-            [](World& world) {
-              Player player(world.team(), 2);
-              for (int run = 0; run < 200; ++run) player.play(2000);
-              player.check();
-            },
-            {.kind = RankKind::threads});
+  if (device() != DeviceType::host) GTEST_SKIP() << "ranks as threads are for the host";
+  run(play_and_check, RankKind::threads);
 }
 
 TEST_P(InterleavingTest, TwoTeamsAndTwoStreamsAtOnce) {
-  const int n = GetParam();
-  run_ranks(n, [n](World& world) {
+  run([](World& world) {
     std::vector<int> backwards;
-    for (int rank = n - 1; rank >= 0; --rank) backwards.push_back(rank);
-    Player one(world.team(), 3);
-    Player two(world.team(backwards), 4);
+    for (int rank = world.size() - 1; rank >= 0; --rank) backwards.push_back(rank);
+    Player one(world.team(), 3, runs);
+    Player two(world.team(backwards), 4, runs);
     Draws order(5);
-    for (int run = 0; run < 200; ++run) (order.below(2) == 0 ? one : two).play(2000);
+    for (int run = 0; run < runs; ++run) (order.below(2) == 0 ? one : two).play(longest_delay_us);
     one.check();
     two.check();
   });
 }
 
 TEST_P(InterleavingTest, OnePlanOnChangingStreams) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const std::array<Stream, 3> streams{Stream(team.device()), Stream(team.device()), Stream(team.device())};
     AllReduce all_reduce(team, {.count = 5000, .dtype = i32}, {.piece_bytes = 4096});
@@ -272,7 +262,7 @@ TEST_P(InterleavingTest, OnePlanOnChangingStreams) {
 }
 
 TEST_P(InterleavingTest, ConvenienceFunctionsKeepTheirPlans) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const int n = team.size();
     const Stream stream(team.device());
@@ -319,25 +309,27 @@ TEST_P(InterleavingTest, ConvenienceFunctionsKeepTheirPlans) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, InterleavingTest, ::testing::ValuesIn(team_sizes()));
+TANDEM_COLLECTIVE_SUITE(InterleavingTest);
 
-/// 10^5 operations of all kinds with random ranks delayed at random points; TANDEM_TEST_SCALE scales it.
-TEST(CollectiveStress, RandomOperationsAndDelays) {
-  (void)seed();
-  const auto operations = static_cast<int>(std::ceil(1e5 * stress_scale() / 3));
-  for (const int n : {2, 3, 4}) {
-    run_ranks(n,
-              [operations](World& world) {
-                Player player(world.team(), 100);
-                for (int run = 0; run < operations; ++run) {
-                  player.play(500);
-                  if (run % 100 == 99) player.check();
-                }
+class CollectiveStress : public ::testing::TestWithParam<int> {};
+
+/// 10^5 operations of all kinds over all team sizes, with random ranks delayed at random points; TANDEM_TEST_SCALE
+/// scales it.
+TEST_P(CollectiveStress, RandomOperationsAndDelays) {
+  const auto batches = static_cast<int>(std::ceil(1e5 / 3 / runs * stress_scale()));
+  run_ranks(GetParam(),
+            [batches](World& world) {
+              // Small operations of a piece, large ones of a few.
+              Player player(world.team(), 100, runs, {.small = 50, .large = 1500});
+              for (int batch = 0; batch < batches; ++batch) {
+                for (int run = 0; run < runs; ++run) player.play(500);
                 player.check();
-              },
-              {.limit = std::chrono::seconds(600)});
-  }
+              }
+            },
+            {.limit = std::chrono::seconds(280)});
 }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveStress, ::testing::Values(2, 3, 4));
 
 }  // namespace
 }  // namespace tandem::testing

@@ -64,11 +64,11 @@ void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, std::int64
 }
 
 TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
-  run_ranks(GetParam(), [](World& world) {
+  run([](World& world) {
     const Team& team = world.team();
     const std::int64_t n = team.size();
     std::uint64_t id = 1000;
-    for (const DType dtype : sum_dtypes) {
+    for (const DType dtype : summed_dtypes(team)) {
       ReduceScatter reduce_scatter(team, {.count = 8192, .dtype = dtype}, {.piece_bytes = 3000});
       const std::pair<std::int64_t, std::int64_t> shapes[]{
           {0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
@@ -78,8 +78,8 @@ TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
 }
 
 TEST_P(ReduceScatterTest, SubTeamsInOddOrders) {
-  const int n = GetParam();
-  run_ranks(n, [n](World& world) {
+  const int n = ranks();
+  run([n](World& world) {
     for (const auto& ranks : odd_orders(n)) {
       const Team team = world.team(ranks);
       if (!team) continue;
@@ -89,7 +89,7 @@ TEST_P(ReduceScatterTest, SubTeamsInOddOrders) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ReduceScatterTest, ::testing::ValuesIn(team_sizes()));
+TANDEM_COLLECTIVE_SUITE(ReduceScatterTest);
 
 }  // namespace
 }  // namespace tandem::testing

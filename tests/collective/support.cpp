@@ -8,6 +8,8 @@
 
 #include "tandem/device/device.hpp"
 
+#include "support/devices.hpp"
+
 namespace tandem::testing {
 namespace {
 
@@ -15,7 +17,32 @@ constexpr std::size_t guard_bytes = 256;
 constexpr auto guard = std::byte{0x5C};
 constexpr auto poisoned = std::byte{0xF3};
 
+constexpr DType all_dtypes[]{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
+constexpr DType few_dtypes[]{bf16, f32};
+
+bool takes_turns(const Team& team) { return team.device().id().type == DeviceType::cuda && team.size() > 3; }
+
 }  // namespace
+
+void CollectiveTest::SetUp() {
+  if (const std::string reason = why_no_ranks_on(device()); !reason.empty()) GTEST_SKIP() << reason;
+}
+
+void CollectiveTest::run(const std::function<void(World&)>& body, RankKind kind) const {
+  run_ranks(ranks(), body, {.kind = kind, .device = device(), .limit = std::chrono::seconds(240)});
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<CollectiveTest::ParamType>& info) {
+  return std::string(name(std::get<0>(info.param))) + "_" + std::to_string(std::get<1>(info.param));
+}
+
+std::span<const DType> moved_dtypes(const Team& team) {
+  return takes_turns(team) ? std::span<const DType>(few_dtypes) : std::span<const DType>(all_dtypes);
+}
+
+std::span<const DType> summed_dtypes(const Team& team) {
+  return takes_turns(team) ? std::span<const DType>(few_dtypes) : std::span<const DType>(all_dtypes).first(6);
+}
 
 Bytes moved_bytes(std::uint64_t id, int rank, std::size_t bytes) {
   return random_bytes(key(seed(), {id, static_cast<std::uint64_t>(rank)}), bytes);

@@ -87,13 +87,27 @@ void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint6
 /// Orders of a world's ranks that are worth a sub-team: all of them backwards, and every second one, unsorted.
 [[nodiscard]] std::vector<std::vector<int>> odd_orders(int ranks);
 
-/// Tests for each team size. The seed is fixed here, before ranks are forked.
-class CollectiveTest : public ::testing::TestWithParam<int> {
+/// A suite that runs for each type of device and each team size; where there is no such device, it skips with the
+/// reason.
+class CollectiveTest : public ::testing::TestWithParam<std::tuple<DeviceType, int>> {
  protected:
-  void SetUp() override { (void)seed(); }
+  void SetUp() override;
+  [[nodiscard]] DeviceType device() const { return std::get<0>(GetParam()); }
+  [[nodiscard]] int ranks() const { return std::get<1>(GetParam()); }
+  void run(const std::function<void(World&)>& body, RankKind kind = RankKind::processes) const;
 };
 
-inline constexpr DType all_dtypes[]{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
-inline constexpr DType sum_dtypes[]{f32, f16, bf16, f64, i32, i64};
+[[nodiscard]] std::string name_of_case(const ::testing::TestParamInfo<CollectiveTest::ParamType>& info);
+
+/// What is tried on this team. On CUDA, where ranks may take turns on one GPU, larger teams try fewer.
+[[nodiscard]] std::span<const DType> moved_dtypes(const Team& team);
+[[nodiscard]] std::span<const DType> summed_dtypes(const Team& team);
 
 }  // namespace tandem::testing
+
+#define TANDEM_COLLECTIVE_SUITE(suite)                                                              \
+  INSTANTIATE_TEST_SUITE_P(                                                                         \
+      On, suite,                                                                                    \
+      ::testing::Combine(::testing::Values(::tandem::DeviceType::host, ::tandem::DeviceType::cuda), \
+                         ::testing::ValuesIn(::tandem::testing::team_sizes())),                     \
+      ::tandem::testing::name_of_case)
