@@ -49,6 +49,11 @@ void Plan::begin(StreamRef stream) {
     refuse(
         format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(team_.device().id())));
   }
+  if (team_.device().stream_is_capturing(stream)) {
+    throw Unsupported(
+        format("{} on rank {} of {}: the stream is being captured into a graph; plans run eagerly for now", kind_,
+               team_.rank(), team_.size()));
+  }
   if (last_stream_ != nullptr && last_stream_ != stream.native_handle()) last_.hold(stream);
 }
 

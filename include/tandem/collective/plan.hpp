@@ -45,7 +45,8 @@ class TANDEM_API Plan {
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
   [[noreturn]] void refuse(const std::string& text) const;
 
-  /// The first and the last thing of a run. `begin` throws if the team has failed or the stream is of another device.
+  /// The first and the last thing of a run. `begin` throws if the team has failed, if the stream is of another device,
+  /// or (Unsupported, for now) if it is being captured into a graph.
   void begin(StreamRef stream);
   void end(StreamRef stream);
 

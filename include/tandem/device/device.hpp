@@ -63,6 +63,8 @@ class TANDEM_API Device {
   virtual void stream_destroy(StreamRef stream) noexcept = 0;
   virtual void stream_synchronize(StreamRef stream) = 0;  ///< blocking
   [[nodiscard]] virtual bool stream_query(StreamRef stream) = 0;
+  /// True while what is queued on `stream` is recorded into a graph instead of run.
+  [[nodiscard]] virtual bool stream_is_capturing(StreamRef stream) = 0;
   [[nodiscard]] virtual void* event_create(Event::Timing timing) = 0;
   virtual void event_destroy(void* event) noexcept = 0;
   virtual void event_record(void* event, StreamRef stream) = 0;

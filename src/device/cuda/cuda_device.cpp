@@ -91,6 +91,7 @@ class CudaDevice final : public Device {
   void stream_destroy(StreamRef stream) noexcept override;
   void stream_synchronize(StreamRef stream) override;
   [[nodiscard]] bool stream_query(StreamRef stream) override;
+  [[nodiscard]] bool stream_is_capturing(StreamRef stream) override;
   [[nodiscard]] void* event_create(Event::Timing timing) override;
   void event_destroy(void* event) noexcept override;
   void event_record(void* event, StreamRef stream) override;
@@ -284,6 +285,13 @@ void CudaDevice::stream_synchronize(StreamRef stream) {
   const CurrentContext current(*context_);
   check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
   host_calls_.rethrow(native(stream));
+}
+
+bool CudaDevice::stream_is_capturing(StreamRef stream) {
+  const CurrentContext current(*context_);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(native(stream), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
 }
 
 bool CudaDevice::stream_query(StreamRef stream) {

@@ -37,6 +37,7 @@ class HostDevice final : public Device {
   void stream_destroy(StreamRef stream) noexcept override;
   void stream_synchronize(StreamRef stream) override;
   [[nodiscard]] bool stream_query(StreamRef stream) override;
+  [[nodiscard]] bool stream_is_capturing(StreamRef /*stream*/) override { return false; }
   [[nodiscard]] void* event_create(Event::Timing timing) override;
   void event_destroy(void* event) noexcept override;
   void event_record(void* event, StreamRef stream) override;
