@@ -5,6 +5,7 @@
 #include "tandem/base/dims.hpp"
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/error.hpp"
+#include "tandem/team/world.hpp"
 
 int main() {
   try {
@@ -19,6 +20,11 @@ int main() {
       return 1;
     } catch (const tandem::InvalidArgument& error) {  // an exception crosses the library's border as its own type
       std::printf("%s\n", error.what());
+    }
+    const tandem::World world = tandem::init();
+    if (world.size() != 1 || world.rank() != 0) {
+      std::fprintf(stderr, "rank %d of %d in a process without a launcher\n", world.rank(), world.size());
+      return 1;
     }
   } catch (const tandem::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
