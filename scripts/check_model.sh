@@ -62,17 +62,22 @@ small="-DSLOTS=1 -DITERATIONS=2"
   check "three ranks, captured" holds $captured -DRANKS=3 $small
   check "three ranks, upward, two slots, eager" holds $eager -DRANKS=3 -DUPWARD=1 -DITERATIONS=4
   check "three ranks, upward, two slots, captured" holds $captured -DRANKS=3 -DUPWARD=1 -DITERATIONS=4
+  check "two ranks, pull, eager" holds $eager -DPULL=1 -DITERATIONS=5
+  check "three ranks, pull, eager" holds $eager -DPULL=1 -DRANKS=3 $small
+  check "three ranks, pull, upward, two slots, captured" holds $captured -DPULL=1 -DRANKS=3 -DUPWARD=1 -DITERATIONS=4
   check "an eager and a captured plan side by side" holds $both -DITERATIONS=4
   check "two eager plans side by side" holds -DPLANS=2 -DUPWARD=1 -DITERATIONS=4
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
+  check "two ranks, pull, eager, one fails" holds $eager -DPULL=1 -DFAULTS=1 $small
   check "three ranks, upward, captured, one fails" holds $captured -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
 
   check "mutation: signal before data, eager" wrong $eager -DMUTATION=1
   check "mutation: signal before data, captured" wrong $captured -DMUTATION=1
   check "mutation: credit before the last read, eager" wrong $eager -DMUTATION=2
   check "mutation: credit before the last read, captured" wrong $captured -DMUTATION=2
+  check "mutation: credit before the last read, pull" wrong $eager -DPULL=1 -DMUTATION=2
   check "mutation: one slot written without credit, eager" wrong $eager -DMUTATION=3 -DITERATIONS=5
   check "mutation: one slot written without credit, captured" wrong $captured -DMUTATION=3 -DITERATIONS=5
   check "mutation: an eager and a captured plan share words" wrong $both -DMUTATION=4

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Signals and credits, the protocol by which ranks write into each other's buffers. README.md beside this file tells it
-// in words; scripts/check_model.sh checks it, and that each mutation below is found. What is modelled is memory/credits
-// and memory/signal_pad on top of device/signal:
+// in words; scripts/check_model.sh checks it, and that each mutation below is found. What is modelled is memory/slots on
+// memory/signal_pad on device/signal:
 //
-//   - Each rank pushes one payload to each peer in each iteration, as an all_gather does, into one of two slots that the
-//     peer owns. Pushing and reading are different streams, hence different processes here.
+//   - Each rank writes one payload for each peer in each iteration, as an all_gather does, into one of two slots: the
+//     peer's, or (PULL) its own, which all peers read. Writing and reading are different streams, hence different
+//     processes here.
 //   - Order:    a signal follows its data.
 //   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader.
 //   - Counters: eager plans use counters that only grow; captured plans use 0/1 words. Who waited for such a word resets
@@ -39,16 +40,19 @@
 #define FAULTS 0      // 1: one rank dies or gives up, at any point
 #endif
 #ifndef UPWARD
-#define UPWARD 0      // 1: a rank pushes only to those above it, as a broadcast does: fewer states
+#define UPWARD 0      // 1: a rank writes only for those above it, as a broadcast does: fewer states
+#endif
+#ifndef PULL
+#define PULL 0        // 1: a rank writes its own slot, once for all peers, and they read it there
 #endif
 #ifndef MUTATION
 #define MUTATION 0
 #endif
 
 // The mutations. Each breaks one rule, and scripts/check_model.sh knows how that must show.
-#define SIGNAL_BEFORE_DATA 1   // the signal overtakes its data, as it may inside one batch of copies
+#define SIGNAL_BEFORE_DATA 1   // the signal overtakes its data, as it may inside one batch of copies (pushes)
 #define CREDIT_BEFORE_READ 2   // a slot is granted before its last reader has read
-#define SLOT_WITHOUT_CREDIT 3  // one of the slots is written without taking its credit
+#define SLOT_WITHOUT_CREDIT 3  // one of the slots is written without taking its credit (pushes)
 #define SHARED_WORD 4          // two plans share their words
 #define RESET_AFTER_CREDIT 5   // a 0/1 word is reset after the credit was granted
 #define CREDIT_NOT_RESET 6     // a 0/1 credit is taken, but not reset
@@ -79,8 +83,12 @@ typedef Slot {
   byte first;
   byte last;
 };
-#define SLOT(owner, writer, plan, slot) ((((plan) * RANKS + (owner)) * RANKS + (writer)) * SLOTS + (slot))
-Slot buffer[WORDS];
+#if PULL
+#define SLOT(reader, writer, plan, slot) (((plan) * RANKS + (writer)) * SLOTS + (slot))
+#else
+#define SLOT(reader, writer, plan, slot) ((((plan) * RANKS + (reader)) * RANKS + (writer)) * SLOTS + (slot))
+#endif
+Slot buffer[PLANS * RANKS * RANKS * SLOTS];
 
 bool dead[RANKS];    // the process is gone: nothing of it runs any more
 bool failed[RANKS];  // the rank's control word: its waits end, its results do not count
@@ -140,15 +148,16 @@ inline reset_signal(word) {
   fi
 }
 
-// On to the next peer, and after the last one to the next iteration. Upward, rank r has RANKS - 1 - r peers to push to,
-// which come first in rotated order, and r to read from.
+// How many peers a rank writes for, and reads from. Upward, those come first in rotated order.
 #if UPWARD
-#define PUSHES_TO(r) (RANKS - 1 - r)
-#define READS_FROM(r) (r)
+#define READERS(r) (RANKS - 1 - r)
+#define WRITERS(r) (r)
 #else
-#define PUSHES_TO(r) (RANKS - 1)
-#define READS_FROM(r) (RANKS - 1)
+#define READERS(r) (RANKS - 1)
+#define WRITERS(r) (RANKS - 1)
 #endif
+
+// On to the next peer, and after the last one to the next iteration.
 inline next(peers) {
   if
   :: k < peers -> k++
@@ -162,11 +171,11 @@ inline next(peers) {
 #define UNLESS_DEAD
 #endif
 
-// The stream that pushes this rank's payloads to its peers, in rotated order.
+// The stream that writes this rank's payloads, for its peers in rotated order.
 #define TO ((me + k) % RANKS)
 #define MY_CREDIT credit[WORD(me, TO, plan, i % SLOTS)]
 #define THEIR_ARRIVAL arrival[WORD(TO, me, plan, i % SLOTS)]
-#define THEIR_SLOT buffer[SLOT(TO, me, plan, i % SLOTS)]
+#define SLOT_TO_WRITE buffer[SLOT(TO, me, plan, i % SLOTS)]
 
 #if MUTATION == SLOT_WITHOUT_CREDIT
 #define NEEDS_CREDIT (i % SLOTS == 0)
@@ -174,7 +183,33 @@ inline next(peers) {
 #define NEEDS_CREDIT true
 #endif
 
-proctype Pusher(byte me; byte plan) {
+#if PULL
+proctype Writer(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  {
+    do
+    :: i <= ITERATIONS ->
+       do
+       :: atomic { k <= READERS(me) && SIGNALLED(MY_CREDIT) -> take_signal(MY_CREDIT) };
+#if MUTATION != CREDIT_NOT_RESET
+          d_step { reset_signal(MY_CREDIT) };
+#endif
+          k++
+       :: atomic { k > READERS(me) -> k = 1; break }
+       od;
+       SLOT_TO_WRITE.first = i;
+       SLOT_TO_WRITE.last = i;
+       do
+       :: d_step { k <= READERS(me) -> put_signal(THEIR_ARRIVAL); k++ }
+       :: atomic { k > READERS(me) -> k = 1; i++; break }
+       od
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+#else
+proctype Writer(byte me; byte plan) {
   byte i = 1;
   byte k = 1;
   {
@@ -190,23 +225,24 @@ push:
        skip;
        d_step { put_signal(THEIR_ARRIVAL) };
 #endif
-       THEIR_SLOT.first = i;
-       THEIR_SLOT.last = i;
+       SLOT_TO_WRITE.first = i;
+       SLOT_TO_WRITE.last = i;
 #if MUTATION == SIGNAL_BEFORE_DATA
-       d_step { next(PUSHES_TO(me)) }
+       d_step { next(READERS(me)) }
 #else
-       d_step { put_signal(THEIR_ARRIVAL); next(PUSHES_TO(me)) }
+       d_step { put_signal(THEIR_ARRIVAL); next(READERS(me)) }
 #endif
     :: i > ITERATIONS -> break
     od
   } UNLESS_DEAD
 }
+#endif
 
-// The stream that reads what its peers have pushed, in the order in which it comes.
+// The stream that reads what its peers have written, in the order in which it comes.
 #define FROM ((me + RANKS - k) % RANKS)
 #define MY_ARRIVAL arrival[WORD(me, FROM, plan, i % SLOTS)]
 #define THEIR_CREDIT credit[WORD(FROM, me, plan, i % SLOTS)]
-#define MY_SLOT buffer[SLOT(me, FROM, plan, i % SLOTS)]
+#define SLOT_TO_READ buffer[SLOT(me, FROM, plan, i % SLOTS)]
 
 proctype Reader(byte me; byte plan) {
   byte i = 1;
@@ -219,21 +255,21 @@ proctype Reader(byte me; byte plan) {
        d_step { reset_signal(MY_ARRIVAL) };
        d_step { put_signal(THEIR_CREDIT) };
 #endif
-       right = (MY_SLOT.first == i);
+       right = (SLOT_TO_READ.first == i);
        d_step {
-         right = right && MY_SLOT.last == i;
+         right = right && SLOT_TO_READ.last == i;
          // Results are counted later, by Team::synchronize; now is when the fewest failures are known.
          assert(right || !COUNTS);
          right = false
        };
 #if MUTATION == CREDIT_BEFORE_READ
-       d_step { next(READS_FROM(me)) }
+       d_step { next(WRITERS(me)) }
 #elif MUTATION == RESET_AFTER_CREDIT
        d_step { put_signal(THEIR_CREDIT) };
-       d_step { reset_signal(MY_ARRIVAL); next(READS_FROM(me)) }
+       d_step { reset_signal(MY_ARRIVAL); next(WRITERS(me)) }
 #else
        d_step { reset_signal(MY_ARRIVAL) };
-       d_step { put_signal(THEIR_CREDIT); next(READS_FROM(me)) }
+       d_step { put_signal(THEIR_CREDIT); next(WRITERS(me)) }
 #endif
     :: i > ITERATIONS -> break
     od
@@ -283,11 +319,11 @@ init {
     for (p : 0 .. PLANS - 1) {
       for (r : 0 .. RANKS - 1) {
         if
-        :: PUSHES_TO(r) > 0 -> run Pusher(r, p)
+        :: READERS(r) > 0 -> run Writer(r, p)
         :: else
         fi;
         if
-        :: READS_FROM(r) > 0 -> run Reader(r, p)
+        :: WRITERS(r) > 0 -> run Reader(r, p)
         :: else
         fi
       }
