@@ -62,6 +62,11 @@ class Allocation {
   CUmemGenericAllocationHandle handle_;
 };
 
+/// The driver's addresses are integers, ours are pointers.
+std::byte* pointer(CUdeviceptr address) noexcept {
+  return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 /// Reserved addresses, with nothing behind them yet.
 class AddressRange {
  public:
@@ -74,7 +79,7 @@ class AddressRange {
   ~AddressRange() { static_cast<void>(Driver::get().cuMemAddressFree(address_, bytes_)); }
 
   [[nodiscard]] CUdeviceptr address() const noexcept { return address_; }
-  [[nodiscard]] std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(address_); }
+  [[nodiscard]] std::byte* data() const noexcept { return pointer(address_); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
@@ -337,8 +342,7 @@ class CudaBackend final : public MemoryBackend {
     driver.check(driver.cuMemGetAddressRange(&base, &mapped_bytes, reinterpret_cast<CUdeviceptr>(data)),
                  "cuMemGetAddressRange");
     // Not entered in the table: its owner may unmap it and map other memory there, which we would not notice.
-    auto memory =
-        std::make_shared<Memory>(allocation, reinterpret_cast<std::byte*>(base), mapped_bytes, describe(mapped_bytes));
+    auto memory = std::make_shared<Memory>(allocation, pointer(base), mapped_bytes, describe(mapped_bytes));
     if (!memory->holds(begin, bytes)) throw refuse("they span more than one allocation");
     return std::make_shared<CudaSegment>(std::move(memory));
   }
@@ -356,7 +360,8 @@ class CudaBackend final : public MemoryBackend {
       const Driver& driver = Driver::get();
       CUmemGenericAllocationHandle handle = 0;
       // The driver takes the descriptor's number in place of a pointer, and keeps no hold on it.
-      void* descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(parcel.descriptors[0].get()));
+      const auto number = static_cast<std::intptr_t>(parcel.descriptors[0].get());
+      void* descriptor = reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr)
       driver.check(driver.cuMemImportFromShareableHandle(&handle, descriptor, handle_type),
                    "cuMemImportFromShareableHandle");
       memory = mapped().insert(std::make_shared<Memory>(

@@ -26,9 +26,11 @@ namespace tandem::cuda {
 
 /// cuBLASLt's entry points.
 struct CublasLt {
+  // NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses): the names are the API's
 #define TANDEM_CUBLASLT_MEMBER(name) decltype(&::name) name;
   TANDEM_CUBLASLT_FUNCTIONS(TANDEM_CUBLASLT_MEMBER)
 #undef TANDEM_CUBLASLT_MEMBER
+  // NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
   /// Loaded on the first call, once for the process. Throws Unsupported that names what was tried.
   [[nodiscard]] static const CublasLt& get();

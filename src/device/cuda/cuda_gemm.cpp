@@ -94,7 +94,7 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   lt.check(lt.cublasLtMatmulDescInit_internal(&p.operation, sizeof p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
            "cublasLtMatmulDescInit");
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    lt.check(lt.cublasLtMatmulDescSetAttribute(&p.operation, attribute, &value, sizeof value),
+    lt.check(lt.cublasLtMatmulDescSetAttribute(&p.operation, attribute, static_cast<const void*>(&value), sizeof value),
              "cublasLtMatmulDescSetAttribute");
   };
   // What is stored row-major as [r, c] is read as [c, r]: an operand that we do not transpose is already op(X)ᵀ.

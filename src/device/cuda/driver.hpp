@@ -38,9 +38,11 @@ namespace tandem::cuda {
 
 /// The driver's entry points. libcuda is not linked, since libtandem.so must start where there is none.
 struct Driver {
+  // NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses): the names are the API's
 #define TANDEM_DRIVER_MEMBER(name) decltype(&::name) name;
   TANDEM_DRIVER_FUNCTIONS(TANDEM_DRIVER_MEMBER)
 #undef TANDEM_DRIVER_MEMBER
+  // NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
   /// Loaded and started (cuInit) on the first call, once for the process. Throws Unsupported that says what failed.
   [[nodiscard]] static const Driver& get();
