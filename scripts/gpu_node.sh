@@ -80,7 +80,9 @@ summary() {
   local log="$1" status="$2" line
   if line=$(grep -aoE '\[  PASSED  \] [0-9]+ tests?|\[  SKIPPED \] [0-9]+ tests?|\[  FAILED  \] [0-9]+ tests?' "$log"); then
     line=$(tr -d '[]' <<<"$line" | awk '{printf "%s%s %s", sep, $2, tolower($1); sep = ", "}')
-    [ "$status" -eq 0 ] || line="$line: $(grep -a '^\[  FAILED  \] .*[/.]' "$log" | awk '{print $4}' | tr -d , | sort -u | head -2 | paste -sd' ')"
+    local failed
+    failed=$(grep -a '^\[  FAILED  \] .*[/.]' "$log" | awk '{print $4}' | tr -d , | sort -u | head -2 | paste -sd' ')
+    [ -z "$failed" ] || line="$line: $failed"
   elif line=$(grep -aoE '[0-9]+ passed, [0-9]+ failed' "$log" | tail -1) && [ -n "$line" ]; then
     :
   elif [ "$status" -ne 0 ] && line=$(grep -a '^\[ RUN      \]' "$log" | tail -1) && [ -n "$line" ]; then
@@ -107,23 +109,18 @@ figures() {
   done
 }
 
-# suites FILTER: "binary suite" for each suite of each test binary that has a test matching FILTER.
-suites() {
-  local binary
-  for binary in "$build"/tests/*/tandem-test-*; do
-    [ -x "$binary" ] || continue
-    timeout 30 "$binary" --gtest_list_tests --gtest_filter="$1" 2>/dev/null </dev/null |
-      awk -v binary="$binary" '/^[^ ].*\.$/ {print binary, $1} /^[^ ].*\.  #/ {print binary, $1}'
-  done | sort -u
-}
-
-# test_steps FILTER LIMIT: one step for each suite, so that a hang in one leaves the others standing.
+# test_steps ROOM FILTER LIMIT: one step for each suite of a room's tests that has one matching FILTER, so that a hang in
+# one leaves the others standing.
 test_steps() {
-  local binary suite
-  while read -r binary suite; do
-    step "${suite%.} ($(basename "$binary" | sed 's/tandem-test-//'))" "$2" "$binary" \
-      --gtest_filter="$(matching "$suite" "$1")"
-  done < <(suites "$1")
+  local binary="$build/tests/$1/tandem-test-$1" suite
+  if [ ! -x "$binary" ]; then
+    step "$1 tests" 5 test -x "$binary"
+    return
+  fi
+  while read -r suite; do
+    step "${suite%.} ($1)" "$3" "$binary" --gtest_filter="$(matching "$suite" "$2")"
+  done < <(timeout 30 "$binary" --gtest_list_tests --gtest_filter="$2" 2>/dev/null </dev/null |
+    awk '/^[^ ].*\.$/ || /^[^ ].*\.  #/ {print $1}')
 }
 
 # The tests of one suite that match a filter of the form a:b:c.
@@ -165,9 +162,13 @@ done
 case "$part" in
   check)
     step "info" 60 "$tandem" info
-    test_steps '*.*/cuda*' 150
-    for n in "${sizes[@]}"; do step "verify all, $n ranks" 90 "$tandem" verify all -n "$n" --device cuda --cases 20; done
-    step "demo, $ranks ranks" 180 "$tandem" demo -n "$ranks" --device cuda
+    test_steps device '*.*/cuda*' 60
+    test_steps memory '*.*/cuda*' 60
+    step "demo, $ranks ranks" 120 "$tandem" demo -n "$ranks" --device cuda
+    for n in "${sizes[@]}"; do step "verify all, $n ranks" 60 "$tandem" verify all -n "$n" --device cuda --cases 20; done
+    test_steps collective '*.*/cuda*' 90
+    test_steps linear '*.*/cuda*' 90
+    test_steps linear 'RowParallel/*.*' 90
     if command -v compute-sanitizer >/dev/null; then
       step "memcheck of the device tests" 240 compute-sanitizer --tool memcheck --error-exitcode 99 \
         "$build/tests/device/tandem-test-device" --gtest_filter='*/cuda*'
@@ -175,7 +176,9 @@ case "$part" in
     ;;
   fault)
     step "info" 60 "$tandem" info
-    test_steps '*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 200
+    for room in device team memory collective linear; do
+      test_steps "$room" '*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 200
+    done
     ;;
   bench)
     for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do
