@@ -59,39 +59,55 @@ void small_all_reduce_alone(benchmark::State& state) {
 }
 BENCHMARK(small_all_reduce_alone)->ArgName("bytes")->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
 
-// Two ranks that signal each other through memory, there and back.
-void signal_round_trip(benchmark::State& state) {
-  std::vector<SignalWord> words(2);
-  std::atomic<bool> stop{false};
+// All ranks signal each other and wait for each other; ranks are threads.
+void barrier(benchmark::State& state) {
+  const auto ranks = static_cast<std::size_t>(state.range(0));
+  const DeviceOptions options{.spin = state.range(1) != 0};
+  constexpr int rounds = 200;                    // in each iteration, so that starting the threads does not count
+  std::vector<SignalWord> words(ranks * ranks);  // [owner][peer]
   WaitControl control{};
   control.timeout_ns = 10'000'000'000;
-  const bool spin = state.range(0) != 0;
-  std::thread peer([&] {
-    const auto device = open_device({}, {.spin = spin});
+  const auto rank_main = [&](std::size_t me, auto&& keep_running) {
+    const auto device = open_device({}, options);
     const Stream stream(*device);
-    const SignalPut put{.mine = &words[1], .theirs = &words[0]};
-    const SignalWait wait{.word = &words[1], .count = 1};
-    while (!stop.load()) {
-      device->wait(stream, {&wait, 1}, &control);
-      device->signal(stream, {&put, 1});
-      stream.synchronize();
+    std::vector<SignalPut> puts;
+    std::vector<SignalWait> waits;
+    for (std::size_t i = 1; i < ranks; ++i) {
+      const std::size_t peer = (me + i) % ranks;
+      puts.push_back({.mine = &words[me * ranks + peer], .theirs = &words[peer * ranks + me]});
+      waits.push_back({.word = &words[me * ranks + peer]});
     }
-  });
-  const auto device = open_device({}, {.spin = spin});
-  const Stream stream(*device);
-  const SignalPut put{.mine = &words[0], .theirs = &words[1]};
-  const SignalWait wait{.word = &words[0], .count = 1};
-  for (auto _ : state) {
-    device->signal(stream, {&put, 1});
-    device->wait(stream, {&wait, 1}, &control);
-    stream.synchronize();
+    while (keep_running()) {
+      for (int round = 0; round < rounds; ++round) {
+        device->signal(stream, puts);
+        device->wait(stream, waits, &control);
+        stream.synchronize();
+      }
+    }
+  };
+  // Rank 0 says, before each iteration, whether there is one.
+  std::atomic<int> begun{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> peers;
+  for (std::size_t rank = 1; rank < ranks; ++rank) {
+    peers.emplace_back([&, rank] {
+      int done = 0;
+      rank_main(rank, [&] {
+        while (begun.load() == done && !stop.load()) std::this_thread::yield();
+        return begun.load() > done++;
+      });
+    });
   }
-  stop.store(true);
-  device->signal(stream, {&put, 1});
-  stream.synchronize();
-  peer.join();
+  rank_main(0, [&] {
+    const bool more = state.KeepRunning();
+    more ? static_cast<void>(begun.fetch_add(1)) : stop.store(true);
+    return more;
+  });
+  for (std::thread& peer : peers) peer.join();
+  state.counters["barrier"] =
+      benchmark::Counter(rounds, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
-BENCHMARK(signal_round_trip)->ArgName("spin")->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(barrier)->ArgNames({"ranks", "spin"})->ArgsProduct({{2, 3, 4, 8}, {1, 0}})->UseRealTime();
 
 // One stream waits for another one, which nobody else drains.
 void event_between_streams(benchmark::State& state) {

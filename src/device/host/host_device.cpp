@@ -14,6 +14,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/host/host_copy.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_event.hpp"
 #include "device/host/host_signal.hpp"
@@ -39,14 +40,6 @@ TaskWeight weight_of(std::size_t bytes) noexcept {
 }
 
 std::size_t bytes_of(const Copy& copy) noexcept { return copy.bytes * copy.rows; }
-
-void copy_now(const Copy& copy) noexcept {
-  if (copy.bytes == 0) return;
-  for (std::size_t row = 0; row < copy.rows; ++row) {
-    std::memcpy(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
-                static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes);
-  }
-}
 
 void* allocate_aligned(std::size_t bytes) {
   // Linux would promise more than the machine has, and kill somebody once it is touched.

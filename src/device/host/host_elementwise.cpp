@@ -11,6 +11,7 @@
 #include "tandem/base/scalar.hpp"
 
 #include "base/format.hpp"
+#include "device/host/host_copy.hpp"
 #include "device/host/vector_isa.hpp"
 #include "device/host/vector_math.hpp"
 
@@ -204,10 +205,17 @@ template <typename T> bool sum_straight(const Reduction& r, std::int64_t first, 
   }
 }
 
+// A destination that is a source has just been read, so it is in the cache.
+Stores stores_for(const Reduction& r, const void* destination, std::size_t bytes) noexcept {
+  const bool in_place = std::find(r.sources.begin(), r.sources.end(), destination) != r.sources.end();
+  return in_place ? Stores::cached : best_stores(bytes);
+}
+
 template <typename T, typename Sum, typename Out> void reduce_typed(const Reduction& r) {
   constexpr bool plain_types = std::is_same_v<T, Sum> && std::is_same_v<Sum, Out>;
+  const bool streaming = best_stores(bytes_of<Out>(r.count)) == Stores::streaming;
   const bool straight =
-      plain_types && r.destinations.size() == 1 && r.bias == nullptr && r.activation == Activation::none;
+      plain_types && !streaming && r.destinations.size() == 1 && r.bias == nullptr && r.activation == Activation::none;
   Block<Sum> sums;
   Block<Out> outs;
   for (std::int64_t first = 0; first < r.count; first += block_elements) {
@@ -227,8 +235,12 @@ template <typename T, typename Sum, typename Out> void reduce_typed(const Reduct
       narrow_block(sums.data(), outs.data(), n);
       result = outs.data();
     }
-    for (void* const destination : r.destinations) std::memcpy(at<Out>(destination, first), result, bytes_of<Out>(n));
+    for (void* const destination : r.destinations) {
+      copy_bytes(at<Out>(destination, first), result, bytes_of<Out>(n),
+                 stores_for(r, destination, bytes_of<Out>(r.count)));
+    }
   }
+  if (streaming) order_streaming_stores();
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_copy.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/host/vector_isa.hpp"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::size_t streaming_from = std::size_t{8} << 20;
+// Shorter rows are not worth the two ragged ends.
+constexpr std::size_t streaming_row = 4096;
+
+// Sanitizers do not see streaming stores.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+constexpr bool has_streaming = true;
+
+[[gnu::target("avx2")]] void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  constexpr std::size_t line = 64;
+  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(to) % line;
+  const std::size_t head = std::min(bytes, misaligned == 0 ? 0 : line - misaligned);
+  if (head != 0) std::memcpy(to, from, head);
+  to += head;
+  from += head;
+  bytes -= head;
+  for (; bytes >= line; bytes -= line) {
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + 1);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), low);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to) + 1, high);
+    to += line;
+    from += line;
+  }
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+#else
+constexpr bool has_streaming = false;
+
+void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+#endif
+
+}  // namespace
+
+Stores best_stores(std::size_t bytes) noexcept {
+  const bool streaming = has_streaming && bytes >= streaming_from && vector_isa() == VectorIsa::avx2;
+  return streaming ? Stores::streaming : Stores::cached;
+}
+
+void copy_bytes(void* to, const void* from, std::size_t bytes, Stores stores) noexcept {
+  if (stores == Stores::streaming) {
+    stream_bytes(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  } else if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+void order_streaming_stores() noexcept {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+void copy_now(const Copy& copy) noexcept {
+  const Stores stores = copy.bytes >= streaming_row ? best_stores(copy.bytes * copy.rows) : Stores::cached;
+  for (std::size_t row = 0; row < copy.rows; ++row) {
+    copy_bytes(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
+               static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes, stores);
+  }
+  if (stores == Stores::streaming) order_streaming_stores();
+}
+
+}  // namespace tandem
