@@ -17,11 +17,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Where there is a core for every rank, a peer's signal is usually a few microseconds away: less than a sleep costs.
-constexpr std::int64_t spin_ns = 50'000;
+// A peer's signal is usually a few microseconds away, less than a sleep costs. Where there is a core for every rank,
+// the first looks are the closest together; then the core is offered to whoever else has work, which is what brings the
+// peer forward where cores are short, and costs next to nothing where they are not.
+constexpr std::int64_t spin_ns = 2'000;
+constexpr std::int64_t patience_ns = 100'000;
 constexpr int spins_between_looks = 32;
-// Where there is not, the core is better given to the peer that is waited for.
-constexpr std::int64_t yield_ns = 20'000;
 // An abort is a plain store that wakes nobody, so sleepers look up this often.
 constexpr std::chrono::nanoseconds sleep_slice = 20ms;
 
@@ -83,7 +84,6 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control, bool 
     if (value_of(word) >= target) continue;
     if (began == 0) began = Trace::now_ns();
     const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
-    const std::int64_t patience = spin ? spin_ns : yield_ns;
     const std::int64_t looked_from = Trace::now_ns();
     while (value_of(word) < target && !aborted(control)) {
       const std::int64_t now = Trace::now_ns();
@@ -92,9 +92,10 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control, bool 
         fail(wait, control, value_of(word), now - began);
         break;
       }
-      if (now - looked_from < patience) {
-        if (!spin) ::sched_yield();
-        for (int i = 0; spin && i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
+      if (spin && now - looked_from < spin_ns) {
+        for (int i = 0; i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
+      } else if (now - looked_from < patience_ns) {
+        ::sched_yield();
       } else {
         const std::uint64_t left = std::min<std::uint64_t>(timeout_ns - waited, std::uint64_t{1} << 40);
         sleep_on(word, target, std::chrono::nanoseconds(static_cast<std::int64_t>(left)));

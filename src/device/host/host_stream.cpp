@@ -14,8 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A thread that waits for another one to drain looks this many times before it sleeps; about 20 µs.
-constexpr int spins_before_sleep = 400;
+// A thread that waits for another one to drain looks this many times before it sleeps; about 2 µs.
+constexpr int spins_before_sleep = 40;
 constexpr int yields_before_sleep = 4;
 // It sleeps in slices, then tries again to drain the stream itself.
 constexpr auto sleep_slice = 5ms;

@@ -10,6 +10,7 @@
 
 #include "base/format.hpp"
 #include "device/host/futex.hpp"
+#include "device/host/time_slice.hpp"
 
 namespace tandem {
 
@@ -74,6 +75,7 @@ void HostWorkers::call(HostStream& stream) noexcept {
 }
 
 void HostWorkers::work() noexcept {
+  StreamPriority runs_as = StreamPriority::normal;
   std::unique_lock lock(mutex_);
   for (;;) {
     while (first_called_ == nullptr && !stop_.load(std::memory_order_relaxed)) {
@@ -89,6 +91,10 @@ void HostWorkers::work() noexcept {
     lock.unlock();
     {
       const HostStreamPtr hold = HostStreamPtr::adopt(stream);
+      if (stream->priority() != runs_as) {
+        runs_as = stream->priority();
+        set_time_slice(runs_as == StreamPriority::high ? TimeSlice::shortest : TimeSlice::usual);
+      }
       // From here on a new call puts the stream on the list again; what was queued before is seen below.
       stream->called_.store(false, std::memory_order_seq_cst);
       stream->drain_as_worker();
