@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // [world]
-#include <cstdio>
-
 #include "tandem/team/world.hpp"
+
+#include <cstdio>
 
 int main() {
   const tandem::World world = tandem::init();
