@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/install_dependencies.sh, on machines that are made up: it never installs anything here."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "install_dependencies.sh"
+
+
+class Dependencies(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bin = Path(folder.name)
+
+    def program(self, name, text):
+        path = self.bin / name
+        path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def machine(self, *packages):
+        """A machine with these packages, where apt says what it is asked."""
+        known = " | ".join(packages) or "none"
+        self.program("dpkg-query", f'case "${{@: -1}}" in {known}) printf installed ;; *) exit 1 ;; esac')
+        self.program("apt-get", f'echo "$*" >> {self.bin}/asked')
+        self.program("apt-cache", 'case "$*" in *libdnnl2*) ;; *) echo found ;; esac')
+        self.program("sudo", "exit 1")
+        self.program("env", 'shift; exec "$@"')
+
+    def run_script(self, *arguments):
+        environment = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}")
+        return subprocess.run(["bash", str(SCRIPT), *arguments], env=environment, capture_output=True, text=True, check=False)
+
+    def asked(self):
+        log = self.bin / "asked"
+        return log.read_text(encoding="utf-8") if log.exists() else ""
+
+    def test_what_is_missing_is_listed_and_nothing_installed(self):
+        self.machine("libfmt-dev", "libdnnl3")
+        run = self.run_script("--for", "bench", "--list")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("libgtest-dev\n", run.stdout)
+        self.assertIn("libgloo-dev\n", run.stdout)
+        self.assertNotIn("libfmt-dev", run.stdout)
+        self.assertNotIn("libdnnl", run.stdout)
+        self.assertNotIn("matplotlib", run.stdout)
+        self.assertEqual(self.asked(), "")
+
+    def test_nothing_is_said_if_all_is_there(self):
+        self.machine("*")
+        run = self.run_script("--for", "ci")
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
+        self.assertEqual(self.asked(), "")
+
+    @unittest.skipUnless(os.geteuid() == 0, "installing is for root")
+    def test_root_installs_what_the_distribution_calls_it(self):
+        self.machine()
+        run = self.run_script("--for", "test")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("== apt-get install ", run.stdout)
+        self.assertIn("libdnnl3", self.asked())
+        self.assertNotIn("libdnnl2", self.asked())
+
+    @unittest.skipIf(os.geteuid() == 0, "root may install")
+    def test_others_are_told_what_to_install(self):
+        self.machine()
+        run = self.run_script()
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("apt-get install", run.stderr)
+        self.assertEqual(self.asked(), "")
+
+    def test_an_unknown_purpose_is_an_error(self):
+        self.machine()
+        run = self.run_script("--for", "fun")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("'fun'", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
