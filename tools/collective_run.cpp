@@ -98,6 +98,25 @@ std::int64_t CollectiveProblem::plan_count() const {
   }
 }
 
+std::vector<std::byte> gathered_output(const CollectiveProblem& problem, int rank,
+                                       const std::function<std::vector<std::byte>(int)>& input) {
+  if (problem.operation == Operation::broadcast) return input(problem.root);
+  const std::size_t element = size_of(problem.dtype);
+  std::vector<std::byte> whole;
+  for (int from = 0; from < problem.ranks; ++from) {
+    const std::vector<std::byte> given = input(from);
+    std::span<const std::byte> part = given;
+    if (problem.operation == Operation::all_to_all) {
+      std::int64_t before = 0;
+      for (int to = 0; to < rank; ++to) before += problem.part(from, to);
+      part = part.subspan(static_cast<std::size_t>(before) * element,
+                          static_cast<std::size_t>(problem.part(from, rank)) * element);
+    }
+    whole.insert(whole.end(), part.begin(), part.end());
+  }
+  return whole;
+}
+
 CollectivePlan::CollectivePlan(const Team& team, Operation operation, std::int64_t count, DType dtype,
                                const CollectiveOptions& options)
     : plan_(make(team, operation, count, dtype, options)) {}

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -50,6 +51,10 @@ struct CollectiveProblem {
   /// all_to_all: elements that `from` sends to `to`.
   [[nodiscard]] std::int64_t part(int from, int to) const;
 };
+
+/// What `rank` gets of an operation that moves data and adds nothing, where rank r gives `input(r)`.
+[[nodiscard]] std::vector<std::byte> gathered_output(const CollectiveProblem& problem, int rank,
+                                                     const std::function<std::vector<std::byte>(int)>& input);
 
 /// Any of the five plans, for problems of at most `count` and one dtype.
 class CollectivePlan {

@@ -134,7 +134,9 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
                            .travels = dtype,
                            .dtype = output_dtype()};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
+    const std::int64_t shard = std::max<std::int64_t>(shard_rows(shape.m, ranks, 0).count, 1);
     for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_rows(shape.k, ranks, rank).count);
+    for (const std::int64_t row : rows) product.owners.push_back(static_cast<std::size_t>(row / shard));
   }
   return testing::expected_product(product);
 }

@@ -11,6 +11,7 @@
 #include "tools/command.hpp"
 #include "tools/info.hpp"
 #include "tools/run.hpp"
+#include "tools/verify.hpp"
 
 namespace {
 
@@ -21,6 +22,7 @@ const std::vector<Command>& commands() {
       {"run", "start a program as several ranks of this machine", run},
       {"info", "show devices, launcher and environment, and why something is not there", info},
       {"bench", "measure an operation: how fast it is, and whether it is right", bench},
+      {"verify", "compare random cases of the operations with an fp64 reference", verify},
   };
   return all;
 }

@@ -22,13 +22,6 @@ std::string cell(const nlohmann::ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw Error(format("cannot write {}", path));
-}
-
 }  // namespace
 
 Report::Report(const World& world, const std::string& title, const Options& options)
@@ -76,20 +69,28 @@ void Report::set(const std::string& name, const nlohmann::ordered_json& value) {
 
 void Report::finish() {
   if (!speaks_ || json_.empty()) return;
-  const std::string text = document_.dump(2);
-  if (json_ == "-") {
-    print(text);
-  } else {
-    write_file(json_, text + "\n");
+  write_text(json_, document_.dump(2) + "\n");
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::fputs(text.c_str(), stdout);
+    return;
   }
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) throw Error(format("cannot write {}", path));
+}
+
+std::string to_string(const LinkOptions& link) {
+  return format("{}us,{}GB/s", static_cast<double>(link.latency.count()) * 1e-3, link.bytes_per_second * 1e-9);
 }
 
 std::string setting(const World& world) {
   const std::string device(name(world.device().id().type));
   if (!world.env().link) return device;
-  const LinkOptions& link = *world.env().link;
-  return format("{}, emulated link {}us,{}GB/s", device, static_cast<double>(link.latency.count()) * 1e-3,
-                link.bytes_per_second * 1e-9);
+  return format("{}, emulated link {}", device, to_string(*world.env().link));
 }
 
 void write_timeline(const World& world, const std::string& path) {
@@ -98,7 +99,7 @@ void write_timeline(const World& world, const std::string& path) {
   trace.enable(false);
   const std::vector<std::string> ranks = gather_texts(world.team(), trace.chrome_events(world.rank()));
   trace.clear();
-  if (world.rank() == 0) write_file(path, Trace::chrome_document(ranks, setting(world)));
+  if (world.rank() == 0) write_text(path, Trace::chrome_document(ranks, setting(world)));
 }
 
 }  // namespace tandem::tools

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tools/command.hpp"
+
+namespace tandem::tools {
+
+/// `tandem verify`: random cases of the operations, every element compared with an fp64 reference.
+[[nodiscard]] int verify(Arguments arguments);
+
+}  // namespace tandem::tools

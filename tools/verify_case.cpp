@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/verify_case.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string_view>
+#include <thread>
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+#include "tools/parse.hpp"
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+namespace {
+
+std::uint64_t key_of(const CaseName& name) {
+  return testing::key(name.seed, {static_cast<std::uint64_t>(name.operation), static_cast<std::uint64_t>(name.index)});
+}
+
+/// Some of `from`'s ranks, in any order.
+std::vector<int> some_ranks(Random& random, int from) {
+  std::vector<int> ranks(static_cast<std::size_t>(from));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  for (std::size_t i = ranks.size(); i > 1; --i) {
+    std::swap(ranks[i - 1], ranks[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(i) - 1))]);
+  }
+  // Whole teams are drawn most often: they find most.
+  if (random.chance(50)) ranks.resize(static_cast<std::size_t>(random.between(1, from)));
+  return ranks;
+}
+
+/// A team of the world's ranks, or of some of theirs; the same draws on every rank. Never the world's own team: a case
+/// that fails must not fail the next one.
+Team random_team(const World& world, Random& random) {
+  const std::vector<int> ranks = some_ranks(random, world.size());
+  const std::vector<int> again = some_ranks(random, static_cast<int>(ranks.size()));
+  const Team team = world.team(ranks);
+  return team && random.chance(25) ? team.team(again) : team;
+}
+
+}  // namespace
+
+Case::Case(const Team& team, const CaseName& name)
+    : team_(team),
+      key_(key_of(name)),
+      random_(key({1})),
+      own_(key({2, static_cast<std::uint64_t>(team.rank())})),
+      delays_(random_.chance(25) || name.delay) {
+  const char* corrupt = std::getenv("TANDEM_TEST_CORRUPT");
+  corrupt_ = corrupt != nullptr && std::strcmp(corrupt, "1") == 0 && team.rank() == 0;
+}
+
+std::uint64_t Case::key(std::initializer_list<std::uint64_t> parts) const { return testing::key(key_, parts); }
+
+std::int64_t Case::extent(std::int64_t most) {
+  const std::int64_t draw = random_.between(0, 99);
+  if (draw < 4) return 0;
+  if (draw < 40) return random_.between(1, std::min<std::int64_t>(most, 9));
+  if (draw < 60) return std::min(most, std::int64_t{8} << random_.between(0, 5));  // what kernels like
+  return random_.between(1, most);
+}
+
+void Case::maybe_delay(StreamRef stream) {
+  if (!delays_ || !own_.chance(40)) return;
+  const auto delay = std::chrono::microseconds(own_.between(0, 2000));
+  if (own_.chance(30)) {
+    std::this_thread::sleep_for(delay);
+  } else {
+    team_.device().launch(stream, [delay] { std::this_thread::sleep_for(delay); });
+  }
+}
+
+std::vector<std::byte> Case::taken(std::vector<std::byte> result, DType dtype) {
+  if (corrupt_ && !result.empty()) {
+    result[size_of(dtype) - 1] ^= std::byte{0x40};
+    corrupt_ = false;
+  }
+  return result;
+}
+
+void Case::expect(const testing::Comparison& comparison, std::int64_t run) {
+  if (comparison.wrong != 0) expect(false, testing::to_string(comparison), run);
+}
+
+void Case::expect(bool right, const std::string& otherwise, std::int64_t run) {
+  if (right) return;
+  result_.wrong += format("{}run {}: {}", result_.wrong.empty() ? "" : "; ", run, otherwise);
+}
+
+void Case::expect_same_bits(std::span<const std::byte> result, std::int64_t run) {
+  const std::string_view bits(reinterpret_cast<const char*>(result.data()), result.size());
+  const std::vector<std::string> all = gather_texts(team_, format("{}", std::hash<std::string_view>{}(bits)));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    expect(all[rank] == all[0], format("the team's ranks 0 and {} got different bits", rank), run);
+  }
+}
+
+CaseResult run_case(const World& world, const CaseName& name) {
+  Random random(testing::key(key_of(name), {0}));
+  Team team;
+  try {
+    team = random_team(world, random);
+    if (!team) return {};
+    // Who waits in vain gives up before the ranks that wait for this case's end do.
+    team.set_timeout(world.team().timeout() / 4);
+    Case self(team, name);
+    try {
+      is_linear(name.operation) ? run_linear_case(name.operation, self) : run_collective_case(name.operation, self);
+    } catch (const Error& error) {
+      CaseResult result = self.result();
+      if (result.what.empty()) result.what = "before its first run";
+      result.wrong = format("it threw: {}", error.what());
+      return result;
+    }
+    CaseResult result = self.result();
+    std::vector<std::string> ranks;
+    for (const int rank : team.members()) ranks.push_back(format("{}", rank));
+    result.what += format(", on ranks [{}]", joined(ranks));
+    return result;
+  } catch (const Error& error) {
+    world.team().check();
+    return {.what = "making its team", .wrong = format("it threw: {}", error.what())};
+  }
+}
+
+}  // namespace tandem::tools
