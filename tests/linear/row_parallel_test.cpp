@@ -68,6 +68,10 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
     }
     team.synchronize(stream);
 
+    std::vector<std::size_t> owners;
+    for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
+      owners.push_back(static_cast<std::size_t>(row / shard_rows(m, team.size(), 0).count));
+    }
     const auto expected =
         testing::expected_product({.m = rows.count,
                                    .n = spec.n,
@@ -81,6 +85,7 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
                                    .activation = spec.activation,
                                    .parts = parts,
                                    .travels = spec.dtype,
+                                   .owners = owners,
                                    .dtype = spec.dtype});
     const auto compared = testing::compare(expected, y.bytes().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();

@@ -45,7 +45,7 @@ struct Expected {
   std::vector<double> value;      ///< in fp64
   std::vector<double> unfused;    ///< as one operation after the other computes it in fp32, rounding what travels
   std::vector<double> magnitude;  ///< |A|·|B|: the sum of all terms' absolute values
-  std::int64_t terms = 0;         ///< K: how many terms each element is a sum of
+  std::int64_t terms = 0;         ///< K: how many terms each element is a sum of; an activation's roundings count as 8
   DType dtype = f32;              ///< the result's
 
   /// The largest allowed |out - value[i]|.
@@ -71,6 +71,8 @@ struct Product {
   /// added. Empty: one product.
   std::vector<std::int64_t> parts{};
   DType travels = f32;
+  /// For each row, the part that beta · start is added to before that is rounded. Empty: it is added to the sum.
+  std::vector<std::size_t> owners{};
   DType dtype = f32;  ///< the result's
 };
 [[nodiscard]] Expected expected_product(const Product& product);
