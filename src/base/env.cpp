@@ -92,8 +92,7 @@ constexpr std::array<Variable, 7> variables{{
 }};
 
 // What `tandem run` tells its ranks; `Launch` reads these (see tandem/team/launch.hpp).
-constexpr std::array<std::string_view, 5> launch_variables{"TANDEM_RANK", "TANDEM_WORLD_SIZE", "TANDEM_JOB",
-                                                           "TANDEM_ON_FAILURE", "TANDEM_LAUNCHER_PID"};
+constexpr std::array<std::string_view, 3> launch_variables{"TANDEM_RANK", "TANDEM_WORLD_SIZE", "TANDEM_JOB"};
 
 std::string known_names() {
   std::string names;

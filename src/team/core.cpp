@@ -50,9 +50,8 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::sha
       process_(::getpid()),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
       bootstrap_(std::move(bootstrap)) {
-  bootstrap_->listen(
-      {[this](int peer, bool clean) { on_lost(peer, clean); },
-       [this](int peer, std::uint64_t team, const std::string& reason) { on_aborted(peer, team, reason); }});
+  bootstrap_->listen({[this](int peer, bool clean) { on_lost(peer, clean); },
+                      [this](int peer, const Abort& abort) { on_aborted(peer, abort); }});
 }
 
 Core::~Core() = default;
@@ -96,12 +95,12 @@ void Core::on_lost(int peer, bool clean) {
   for (const auto& [id, team] : teams_) team->peer_lost(peer);
 }
 
-void Core::on_aborted(int peer, std::uint64_t team, const std::string& reason) {
+void Core::on_aborted(int peer, const Abort& abort) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = teams_.find(team); found != teams_.end()) {
-    found->second->peer_aborted(peer, reason);
+  if (const auto found = teams_.find(abort.team); found != teams_.end()) {
+    found->second->peer_aborted(peer, abort);
   } else {
-    early_aborts_.insert_or_assign(team, std::pair(peer, reason));
+    early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
   }
 }
 

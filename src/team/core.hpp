@@ -60,7 +60,7 @@ class Core {
 
  private:
   void on_lost(int peer, bool clean);
-  void on_aborted(int peer, std::uint64_t team, const std::string& reason);
+  void on_aborted(int peer, const Abort& abort);
 
   std::unique_ptr<Seat> seat_;
   Launch launch_;
@@ -71,7 +71,7 @@ class Core {
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Team::State*> teams_;
-  std::map<std::uint64_t, std::pair<int, std::string>> early_aborts_;  // of teams that this rank is still making
+  std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank is still making
   std::vector<Presence> presence_;
   std::uint32_t teams_made_ = 0;
 

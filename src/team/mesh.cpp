@@ -51,6 +51,7 @@ struct Mesh::Header {
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;            // of the whole parcel; of a goodbye: 1 if all is well
   std::uint64_t all_descriptors = 0;  // of the whole parcel
+  std::int64_t lost = -1;             // of an abort or a lost: the rank
 };
 
 struct Mesh::Message {
@@ -66,10 +67,8 @@ struct Mesh::Arrival {
 
 struct Mesh::Event {
   int peer = 0;
-  bool abort = false;
+  std::optional<Abort> abort;  // none: the peer has ended
   bool clean = false;
-  std::uint64_t team = 0;
-  std::string reason;
 };
 
 struct Mesh::Peer {
@@ -140,7 +139,7 @@ Mesh::~Mesh() {
     if (!peer->socket || peer->state != Peer::State::here) continue;
     try {
       std::vector<Message> goodbye(1);
-      goodbye[0].header = {Kind::goodbye, 0, 0, 0, well ? 1U : 0U, 0};
+      goodbye[0].header = {Kind::goodbye, 0, 0, 0, well ? 1U : 0U, 0, -1};
       enqueue(*peer, std::move(goodbye));
       transmit(*peer);
     } catch (...) {  // then the closing socket tells that this rank is lost
@@ -205,6 +204,8 @@ Parcel Mesh::receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock
                      const std::function<void()>& stop) {
   Peer& peer = at(rank);
   while (true) {
+    // What has come counts, whatever became of the team since.
+    if (auto parcel = try_receive(rank, team, sequence)) return std::move(*parcel);
     if (stop) stop();
     std::unique_lock lock(mutex_);
     if (auto parcel = take({rank, team, sequence})) return std::move(*parcel);
@@ -243,12 +244,12 @@ bool Mesh::flush(Clock::time_point deadline) {
   return changed_.wait_until(lock, deadline, empty);
 }
 
-void Mesh::send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept {
+void Mesh::send_abort(int rank, const Abort& abort) noexcept {
   try {
     Peer& peer = at(rank);
     std::vector<Message> messages(1);
-    const auto text = std::as_bytes(std::span(reason)).first(std::min(reason.size(), max_payload));
-    messages[0].header = {Kind::abort, 0, team, 0, text.size(), 0};
+    const auto text = std::as_bytes(std::span(abort.reason)).first(std::min(abort.reason.size(), max_payload));
+    messages[0].header = {Kind::abort, 0, abort.team, 0, text.size(), 0, abort.lost};
     messages[0].payload.assign(text.begin(), text.end());
     const std::lock_guard lock(mutex_);
     if (peer.state == Peer::State::here && peer.socket) enqueue(peer, std::move(messages));
@@ -413,8 +414,18 @@ void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vec
   switch (header.kind) {
     case Kind::goodbye: return part(peer, header.bytes == 1);
     case Kind::abort: {
-      const std::string reason(reinterpret_cast<const char*>(payload.data()), payload.size());
-      events_.push_back({peer.info.rank, true, false, header.team, reason});
+      const bool known = header.lost >= 0 && header.lost < static_cast<std::int64_t>(peers_.size());
+      events_.push_back({peer.info.rank,
+                         Abort{header.team, known ? static_cast<int>(header.lost) : -1,
+                               std::string(reinterpret_cast<const char*>(payload.data()), payload.size())},
+                         false});
+      return;
+    }
+    case Kind::lost: {
+      if (header.lost < 0 || header.lost >= static_cast<std::int64_t>(peers_.size()) || header.lost == rank_) return;
+      Peer& lost = *peers_[static_cast<std::size_t>(header.lost)];
+      if (lost.state == Peer::State::here) read(lost);  // what it sent before its end
+      if (lost.state == Peer::State::here) part(lost, false);
       return;
     }
     case Kind::parcel:
@@ -439,7 +450,19 @@ void Mesh::part(Peer& peer, bool clean) {
   peer.pidfd = {};
   peer.outgoing.clear();
   peer.partial = {};
-  events_.push_back({peer.info.rank, false, clean, 0, ""});
+  events_.push_back({peer.info.rank, std::nullopt, clean});
+  if (!clean) spread(peer.info.rank);
+}
+
+/// A dying process's sockets close one after the other. Whoever hears of it last is not to take a survivor, which has
+/// given up meanwhile, for the one that died.
+void Mesh::spread(int lost) {
+  for (const auto& peer : peers_) {
+    if (!peer->socket || peer->state != Peer::State::here) continue;
+    std::vector<Message> messages(1);
+    messages[0].header = {Kind::lost, 0, 0, 0, 0, 0, lost};
+    enqueue(*peer, std::move(messages));
+  }
 }
 
 void Mesh::dispatch() {
@@ -455,7 +478,7 @@ void Mesh::dispatch() {
     }
     try {
       if (event.abort) {
-        listener.aborted(event.peer, event.team, event.reason);
+        listener.aborted(event.peer, *event.abort);
       } else {
         listener.lost(event.peer, event.clean);
       }

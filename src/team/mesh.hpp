@@ -22,7 +22,8 @@ namespace tandem {
 /// and hears of each peer's end. A parcel goes as one or more messages, which each carry a header.
 ///
 /// Invariants: what one rank sends to another arrives whole and in order; no call but `receive` and `flush` blocks; the
-/// listener runs on the mesh's thread, without its lock, and never after the destructor has begun to return.
+/// listener runs on the mesh's thread, without its lock, and never after the destructor has begun to return; a rank
+/// that one rank has lost is lost to all, and each hears of it before it hears what anybody did about it.
 class Mesh final : public Bootstrap {
  public:
   /// `links` as `meet` gives them.
@@ -40,11 +41,11 @@ class Mesh final : public Bootstrap {
                                const std::function<void()>& stop) override;
   [[nodiscard]] std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) override;
   bool flush(Clock::time_point deadline) override;
-  void send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept override;
+  void send_abort(int rank, const Abort& abort) noexcept override;
   void listen(Listener listener) override;
 
  private:
-  enum class Kind : std::uint32_t { parcel, rest_of_parcel, abort, goodbye };
+  enum class Kind : std::uint32_t { parcel, rest_of_parcel, abort, lost, goodbye };
   struct Header;
   struct Message;
   struct Arrival;
@@ -66,6 +67,7 @@ class Mesh final : public Bootstrap {
   void accept_message(Peer& peer, std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors,
                       bool damaged);
   void part(Peer& peer, bool clean);
+  void spread(int lost);
   void dispatch();
 
   int rank_;

@@ -149,13 +149,13 @@ class Host : Party {
     while (FileDescriptor guest = accept_from(listener_)) {
       if (credentials_of(guest).same_user) strangers_.push_back(std::move(guest));
     }
-    std::vector<FileDescriptor> still_strangers;
     for (FileDescriptor& guest : strangers_) {
-      Received received = receive_message(guest);
-      if (received.state == Received::State::nothing) still_strangers.push_back(std::move(guest));
-      if (received.state == Received::State::message) admit(std::move(guest), received.message);
+      const Received received = receive_message(guest);
+      if (received.state == Received::State::nothing) continue;
+      FileDescriptor taken = std::move(guest);
+      if (received.state == Received::State::message) admit(std::move(taken), received.message);
     }
-    strangers_ = std::move(still_strangers);
+    std::erase_if(strangers_, [](const FileDescriptor& guest) { return !guest; });
     for (int r = 1; r < size(); ++r) {
       if (link(r).socket) hear(r);
     }
@@ -222,7 +222,24 @@ class Host : Party {
         if (link.socket) send_message(link.socket, message);
       }
       for (const FileDescriptor& guest : strangers_) send_message(guest, message);
+      if (reason != Reason::timeout) refuse_latecomers(message);
     } catch (...) {  // they will see the socket close
+    }
+  }
+
+  /// Whoever comes after the door was shut would wait for another world until its deadline.
+  void refuse_latecomers(std::span<const std::byte> message) {
+    const auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(1));
+    auto told = std::count_if(links_.begin(), links_.end(), [](const Link& link) { return bool(link.socket); }) +
+                std::count_if(strangers_.begin(), strangers_.end(), [](const auto& guest) { return bool(guest); });
+    while (told < size() - 1) {
+      const std::array<int, 1> socket{listener_.get()};
+      if (!wait_readable(socket, {}, until)) return;
+      FileDescriptor guest = accept_from(listener_);
+      if (!guest || !credentials_of(guest).same_user) continue;
+      send_message(guest, message);
+      strangers_.push_back(std::move(guest));
+      ++told;
     }
   }
 
@@ -235,7 +252,7 @@ class Host : Party {
 /// Every other rank.
 class Guest : Party {
  public:
-  using Party::Party;
+  explicit Guest(const Meeting& meeting) : Party(meeting), verdict_(deadline_ + std::chrono::milliseconds(500)) {}
 
   std::vector<Link> run() {
     join();
@@ -284,7 +301,7 @@ class Guest : Party {
     hello.number(protocol);
     put(hello, link(rank()).info);
     hello.number(size()).text(meeting_.job);
-    if (!send_message(host().socket, hello.take())) return false;
+    send_message(host().socket, hello.take());  // a host that has closed may have said why before
     while (nonce_.empty()) {
       if (!next(host())) return false;
     }
@@ -300,7 +317,7 @@ class Guest : Party {
   /// Takes one message of rank 0's. False at the end of the connection.
   bool next(Link& from) {
     const std::array<int, 1> socket{from.socket.get()};
-    if (!wait_readable(socket, {}, deadline_)) throw_missing(meeting_, missing_);
+    if (!wait_readable(socket, {}, verdict_)) throw_missing(meeting_, missing_);
     const Received received = receive_message(from.socket);
     if (received.state == Received::State::end) return false;
     if (received.state == Received::State::nothing) return true;
@@ -401,6 +418,8 @@ class Guest : Party {
     }
   }
 
+  Clock::time_point
+      verdict_;  // when rank 0 has surely said who did not come: its deadline may be later than this one's
   std::string nonce_;
   bool roster_ = false;
   bool foreign_ = false;

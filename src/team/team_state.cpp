@@ -236,7 +236,7 @@ void Team::State::throw_failure() {
     tell = !std::exchange(failure_.told, true);
     failure = failure_;
   }
-  if (tell) tell_members(failure.what);
+  if (tell) tell_members(failure);
   switch (failure.cause) {
     case Cause::lost: throw PeerLost(failure.what, failure.rank, failure.host, failure.pid);
     case Cause::timeout: throw Timeout(failure.what, failure.rank);
@@ -294,16 +294,21 @@ void Team::State::abort(const std::string& reason) noexcept {
   try {
     const PeerInfo& self = core_->bootstrap().peer(core_->launch().rank);
     const std::string what = format("{} was aborted by {}: {}", describe(), to_string(self), reason);
-    fail({Cause::aborted, true, what, -1, "", 0});
-    tell_members(what);
+    const Failure failure{Cause::aborted, true, what, -1, "", 0};
+    fail(failure);
+    tell_members(failure);
   } catch (...) {  // no memory for the reason
     fail({Cause::aborted, false, "aborted", -1, "", 0});
   }
 }
 
-void Team::State::tell_members(const std::string& reason) noexcept {
-  for (const int member : members_) {
-    if (member != core_->launch().rank) core_->bootstrap().send_abort(member, id_, reason);
+void Team::State::tell_members(const Failure& failure) noexcept {
+  try {
+    const Abort abort{id_, failure.cause == Cause::lost ? failure.rank : -1, failure.what};
+    for (const int member : members_) {
+      if (member != core_->launch().rank) core_->bootstrap().send_abort(member, abort);
+    }
+  } catch (...) {  // no memory for the message: the members' own deadlines end their waits
   }
 }
 
@@ -320,10 +325,12 @@ void Team::State::peer_lost(int world_rank) noexcept {
   }
 }
 
-void Team::State::peer_aborted(int world_rank, const std::string& reason) noexcept {
+void Team::State::peer_aborted(int world_rank, const Abort& abort) noexcept {
   try {
-    fail({Cause::aborted, true, format("told by {}: {}", to_string(core_->bootstrap().peer(world_rank)), reason),
-          world_rank, "", 0});
+    const std::string what = format("told by {}: {}", to_string(core_->bootstrap().peer(world_rank)), abort.reason);
+    if (abort.lost < 0) return fail({Cause::aborted, true, what, world_rank, "", 0});
+    const PeerInfo& lost = core_->bootstrap().peer(abort.lost);
+    fail({Cause::lost, true, what, lost.rank, lost.host, lost.pid});
   } catch (...) {
     fail({Cause::aborted, true, "aborted", world_rank, "", 0});
   }

@@ -51,7 +51,7 @@ class Team::State {
   void abort(const std::string& reason) noexcept;
   // News of the bootstrap, from its thread.
   void peer_lost(int world_rank) noexcept;
-  void peer_aborted(int world_rank, const std::string& reason) noexcept;
+  void peer_aborted(int world_rank, const Abort& abort) noexcept;
 
   void reclaim(std::function<void()> release) noexcept;
   void collect();
@@ -74,7 +74,7 @@ class Team::State {
   [[noreturn]] void throw_failure();
   [[nodiscard]] Failure failure_of_wait() const;
   [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
-  void tell_members(const std::string& reason) noexcept;
+  void tell_members(const Failure& failure) noexcept;
   [[nodiscard]] std::vector<Parcel> send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine);
   void run_releases(std::vector<std::function<void()>> releases) noexcept;
 

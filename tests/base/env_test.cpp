@@ -2,8 +2,10 @@
 #include "tandem/base/env.hpp"
 
 #include <cstdlib>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "tandem/base/error.hpp"
@@ -79,6 +81,14 @@ TEST(Env, AnUnknownVariableOfOursIsAnError) {
   }
   ::unsetenv("TANDEM_TIMEOUTT");
   EXPECT_NO_THROW(static_cast<void>(Env::from_process()));
+}
+
+// docs/environment.md holds the table as it is here. To renew it, put the table that this prints into the page.
+TEST(Env, ItsTableIsTheOneOfTheDocuments) {
+  std::ifstream page(TANDEM_SOURCE_DIR "/docs/environment.md");
+  std::ostringstream text;
+  text << page.rdbuf();
+  EXPECT_NE(text.str().find(Env::table()), std::string::npos) << Env::table();
 }
 
 }  // namespace

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/team/team.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <fcntl.h>
+#include <functional>
 #include <gtest/gtest.h>
+#include <numeric>
+#include <random>
 #include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
@@ -11,18 +23,349 @@
 namespace tandem {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::run_ranks;
+using testing::team_sizes;
+
+Parcel parcel_of(const std::string& text) {
+  const auto raw = std::as_bytes(std::span(text));
+  return {{raw.begin(), raw.end()}, {}};
+}
+
+std::string text_of(const Parcel& parcel) {
+  return {reinterpret_cast<const char*>(parcel.bytes.data()), parcel.bytes.size()};
+}
+
+/// What `call` throws, which must be a T.
+template <typename T, typename Call> std::string what(const Call& call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const T& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another error was thrown: " << error.what();
+  }
+  return "";
+}
+
+void expect_names(const std::string& text, std::initializer_list<std::string> parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+/// Members of `team` tell each other their world ranks, and each checks what it is told.
+void expect_works(const Team& team, const World& world) {
+  const auto all = team.exchange("names", parcel_of(std::to_string(world.rank())));
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(team.size()));
+  for (int r = 0; r < team.size(); ++r) {
+    EXPECT_EQ(text_of(all[static_cast<std::size_t>(r)]), std::to_string(team.world_rank(r)));
+    EXPECT_EQ(team.members()[static_cast<std::size_t>(r)], team.world_rank(r));
+    EXPECT_EQ(team.peer(r).rank, team.world_rank(r));
+  }
+  EXPECT_EQ(team.world_rank(team.rank()), world.rank());
+  team.barrier();
+}
 
 TEST(Team, WorldOfEverySizeMeets) {
-  for (const int ranks : testing::team_sizes()) {
+  for (const int ranks : team_sizes()) {
     run_ranks(ranks, [ranks](World& world) {
       EXPECT_EQ(world.size(), ranks);
       EXPECT_EQ(world.team().size(), ranks);
       EXPECT_EQ(world.team().rank(), world.rank());
-      world.team().barrier();
+      expect_works(world.team(), world);
       world.team().agree("what", "the same");
     });
   }
+}
+
+TEST(Team, AnyOrderedSubsetIsATeam) {
+  for (const int ranks : team_sizes()) {
+    run_ranks(ranks, [ranks, seed = testing::seed()](World& world) {
+      std::mt19937_64 random(seed);  // the same choices on all ranks
+      for (int round = 0; round < 8; ++round) {
+        std::vector<int> members(static_cast<std::size_t>(ranks));
+        std::iota(members.begin(), members.end(), 0);
+        std::shuffle(members.begin(), members.end(), random);
+        members.resize(1 + random() % members.size());
+        const auto place = std::find(members.begin(), members.end(), world.rank());
+        const Team team = world.team(members);
+        if (place == members.end()) {
+          EXPECT_FALSE(team);
+          EXPECT_EQ(team.rank(), -1);
+          EXPECT_EQ(team.size(), 0);
+          continue;
+        }
+        ASSERT_TRUE(team);
+        EXPECT_EQ(team.rank(), place - members.begin());
+        EXPECT_TRUE(std::equal(members.begin(), members.end(), team.members().begin(), team.members().end()));
+        expect_works(team, world);
+      }
+    });
+  }
+}
+
+TEST(Team, SubTeamsHaveSubTeams) {
+  run_ranks(8, [](World& world) {
+    const Team odd = world.team({7, 5, 3, 1});
+    EXPECT_EQ(static_cast<bool>(odd), world.rank() % 2 == 1);
+    if (!odd) return;
+    const Team two = odd.team({2, 0});  // ranks of `odd`: 3 and 7 of the world
+    EXPECT_EQ(static_cast<bool>(two), world.rank() == 3 || world.rank() == 7);
+    if (two) {
+      EXPECT_EQ(two.rank(), world.rank() == 3 ? 0 : 1);
+      expect_works(two, world);
+      const Team one = two.team({two.rank()});
+      EXPECT_EQ(one.size(), 1);
+      expect_works(one, world);
+    }
+    expect_works(odd, world);
+  });
+}
+
+TEST(Team, OthersNeedNotCall) {
+  run_ranks(4, [](World& world) {
+    if (world.rank() == 0) return;
+    if (world.rank() == 3) {
+      expect_works(world.team({3}), world);
+      return;
+    }
+    expect_works(world.team({2, 1}), world);
+  });
+}
+
+TEST(Team, TwoTeamsOfTheSameRanksShareNothing) {
+  run_ranks(3, [](World& world) {
+    const Team first = world.team({0, 1, 2});
+    const Team second = world.team({0, 1, 2});
+    EXPECT_FALSE(first == second);
+    EXPECT_NE(first.id(), second.id());
+    EXPECT_NE(first.control(), second.control());
+    // In different orders on different ranks: neither waits for the other's calls.
+    const bool swap = world.rank() == 1;
+    std::thread other([&] { expect_works(swap ? first : second, world); });
+    expect_works(swap ? second : first, world);
+    other.join();
+    world.team().barrier();
+    if (world.rank() == 2) first.abort("enough");
+    EXPECT_THROW(while (true) first.barrier(), Aborted);
+    EXPECT_FALSE(second.failed());
+    expect_works(second, world);
+  });
+}
+
+TEST(Team, AnEmptyTeamSaysSo) {
+  const Team empty;
+  EXPECT_FALSE(empty);
+  EXPECT_EQ(empty.rank(), -1);
+  EXPECT_EQ(empty.size(), 0);
+  EXPECT_FALSE(empty.failed());
+  empty.abort("nobody hears this");
+  const std::vector<std::function<void()>> uses{
+      [&] { static_cast<void>(empty.world_rank(0)); },
+      [&] { static_cast<void>(empty.members()); },
+      [&] { static_cast<void>(empty.peer(0)); },
+      [&] { static_cast<void>(empty.id()); },
+      [&] { static_cast<void>(empty.team({0})); },
+      [&] { static_cast<void>(empty.device()); },
+      [&] { static_cast<void>(empty.env()); },
+      [&] { static_cast<void>(empty.exchange("what", {})); },
+      [&] { empty.agree("what", ""); },
+      [&] { empty.barrier(); },
+      [&] { empty.check(); },
+      [&] { static_cast<void>(empty.timeout()); },
+      [&] { empty.collect(); },
+  };
+  for (const auto& use : uses) expect_names(what<InvalidArgument>(use), {"this team is empty", "allowed"});
+}
+
+TEST(Team, RefusesRanksThatCannotBeInATeam) {
+  run_ranks(3, [](World& world) {
+    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team({0, 3})); }), {"rank 3", "0 to 2"});
+    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team({-1})); }), {"rank -1", "0 to 2"});
+    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team({1, 0, 1})); }), {"rank 1", "[1, 0, 1]"});
+    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team().world_rank(3)); }), {"3", "0 to 2"});
+    EXPECT_FALSE(world.team(std::vector<int>{}));
+    expect_works(world.team(), world);
+  });
+}
+
+TEST(Team, AMismatchIsNamedOnEveryMember) {
+  run_ranks(4, [](World& world) {
+    const Team& team = world.team();
+    const auto differing =
+        what<InvalidArgument>([&] { team.agree("AllReduce", world.rank() == 2 ? "count 7, bf16" : "count 8, bf16"); });
+    expect_names(differing, {"AllReduce", "rank 0 ", "'count 8, bf16'", "rank 2 ", "'count 7, bf16'"});
+    const auto other_call = what<InvalidArgument>(
+        [&] { static_cast<void>(team.exchange(world.rank() == 3 ? "AllGather" : "AllReduce", {})); });
+    expect_names(other_call, {"rank 3 ", "'AllGather'", "rank 0 ", "'AllReduce'", "the same order"});
+    expect_works(team, world);  // a mismatch is an error of the call, not the end of the team
+  });
+}
+
+TEST(Team, MembersThatListDifferentRanksAreNamed) {
+  run_ranks(4, [](World& world) {
+    const std::vector<int> mine = world.rank() == 1 ? std::vector<int>{0, 1, 3} : std::vector<int>{0, 1, 2};
+    const std::string error = what<InvalidArgument>([&] {
+      if (world.rank() != 3) static_cast<void>(world.team(mine));
+      if (world.rank() == 3) static_cast<void>(world.team({0, 1, 3}));
+    });
+    expect_names(error, {"[0, 1, 3]", "[0, 1, 2]", "the same order"});
+    world.team().barrier();
+    expect_works(world.team({3, 2, 1, 0}), world);  // and the next team is made as if nothing had been
+  });
+}
+
+TEST(Team, ExchangesMuchAndManyDescriptors) {
+  run_ranks(3, [](World& world) {
+    const std::size_t descriptors = 300;
+    std::string text(5'000'000, 'x');
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + (i * 31 + 7) % 26);
+    text[0] = static_cast<char>('0' + world.rank());
+    Parcel mine = parcel_of(text);
+    for (std::size_t i = 0; i < descriptors; ++i) {
+      auto file = FileDescriptor::from_native_handle(::memfd_create("tandem test", MFD_CLOEXEC));
+      const int number = world.rank() * 1000 + static_cast<int>(i);
+      ASSERT_EQ(::pwrite(file.get(), &number, sizeof(number), 0), static_cast<ssize_t>(sizeof(number)));
+      mine.descriptors.push_back(std::move(file));
+    }
+    const auto all = world.team().exchange("much", std::move(mine));
+    for (int r = 0; r < world.size(); ++r) {
+      const Parcel& theirs = all[static_cast<std::size_t>(r)];
+      text[0] = static_cast<char>('0' + r);
+      EXPECT_TRUE(text_of(theirs) == text);
+      ASSERT_EQ(theirs.descriptors.size(), descriptors);
+      for (std::size_t i = 0; i < descriptors; ++i) {
+        int number = -1;
+        ASSERT_EQ(::pread(theirs.descriptors[i].get(), &number, sizeof(number), 0),
+                  static_cast<ssize_t>(sizeof(number)));
+        EXPECT_EQ(number, r * 1000 + static_cast<int>(i));
+        EXPECT_NE(::fcntl(theirs.descriptors[i].get(), F_GETFD) & FD_CLOEXEC, 0);
+      }
+    }
+  });
+}
+
+TEST(Team, AnAbortEndsEveryMembersCallsAndStays) {
+  run_ranks(3, [](World& world) {
+    const Team team = world.team({2, 0, 1});
+    if (world.rank() == 1) {
+      team.abort("the loss is not finite");
+    } else {
+      expect_names(what<Aborted>([&] {
+                     while (true) team.barrier();
+                   }),
+                   {"rank 1 ", "the loss is not finite"});
+    }
+    EXPECT_TRUE(team.failed());
+    expect_names(what<Aborted>([&] { team.check(); }), {"the loss is not finite"});
+    expect_names(what<Aborted>([&] { static_cast<void>(team.exchange("what", {})); }), {"the loss is not finite"});
+    expect_works(world.team(), world);
+    expect_works(world.team({0, 1, 2}), world);
+  });
+}
+
+TEST(Team, AnotherThreadMayAbort) {
+  run_ranks(2, [](World& world) {
+    const Team team = world.team({0, 1});
+    if (world.rank() == 0) {
+      std::thread other([&] {
+        std::this_thread::sleep_for(20ms);
+        team.abort("by a signal");
+      });
+      expect_names(what<Aborted>([&] { team.barrier(); }), {"by a signal"});
+      other.join();
+    }
+    world.team().barrier();
+  });
+}
+
+TEST(Team, ADeadlineNamesWhoDidNotCome) {
+  run_ranks(3, [](World& world) {
+    const Team team = world.team({0, 1, 2});
+    team.set_timeout(150ms);
+    EXPECT_EQ(team.timeout(), 150ms);
+    if (world.rank() != 1) {
+      const auto before = std::chrono::steady_clock::now();
+      try {
+        team.barrier();
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const Timeout& error) {
+        EXPECT_EQ(error.peer(), 1);
+        expect_names(error.what(), {"rank 1 ", "barrier", "150 ms"});
+        EXPECT_GE(std::chrono::steady_clock::now() - before, 150ms);
+      } catch (const Aborted& error) {  // the other one was first, and says why
+        expect_names(error.what(), {"rank 1 ", "barrier"});
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
+      EXPECT_TRUE(team.failed());
+    }
+    world.team().barrier();
+    if (world.rank() == 1) {
+      expect_names(what<Aborted>([&] { team.barrier(); }), {"rank 1 ", "barrier"});
+    }
+    EXPECT_THROW(team.set_timeout(0ms), InvalidArgument);
+    expect_works(world.team(), world);
+  });
+}
+
+TEST(Team, ATeamThatIsNotMadeNamesWhoDidNotCome) {
+  run_ranks(3, [](World& world) {
+    const Team parent = world.team({0, 1, 2});
+    parent.set_timeout(150ms);
+    if (world.rank() != 2) {
+      expect_names(what<Timeout>([&] { static_cast<void>(parent.team({0, 1, 2})); }), {"[0, 1, 2]", "150 ms"});
+    }
+    world.team().barrier();
+    parent.set_timeout(10s);
+    expect_works(parent.team({0, 1, 2}), world);  // the attempt left nothing behind
+  });
+}
+
+/// What a convenience function keeps: it holds its team, as plans do.
+struct Kept {
+  Kept(Team kept_team, std::atomic<int>* kept_alive) : team(std::move(kept_team)), alive(kept_alive) { ++*alive; }
+  ~Kept() {
+    --*alive;
+    team.reclaim([counter = alive] { counter->fetch_add(100); });
+  }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  Team team;
+  std::atomic<int>* alive;
+};
+
+TEST(Team, KeepsObjectsByKeyAndLetsThemGoAtItsEnd) {
+  run_ranks(2, [](World& world) {
+    std::atomic<int> mine{0};
+    {
+      const Team team = world.team({1, 0});
+      const auto make = [&mine](const Team& handle) { return std::make_shared<Kept>(handle, &mine); };
+      const Kept* first = team.cached<Kept>("a", make).get();
+      EXPECT_EQ(team.cached<Kept>("a", make).get(), first);
+      EXPECT_NE(team.cached<Kept>("b", make).get(), first);
+      EXPECT_EQ(first->team.id(), team.id());
+      EXPECT_EQ(mine, 2);
+      expect_works(team, world);
+    }
+    EXPECT_EQ(mine, 200);  // both are gone, and so is what they left to be reclaimed
+  });
+}
+
+TEST(Team, ReclaimsWhatItIsHandedLater) {
+  run_ranks(1, [](World& world) {
+    int released = 0;
+    {
+      const Team team = world.team({0});
+      team.reclaim([&] { ++released; });
+      EXPECT_EQ(released, 0);
+      team.collect();
+      EXPECT_EQ(released, 1);
+      team.reclaim([&] { ++released; });
+      team.reclaim([] { throw Error("this one's trouble is its own"); });
+      team.reclaim([&] { ++released; });
+    }
+    EXPECT_EQ(released, 3);
+  });
 }
 
 }  // namespace

@@ -27,6 +27,13 @@ struct PeerInfo {
   std::string host;
 };
 
+/// That a rank ends a team, for all of its members.
+struct Abort {
+  std::uint64_t team = 0;
+  int lost = -1;  ///< because of this rank, whose process or world has ended; -1: because of something else
+  std::string reason;
+};
+
 /// How the ranks of a world talk while they set things up, and how each hears that another is gone. One node: a mesh of
 /// Unix sockets. Several nodes will be another implementation: a peer that `same_node` denies takes no descriptors.
 class TANDEM_API Bootstrap {
@@ -36,7 +43,7 @@ class TANDEM_API Bootstrap {
   /// each abort that a peer sent.
   struct Listener {
     std::function<void(int peer, bool clean)> lost;
-    std::function<void(int peer, std::uint64_t team, const std::string& reason)> aborted;
+    std::function<void(int peer, const Abort& abort)> aborted;
   };
 
   virtual ~Bootstrap();
@@ -52,8 +59,8 @@ class TANDEM_API Bootstrap {
   [[nodiscard]] virtual std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) = 0;
   /// Waits until what was sent has left this process (a peer that reads nothing may hold it up). False at the deadline.
   virtual bool flush(Clock::time_point deadline) = 0;
-  /// Tells `rank` that this rank aborts a team. Never blocks, never throws.
-  virtual void send_abort(int rank, std::uint64_t team, const std::string& reason) noexcept = 0;
+  /// Never blocks, never throws.
+  virtual void send_abort(int rank, const Abort& abort) noexcept = 0;
   virtual void listen(Listener listener) = 0;
 };
 

@@ -79,7 +79,8 @@ class TANDEM_API Team {
 
   [[nodiscard]] bool failed() const noexcept;
   /// Throws what made the team fail: PeerLost, Timeout or Aborted with the facts. One load if nothing did. A failure
-  /// that only this rank has seen so far is told to the other members, who then fail with Aborted.
+  /// that only this rank has seen so far is told to the other members, who then fail with the same PeerLost, or with
+  /// Aborted.
   void check() const;
   /// Marks the team failed on every member and releases all their waits. Never blocks; from any thread.
   void abort(const std::string& reason) const noexcept;

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/team/world.hpp"
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tandem/base/error.hpp"
+
+#include "support/ranks.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::run_ranks;
+
+/// How to join another world of the same processes, named after `name`.
+InitOptions another(const World& world, const std::string& name) {
+  Launch launch = world.launch();
+  launch.job += name;
+  return {.launch = launch, .env = Env{}, .device = DeviceId{DeviceType::host, 0}};
+}
+
+/// What `init` throws, which must be a T.
+template <typename T> std::string refusal(const InitOptions& options) {
+  try {
+    static_cast<void>(init(options));
+    ADD_FAILURE() << "init came back";
+  } catch (const T& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another error was thrown: " << error.what();
+  }
+  return "";
+}
+
+void expect_names(const std::string& text, std::initializer_list<std::string> parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+TEST(World, DescribesItself) {
+  run_ranks(2, [](World& world) {
+    expect_names(world.describe(), {"world of 2 ranks", "started by tests", "rank 1", "device host", "60000 ms"});
+  });
+}
+
+TEST(World, ASecondInitIsAnErrorAndNoHang) {
+  run_ranks(3, [](World& world) {
+    InitOptions same = another(world, "");
+    expect_names(refusal<InvalidArgument>(same), {"init was called while a world", world.launch().job, "let go"});
+    world.team().barrier();
+  });
+}
+
+TEST(World, AProcessMayStartAgain) {
+  run_ranks(4, [](World& world) {
+    for (int round = 0; round < 20; ++round) {
+      const World again = init(another(world, ".again"));  // the same name each time
+      EXPECT_EQ(again.size(), 4);
+      again.team().agree("round", std::to_string(round));
+      if (world.rank() == round % 4) std::this_thread::sleep_for(1ms);
+    }
+    world.team().barrier();
+  });
+}
+
+TEST(World, LivesUntilItsLastTeamIsGone) {
+  run_ranks(2, [](World& world) {
+    Team team;
+    {
+      const World second = init(another(world, ".second"));
+      team = second.team({1, 0});
+    }
+    team.barrier();
+    expect_names(refusal<InvalidArgument>(another(world, ".second")), {"let go of it and of its teams"});
+    world.team().barrier();
+    team = Team();
+    init(another(world, ".second")).team().barrier();
+  });
+}
+
+TEST(World, TwoWorldsAtOnceAreTwoWorlds) {
+  run_ranks(2, [](World& world) {
+    const World second = init(another(world, ".second"));
+    world.team().barrier();
+    second.team().abort("only this one");
+    EXPECT_THROW(second.team().check(), Aborted);
+    world.team().barrier();
+    world.team().check();
+  });
+}
+
+TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
+  run_ranks(3, [](World& world) {
+    InitOptions options = another(world, ".sizes");
+    if (world.rank() == 2) options.launch->world_size = 5;
+    expect_names(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
+    world.team().barrier();
+
+    options = another(world, ".twice");
+    if (world.rank() == 2) options.launch->rank = 1;
+    expect_names(refusal<InvalidArgument>(options), {"rank 1 ", "is that rank already"});
+    world.team().barrier();
+  });
+}
+
+TEST(World, ARankThatDoesNotComeIsNamedOnAll) {
+  run_ranks(4, [](World& world) {
+    InitOptions options = another(world, ".late");
+    options.env->timeout = 300ms;
+    if (world.rank() == 2) {
+      std::this_thread::sleep_for(600ms);
+    } else {
+      expect_names(refusal<Timeout>(options), {"rank 2 of 4 did not come", "300 ms", "TANDEM_TIMEOUT"});
+    }
+    world.team().barrier();
+  });
+  run_ranks(3, [](World& world) {
+    InitOptions options = another(world, ".host");
+    options.env->timeout = 300ms;
+    if (world.rank() != 0) expect_names(refusal<Timeout>(options), {"rank 0 of 3 did not come"});
+    world.team().barrier();
+  });
+}
+
+TEST(World, ADeviceThatOneRankCannotUseIsToldToAll) {
+  if (device_count(DeviceType::cuda) > 0) GTEST_SKIP() << "this machine has a GPU";
+  run_ranks(3, [](World& world) {
+    InitOptions options = another(world, ".device");
+    if (world.rank() == 1) options.device = DeviceId{DeviceType::cuda, 0};
+    const std::string text = refusal<Unsupported>(options);
+    expect_names(text, {why_no_device(DeviceType::cuda)});
+    if (world.rank() != 1) expect_names(text, {"rank 1 ", "has no device"});
+    world.team().barrier();
+  });
+}
+
+TEST(World, RefusesALinkWhereTheDeviceIsNoHost) {
+  InitOptions options{.launch = Launch{}, .env = Env{}, .device = DeviceId{DeviceType::cuda, 0}};
+  options.launch->job = "link";
+  options.env->link = LinkOptions{20us, 1e9};
+  expect_names(refusal<InvalidArgument>(options), {"TANDEM_LINK", "rank 0", "cuda", "host"});
+}
+
+TEST(World, RefusesWhatNoLauncherCanMean) {
+  InitOptions options{.launch = Launch{}, .env = Env{}, .device = DeviceId{DeviceType::host, 0}};
+  options.launch->job = "refused";
+  options.launch->rank = 2;
+  expect_names(refusal<InvalidArgument>(options), {"rank 2", "world of 1"});
+  options.launch->rank = 0;
+  options.launch->world_size = 4;
+  options.launch->nodes = 2;
+  options.launch->launcher = "srun";
+  expect_names(refusal<Unsupported>(options), {"4 ranks on 2 nodes", "srun", "one node"});
+}
+
+TEST(World, ARankThatEndsWellLeavesTheOthersAlone) {
+  run_ranks(3, [](World& world) {
+    const Team rest = world.team({1, 2});
+    std::optional<World> second = init(another(world, ".second"));
+    second->team().barrier();
+    if (world.rank() == 0) {
+      second.reset();
+    } else {
+      const Team pair = second->team({1, 2});
+      std::this_thread::sleep_for(20ms);
+      pair.barrier();
+      EXPECT_FALSE(second->team().failed());
+      pair.barrier();
+      try {
+        second->team().barrier();
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 0);
+        expect_names(error.what(), {"has ended its world", "barrier"});
+      }
+      pair.barrier();
+    }
+    world.team().barrier();
+  });
+}
+
+}  // namespace
+}  // namespace tandem
