@@ -24,10 +24,10 @@ namespace tandem {
 
 namespace {
 
-// Moving this many bytes takes long enough that a worker should begin at once, whoever synchronises later.
-constexpr std::size_t heavy_bytes = std::size_t{256} * 1024;
-// Work of this many elements through erf and its like does so as well.
-constexpr std::int64_t heavy_elements = 16 * 1024;
+// Work that takes a good part of a millisecond calls a worker at once. Less than that is left to who synchronises next, or to
+// the pacemaker: a worker that wakes only to find its stream drained costs small collectives more than their work.
+constexpr std::size_t heavy_bytes = std::size_t{4} << 20;
+constexpr std::int64_t heavy_elements = 256 * 1024;
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} * 1024 * 1024;

@@ -23,8 +23,8 @@ namespace {
 constexpr std::int64_t panel_m = 256;
 constexpr std::int64_t panel_n = 512;
 constexpr std::int64_t panel_k = 512;
-// Products of at least this many operations are worth waking a worker for.
-constexpr double heavy_flops = 4e6;
+// Products of at least this many operations are worth waking a worker for: a good part of a millisecond.
+constexpr double heavy_flops = 25e6;
 
 struct Free {
   void operator()(void* memory) const noexcept { std::free(memory); }
