@@ -34,23 +34,8 @@ void check(const BenchOptions& options) {
     throw InvalidArgument(format("-b is {} and -e is {}; sizes go up from -b to -e", bytes_to_string(options.begin),
                                  bytes_to_string(options.end)));
   }
-  std::vector<std::string> known = algorithms(options.operation);
-  known.insert(known.begin(), "auto");
-  static_cast<void>(parse_name(name(options.operation) + " algorithm", options.algorithm, known));
-  const bool linear = is_linear(options.operation);
-  if (!linear && (!options.shapes.empty() || options.groups)) {
-    throw InvalidArgument(format("{} has no {}; that is for linear operations", name(options.operation),
-                                 options.groups ? "--groups" : "--shape"));
-  }
-  const DType dtype = options.dtype.value_or(f32);
-  const bool floating = dtype == f32 || dtype == f16 || dtype == bf16;
-  if (linear && !floating) {
-    throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16", name(dtype), name(options.operation)));
-  }
-  if (adds(options.operation) && !floating && dtype != f64 && dtype != i32 && dtype != i64) {
-    throw InvalidArgument(
-        format("-d is {}; {} adds in f32, f16, bf16, f64, i32 or i64", name(dtype), name(options.operation)));
-  }
+  expect_options(options.operation, options.algorithm, options.dtype, !options.shapes.empty(),
+                 options.groups.has_value());
   if (options.in_place && options.operation == Operation::all_to_all) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
   }

@@ -42,8 +42,6 @@ struct BenchOptions {
 
 /// The sizes in bytes from begin to end.
 [[nodiscard]] std::vector<std::int64_t> bench_sizes(const BenchOptions& options);
-/// What the bus carries for each byte of a collective's algorithm bandwidth.
-[[nodiscard]] double bus_factor(Operation operation, int ranks);
 /// "12.34", in as many digits as nccl-tests shows of a time.
 [[nodiscard]] std::string time_text(double microseconds);
 

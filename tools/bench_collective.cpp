@@ -167,19 +167,6 @@ class CollectiveBench {
   Timing timing_;
 };
 
-CollectiveProblem problem_of(const BenchOptions& options, int ranks, std::int64_t bytes) {
-  CollectiveProblem problem{
-      .operation = options.operation, .ranks = ranks, .dtype = *options.dtype, .root = options.root};
-  const std::int64_t elements = bytes / static_cast<std::int64_t>(size_of(problem.dtype));
-  switch (options.operation) {
-    case Operation::all_gather:
-    case Operation::reduce_scatter: problem.rows = elements / ranks * ranks; break;
-    case Operation::all_to_all: problem.rows = elements / ranks; break;
-    default: problem.rows = elements;
-  }
-  return problem;
-}
-
 void add_figures(nlohmann::ordered_json& values, std::string& line, const char* where, const Figures* figures,
                  double bytes, double factor, bool stats) {
   const std::string prefix(where);
@@ -216,15 +203,6 @@ void print_header(Report& report, bool stats) {
 
 }  // namespace
 
-double bus_factor(Operation operation, int ranks) {
-  const double n = ranks;
-  switch (operation) {
-    case Operation::all_reduce: return 2 * (n - 1) / n;
-    case Operation::broadcast: return 1;
-    default: return (n - 1) / n;
-  }
-}
-
 std::string time_text(double microseconds) {
   if (microseconds >= 10000) return format("{:.0f}", microseconds);
   return microseconds >= 100 ? format("{:.1f}", microseconds) : format("{:.2f}", microseconds);
@@ -245,7 +223,8 @@ int bench_collective(const World& world, const BenchOptions& given) {
   int bus_rows = 0;
   std::int64_t wrong = 0;
   for (const std::int64_t size : bench_sizes(options)) {
-    const CollectiveProblem problem = problem_of(options, world.size(), size);
+    const CollectiveProblem problem =
+        sized_problem(options.operation, world.size(), size, *options.dtype, options.root);
     CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
                         {.algorithm = options.algorithm});
     std::optional<Figures> apart;

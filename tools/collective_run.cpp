@@ -98,6 +98,18 @@ std::int64_t CollectiveProblem::plan_count() const {
   }
 }
 
+CollectiveProblem sized_problem(Operation operation, int ranks, std::int64_t bytes, DType dtype, int root) {
+  CollectiveProblem problem{.operation = operation, .ranks = ranks, .dtype = dtype, .root = root};
+  const std::int64_t elements = bytes / static_cast<std::int64_t>(size_of(dtype));
+  switch (operation) {
+    case Operation::all_gather:
+    case Operation::reduce_scatter: problem.rows = elements / ranks * ranks; break;
+    case Operation::all_to_all: problem.rows = elements / ranks; break;
+    default: problem.rows = elements;
+  }
+  return problem;
+}
+
 std::vector<std::byte> gathered_output(const CollectiveProblem& problem, int rank,
                                        const std::function<std::vector<std::byte>(int)>& input) {
   if (problem.operation == Operation::broadcast) return input(problem.root);

@@ -52,6 +52,11 @@ struct CollectiveProblem {
   [[nodiscard]] std::int64_t part(int from, int to) const;
 };
 
+/// The problem that `bench` runs for a size in bytes: of what a rank gets of all_gather, gives to reduce_scatter and
+/// all_to_all, and has of the others.
+[[nodiscard]] CollectiveProblem sized_problem(Operation operation, int ranks, std::int64_t bytes, DType dtype,
+                                              int root = 0);
+
 /// What `rank` gets of an operation that moves data and adds nothing, where rank r gives `input(r)`.
 [[nodiscard]] std::vector<std::byte> gathered_output(const CollectiveProblem& problem, int rank,
                                                      const std::function<std::vector<std::byte>(int)>& input);

@@ -10,6 +10,7 @@
 #include "tools/bench.hpp"
 #include "tools/command.hpp"
 #include "tools/info.hpp"
+#include "tools/plan.hpp"
 #include "tools/run.hpp"
 #include "tools/verify.hpp"
 
@@ -23,6 +24,7 @@ const std::vector<Command>& commands() {
       {"info", "show devices, launcher and environment, and why something is not there", info},
       {"bench", "measure an operation: how fast it is, and whether it is right", bench},
       {"verify", "compare random cases of the operations with an fp64 reference", verify},
+      {"plan", "say what an operation would run, why, and the predicted times", plan},
   };
   return all;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/operation.hpp"
 
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
 #include "tools/parse.hpp"
 
 namespace tandem::tools {
@@ -36,6 +39,34 @@ std::vector<std::string> algorithms(Operation operation) {
     case Operation::all_to_all: return {"push", "pull", "staged"};
     case Operation::broadcast: return {"push", "pull", "staged"};
     default: return linear_algorithms(linear_kind(operation));
+  }
+}
+
+double bus_factor(Operation operation, int ranks) {
+  const double n = ranks;
+  switch (operation) {
+    case Operation::all_reduce: return 2 * (n - 1) / n;
+    case Operation::broadcast: return 1;
+    default: return (n - 1) / n;
+  }
+}
+
+void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool shape,
+                    bool groups) {
+  std::vector<std::string> known = algorithms(operation);
+  known.insert(known.begin(), "auto");
+  static_cast<void>(parse_name(name(operation) + " algorithm", algorithm, known));
+  if (!is_linear(operation) && (shape || groups)) {
+    throw InvalidArgument(
+        format("{} has no {}; that is for linear operations", name(operation), groups ? "--groups" : "--shape"));
+  }
+  const DType type = dtype.value_or(f32);
+  const bool floating = type == f32 || type == f16 || type == bf16;
+  if (is_linear(operation) && !floating) {
+    throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16", name(type), name(operation)));
+  }
+  if (adds(operation) && !floating && type != f64 && type != i32 && type != i64) {
+    throw InvalidArgument(format("-d is {}; {} adds in f32, f16, bf16, f64, i32 or i64", name(type), name(operation)));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,5 +40,12 @@ enum class Operation : std::uint8_t {
 }
 /// The algorithms that a plan of this operation can be asked for, without "auto".
 [[nodiscard]] std::vector<std::string> algorithms(Operation operation);
+/// What the bus carries for each byte of a collective's size, as nccl-tests counts: its busbw over its algbw.
+[[nodiscard]] double bus_factor(Operation operation, int ranks);
+
+/// Throws InvalidArgument unless the operation has this algorithm, computes in this dtype, and takes a shape and groups
+/// if they were given.
+void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool shape,
+                    bool groups);
 
 }  // namespace tandem::tools

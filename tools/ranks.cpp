@@ -60,17 +60,21 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
       ->type_name("LATENCY,BANDWIDTH");
 }
 
-World join(const RankOptions& options, const char* command, Arguments arguments) {
-  const Launch launch = Launch::detect();
+Env environment(const RankOptions& options) {
   Env env = Env::from_process();
   if (options.device != "auto") env.device = options.device;
   if (options.link) env.link = options.link;
-  const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
-  if (env.link && device == DeviceType::cuda) {
+  if (env.link && parse_device("TANDEM_DEVICE", env.device) == DeviceType::cuda) {
     throw InvalidArgument("--link emulates a link of the host device; it does not go with --device cuda");
   }
+  return env;
+}
+
+World join(const RankOptions& options, const char* command, Arguments arguments) {
+  const Launch launch = Launch::detect();
+  Env env = environment(options);
   if (launch.launcher == "none") {
-    const int ranks = options.ranks.value_or(default_ranks(device));
+    const int ranks = options.ranks.value_or(default_ranks(parse_device("TANDEM_DEVICE", env.device)));
     if (ranks != 1) become_launcher(ranks, command, arguments);
   } else if (options.ranks && *options.ranks != launch.world_size) {
     throw InvalidArgument(format("-n is {}, but {} started a world of {} ranks; leave -n out or give {}",

@@ -20,6 +20,9 @@ struct RankOptions {
 /// Adds those options to a command. `options` outlives the parsing.
 void add_rank_options(CLI::App& app, RankOptions& options);
 
+/// This process's environment, and the options over it. Throws InvalidArgument where they do not go together.
+[[nodiscard]] Env environment(const RankOptions& options);
+
 /// Joins the world that a command is to run in. In a process that a launcher started (`tandem run`, torchrun, mpirun,
 /// srun) that is the launcher's; -n may then be left out, or say the same. Otherwise the process becomes `tandem run`
 /// with this same command line, and does not come back; one rank needs no launcher.

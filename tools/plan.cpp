@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plan.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+#include "tools/collective_run.hpp"
+#include "tools/linear_problem.hpp"
+#include "tools/parse.hpp"
+#include "tools/ranks.hpp"
+#include "tools/report.hpp"
+
+namespace tandem::tools {
+namespace {
+
+constexpr const char* footer = R"(
+Linear operations: --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered,
+K where y is reduced). The cost model answers for rank 0, which has the largest share; no ranks are started.
+Collectives: the plan for --size is made by -n ranks, and says what it would do with smaller ones as well. t_link is the
+least that the links allow: a latency, and the bytes that one rank sends.
+
+Examples:
+  tandem plan all_gather_linear -n 4 --shape 8192,16384,8192 --link 20us,10GB/s
+  tandem plan all_reduce -n 4 --size 64M
+)";
+
+struct PlanOptions {
+  Operation operation = Operation::all_reduce;
+  RankOptions ranks;
+  std::optional<Shape> shape;
+  std::int64_t size = std::int64_t{64} << 20;
+  std::optional<DType> dtype;
+  std::string algorithm = "auto";
+  std::optional<int> groups;
+  std::string json;
+};
+
+std::string on_device(const Device& device, const std::optional<LinkOptions>& link) {
+  const std::string text(name(device.id().type));
+  return link ? format("{}, emulated link {}", text, to_string(*link)) : text;
+}
+
+void tell(const PlanOptions& options, const std::string& text, const nlohmann::ordered_json& document) {
+  if (options.json != "-") std::fputs(text.c_str(), stdout);
+  if (!options.json.empty()) write_text(options.json, document.dump(2) + "\n");
+}
+
+int plan_linear(const PlanOptions& options) {
+  if (!options.shape) {
+    throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
+  }
+  const Env env = environment(options.ranks);
+  const auto device = open_device({parse_device("TANDEM_DEVICE", env.device), 0}, {.link = env.link, .gemm = env.gemm});
+  const int ranks = options.ranks.ranks.value_or(2);
+  const LinearProblem problem{.kind = linear_kind(options.operation),
+                              .shape = *options.shape,
+                              .ranks = ranks,
+                              .dtype = options.dtype.value_or(device->id().type == DeviceType::cuda ? bf16 : f32)};
+  const LinearChoice choice = choose(problem.kind, problem.spec(0), ranks, device->costs(),
+                                     {.algorithm = options.algorithm, .groups = options.groups});
+  const std::string where = on_device(*device, env.link);
+  const LinearPrediction& predicted = choice.predicted;
+  tell(options,
+       format("# tandem plan {} of {}: {} ranks on {}\n{} {} on rank 0\n{}\n", name(options.operation),
+              to_string(*options.shape), ranks, where, name(problem.kind), to_string(problem.spec(0)),
+              to_string(choice)),
+       {{"operation", name(options.operation)},
+        {"m", options.shape->m},
+        {"n", options.shape->n},
+        {"k", options.shape->k},
+        {"type", name(problem.dtype)},
+        {"ranks", ranks},
+        {"device", where},
+        {"algorithm", choice.algorithm},
+        {"groups", choice.groups},
+        {"why", choice.why},
+        {"t_gemm_us", predicted.t_gemm * 1e6},
+        {"t_comm_us", predicted.t_comm * 1e6},
+        {"t_sequence_us", predicted.t_sequence * 1e6},
+        {"t_pipeline_us", predicted.t_pipeline * 1e6},
+        {"t_ideal_us", predicted.t_ideal() * 1e6}});
+  return success;
+}
+
+int plan_collective(const PlanOptions& options, Arguments arguments) {
+  const World world = join(options.ranks, "plan", arguments);
+  const CollectiveProblem problem =
+      sized_problem(options.operation, world.size(), options.size, options.dtype.value_or(f32));
+  const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
+                            {.algorithm = options.algorithm});
+  if (world.rank() != 0) return success;
+  const CostTable costs = world.device().costs();
+  const double seconds = world.size() == 1
+                             ? 0
+                             : costs.link_latency_seconds + static_cast<double>(options.size) *
+                                                                bus_factor(options.operation, world.size()) /
+                                                                costs.link_bytes_per_second;
+  tell(options,
+       format("# tandem plan {} of {} bytes: {} ranks on {}\n{}\nt_link {:.1f} us\n", name(options.operation),
+              bytes_to_string(options.size), world.size(), setting(world), plan.describe(), seconds * 1e6),
+       {{"operation", name(options.operation)},
+        {"size", options.size},
+        {"type", name(problem.dtype)},
+        {"ranks", world.size()},
+        {"device", setting(world)},
+        {"plan", plan.describe()},
+        {"t_link_us", seconds * 1e6}});
+  return success;
+}
+
+}  // namespace
+
+int plan(Arguments arguments) {
+  PlanOptions options;
+  CLI::App app("Says what an operation would run, why, and how long that is predicted to take", "plan");
+  app.footer(footer);
+  using Text = std::string;
+  app.add_option_function<Text>(
+         "operation", [&](const Text& text) { options.operation = parse_operation(text); }, joined(operation_names()))
+      ->type_name("OP")
+      ->required();
+  add_rank_options(app, options.ranks);
+  app.add_option_function<Text>(
+         "--shape", [&](const Text& text) { options.shape = parse_shape("--shape", text); },
+         "linear operations: the global sizes")
+      ->type_name("M,N,K");
+  app.add_option_function<Text>(
+         "--size", [&](const Text& text) { options.size = parse_bytes("--size", text); },
+         "collectives: how much, as `tandem bench` counts it (default 64M)")
+      ->type_name("BYTES");
+  app.add_option_function<Text>(
+         "-d,--dtype", [&](const Text& text) { options.dtype = parse_dtype(text); },
+         "the element type (default f32; linear operations on cuda: bf16)")
+      ->type_name("NAME");
+  app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
+      ->type_name("NAME");
+  app.add_option_function<Text>(
+         "--groups",
+         [&](const Text& text) { options.groups = static_cast<int>(parse_integer("--groups", text, 1, 63)); },
+         "linear operations: products for the part that overlaps")
+      ->type_name("N");
+  app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
+  if (const auto code = parse(app, arguments)) return *code;
+  expect_options(options.operation, options.algorithm, options.dtype, options.shape.has_value(),
+                 options.groups.has_value());
+  return is_linear(options.operation) ? plan_linear(options) : plan_collective(options, arguments);
+}
+
+}  // namespace tandem::tools
