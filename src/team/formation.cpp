@@ -47,11 +47,20 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
                                    const Lost& lost) {
   std::optional<Offer> doubtful;
   Clock::time_point doubt_ends;
+  // Whoever has heard of the loss already makes this team no more: its list would not come.
+  const auto stop = [&] {
+    for (const int member : mine) {
+      if (member == self_ || !lost(member)) continue;
+      const PeerInfo& peer = bootstrap_.peer(member);
+      throw PeerLost(format("{} is lost: its process or its world ended", to_string(peer)), peer.rank, peer.host,
+                     peer.pid);
+    }
+  };
   while (true) {
     Offer offer;
     try {
       offer = parse(bootstrap_.receive(rank, channel_, taken_[rank] + 1,
-                                       doubtful ? std::min(deadline, doubt_ends) : deadline, nullptr));
+                                       doubtful ? std::min(deadline, doubt_ends) : deadline, stop));
     } catch (const Timeout&) {
       if (doubtful) throw Contradiction{rank, doubtful->members};
       throw;

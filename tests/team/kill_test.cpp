@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that die: what the survivors hear, how fast, and what they can do then.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/device/buffer.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/team/world.hpp"
+
+#include "support/ranks.hpp"
+#include "support/shared.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::run_ranks;
+using testing::Shared;
+
+std::int64_t now_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();  // one clock for all processes
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+/// What the ranks of one job and the test know together.
+struct Scene {
+  std::atomic<std::int64_t> killed_us;
+  std::atomic<pid_t> victim;
+  std::atomic<std::uint64_t> job_hash;
+  std::atomic<bool> over;
+  std::array<std::atomic<std::int64_t>, 8> heard_us;
+};
+
+class Kill : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and a thread cannot be killed";
+#endif
+  }
+
+  /// As each rank, before anything happens.
+  static void enter(const World& world, int victim, Scene& scene) {
+    if (world.rank() != victim) return;
+    std::uint64_t hash = 14695981039346656037ULL;  // as in the names of a job's sockets
+    for (const char letter : world.launch().job) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+    scene.job_hash = hash;
+    scene.victim = ::getpid();
+  }
+
+  static void die(Scene& scene) {
+    scene.killed_us = now_us();
+    ::kill(::getpid(), SIGKILL);
+  }
+
+  /// Runs `work` again and again until it throws, which must be the victim's loss.
+  template <typename Work>
+  static void expect_loss(const World& world, int victim, Scene& scene, const Team& team, Work&& work) {
+    try {
+      while (true) work();
+    } catch (const PeerLost& error) {
+      scene.heard_us[static_cast<std::size_t>(world.rank())] = now_us();
+      EXPECT_EQ(error.rank(), victim) << error.what();
+      EXPECT_EQ(error.pid(), scene.victim) << error.what();
+      EXPECT_EQ(error.host(), team.peer(team.rank()).host);
+      for (const std::string& part : {"rank " + std::to_string(victim), std::to_string(scene.victim), error.host()}) {
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      }
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << world.rank() << " was told something else: " << error.what();
+    }
+    // Making a sub-team may hear of it a moment before its parent does.
+    for (int i = 0; i < 100 && !team.failed(); ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(team.failed());
+    EXPECT_THROW(team.check(), PeerLost);
+    EXPECT_THROW(team.barrier(), PeerLost);
+  }
+
+  /// Notes how long the survivors took, and looks for what the job may have left.
+  void leave(int ranks, int victim, const Scene& scene) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::int64_t heard = scene.heard_us[static_cast<std::size_t>(rank)];
+      if (rank != victim && heard != 0) {
+        milliseconds_.push_back(static_cast<double>(heard - scene.killed_us) / 1e3);
+      }
+    }
+    std::ostringstream name;
+    name << "@tandem/" << ::geteuid() << "/" << std::hex;
+    name.width(16);
+    name.fill('0');
+    name << scene.job_hash;
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);) EXPECT_EQ(line.find(name.str()), std::string::npos) << line;
+    EXPECT_NE(::kill(scene.victim, 0), 0);
+  }
+
+  void expect_fast() {
+    ASSERT_FALSE(milliseconds_.empty());
+    std::sort(milliseconds_.begin(), milliseconds_.end());
+    const double median = milliseconds_[milliseconds_.size() / 2];
+    std::printf("[ survivors] %zu heard of a loss after %.1f ms (median), %.1f ms (p90), %.1f ms (most)\n",
+                milliseconds_.size(), median, milliseconds_[milliseconds_.size() * 9 / 10], milliseconds_.back());
+    EXPECT_LT(median, 100.0);
+  }
+
+ private:
+  std::vector<double> milliseconds_;
+};
+
+std::vector<int> all_but(int ranks, int victim) {
+  std::vector<int> rest;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank != victim) rest.push_back(rank);
+  }
+  return rest;
+}
+
+/// The sum over a team of a value that each rank has, by a plan of its own.
+void expect_sums(const World& world, const Team& team) {
+  constexpr std::int64_t count = 1000;
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(world.rank() + 1) + static_cast<float>(i);
+  Buffer buffer(world.shared_device(), count * sizeof(float));
+  world.device().upload(buffer.data(), values.data(), buffer.bytes());
+  const TensorView view(buffer.data(), {count}, f32, world.device().id());
+  const Stream stream(world.device());
+  all_reduce(team, view, view, stream);
+  team.synchronize(stream);
+  world.device().download(values.data(), buffer.data(), buffer.bytes());
+  float ranks = 0;
+  for (const int member : team.members()) ranks += static_cast<float>(member + 1);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], ranks + static_cast<float>(team.size()) * static_cast<float>(i));
+  }
+}
+
+TEST_F(Kill, TheOthersHearWhoIsLostAndGoOnWithoutIt) {
+  std::mt19937_64 random(testing::seed());
+  for (const int ranks : {2, 3, 4, 5}) {
+    for (int round = 0; round < 3; ++round) {
+      const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
+      const auto delay = std::chrono::microseconds(random() % 20'000);
+      const Shared<Scene> scene;
+      run_ranks(ranks,
+                [&](World& world) {
+                  enter(world, victim, *scene);
+                  const std::vector<int> others = all_but(ranks, victim);
+                  const Team before = world.team(others);  // this one never had the victim
+                  world.team().barrier();
+                  if (world.rank() == victim) {
+                    std::this_thread::sleep_for(delay);
+                    die(*scene);
+                  }
+                  expect_loss(world, victim, *scene, world.team(), [&] { world.team().barrier(); });
+                  EXPECT_FALSE(before.failed());
+                  before.barrier();
+                  const Team after = world.team(others);
+                  after.barrier();
+                  EXPECT_FALSE(after.failed());
+                  EXPECT_THROW(static_cast<void>(world.team(all_but(ranks, -1))), PeerLost);
+                },
+                {.limit = 30s, .may_die = {victim}});
+      leave(ranks, victim, *scene);
+    }
+  }
+  expect_fast();
+}
+
+// A process that the dead rank forked keeps its sockets open: only the pidfd tells then.
+TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
+  const Shared<Scene> scene;
+  run_ranks(3,
+            [&](World& world) {
+              enter(world, 1, *scene);
+              world.team().barrier();
+              if (world.rank() == 1) {
+                if (::fork() == 0) {
+                  for (int i = 0; i < 5000 && !scene->over; ++i) ::usleep(1000);
+                  ::_exit(0);
+                }
+                die(*scene);
+              }
+              expect_loss(world, 1, *scene, world.team(), [&] { world.team().barrier(); });
+              const Team rest = world.team({2, 0});
+              rest.barrier();
+              scene->over = true;
+            },
+            {.limit = 30s, .may_die = {1}});
+  std::this_thread::sleep_for(50ms);  // for the child to be gone
+  leave(3, 1, *scene);
+  expect_fast();
+}
+
+TEST_F(Kill, ARankThatEndsByAnErrorIsLostToo) {
+  const Shared<Scene> scene;
+  run_ranks(3,
+            [&](World& world) {
+              enter(world, 2, *scene);
+              world.team().barrier();
+              if (world.rank() == 2) {
+                scene->killed_us = now_us();
+                ::_exit(3);
+              }
+              expect_loss(world, 2, *scene, world.team(), [&] { world.team().barrier(); });
+              world.team({0, 1}).barrier();
+            },
+            {.limit = 30s, .may_die = {2}});
+  leave(3, 2, *scene);
+}
+
+TEST_F(Kill, AStoppedRankIsNotLostButLate) {
+  const Shared<Scene> scene;
+  run_ranks(2, [&](World& world) {
+    enter(world, 1, *scene);
+    const Team team = world.team({0, 1});
+    team.set_timeout(200ms);
+    world.team().barrier();
+    if (world.rank() == 1) {
+      ::kill(::getpid(), SIGSTOP);
+    } else {
+      int late = -1;
+      try {
+        while (true) team.barrier();
+      } catch (const Timeout& error) {
+        late = error.peer();
+      }
+      EXPECT_EQ(late, 1);
+      ::kill(scene->victim, SIGCONT);
+    }
+    world.team().barrier();
+    EXPECT_TRUE(team.failed());
+  });
+}
+
+/// What ranks are doing when one of them is killed: one of these, again and again.
+class Work {
+ public:
+  Work(int kind, const World& world, const Team& team) : kind_(kind), team_(team), stream_(world.device()) {
+    const auto ranks = static_cast<std::int64_t>(team.size());
+    symmetric_ = SymmetricTensor::empty(team, {ranks * 1000}, f32);
+    symmetric_.rendezvous();
+    plain_ = Buffer(world.shared_device(), static_cast<std::size_t>(ranks * 100'000) * sizeof(float));
+    const DeviceId device = world.device().id();
+    shard_ = TensorView(plain_.data(), {1000}, f32, device);
+    long_ = TensorView(plain_.data(), {ranks * 100'000}, f32, device);
+    if (kind_ == 5) linear_.emplace(team, LinearSpec{.m = 64, .n = 32, .k = 16, .dtype = f32});
+  }
+
+  void operator()() {
+    switch (kind_) {
+      case 0: team_.barrier(); return;
+      case 1: static_cast<void>(form_a_team()); return;
+      case 2: all_gather(team_, shard_, symmetric_, stream_); break;
+      case 3: all_reduce(team_, symmetric_, stream_); break;
+      case 4: all_reduce(team_, long_, long_, stream_); break;
+      case 5: linear(); break;
+      default: {
+        auto tensor = SymmetricTensor::empty(team_, {16}, f32, {.channels = 1});
+        tensor.rendezvous();
+        tensor.signal_pad().barrier(stream_, 0);
+      }
+    }
+    team_.synchronize(stream_);
+  }
+
+  static constexpr int kinds = 7;
+
+ private:
+  Team form_a_team() const {
+    std::vector<int> everyone;
+    for (int rank = team_.size() - 1; rank >= 0; --rank) everyone.push_back(rank);
+    const Team other = team_.team(everyone);
+    team_.check();
+    return other;
+  }
+
+  void linear() {
+    const auto at = [&](std::int64_t begin, Dims sizes) {
+      return TensorView(static_cast<float*>(plain_.data()) + begin, sizes, f32, long_.device());
+    };
+    (*linear_)(at(0, {64, 16}), at(2000, {32, 16}), at(4000, {64, 32}), stream_);
+  }
+
+  int kind_;
+  Team team_;
+  Stream stream_;
+  SymmetricTensor symmetric_;
+  Buffer plain_;
+  TensorView shard_;
+  TensorView long_;
+  std::optional<LinearAllReduce> linear_;
+};
+
+TEST_F(Kill, AtARandomPointOfAnyOperation) {
+  std::mt19937_64 random(testing::seed());
+  const int rounds = std::max(14, static_cast<int>(200 * testing::stress_scale()));
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 3);
+    const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
+    const int kind = round % Work::kinds;
+    const auto delay = std::chrono::microseconds(random() % 15'000);
+    SCOPED_TRACE("round " + std::to_string(round) + ", operation " + std::to_string(kind));
+    const Shared<Scene> scene;
+    run_ranks(ranks,
+              [&](World& world) {
+                enter(world, victim, *scene);
+                const Team team = world.team(all_but(ranks, -1));
+                Work work(kind, world, team);
+                team.barrier();
+                if (world.rank() == victim) {
+                  std::thread([&] {
+                    std::this_thread::sleep_for(delay);
+                    die(*scene);
+                  }).detach();
+                  while (true) work();
+                }
+                expect_loss(world, victim, *scene, team, work);
+                const Team rest = world.team(all_but(ranks, victim));
+                expect_sums(world, rest);
+              },
+              {.limit = 15s, .may_die = {victim}});
+    leave(ranks, victim, *scene);
+  }
+  expect_fast();
+}
+
+}  // namespace
+}  // namespace tandem
