@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real launchers start a real program.
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string probe = TANDEM_PROBE;
+const std::string tandem_run = std::string(TANDEM_COMMAND) + " run ";
+
+struct Outcome {
+  int code = -1;
+  std::string output;  // of stdout and stderr
+};
+
+Outcome run(const std::string& command) {
+  Outcome outcome;
+  std::FILE* const pipe = ::popen(("exec 2>&1; TANDEM_DEVICE=host timeout 60 " + command).c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> part{};
+  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
+    outcome.output.append(part.data(), size);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+void expect_says(const Outcome& outcome, const std::string& text) {
+  EXPECT_NE(outcome.output.find(text), std::string::npos) << "no '" << text << "' in:\n" << outcome.output;
+}
+
+bool installed(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
+
+void expect_ranks(const Outcome& outcome, int ranks, const std::string& launcher) {
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (int rank = 0; rank < ranks; ++rank) {
+    expect_says(outcome, "rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " by " + launcher + "\n");
+  }
+}
+
+TEST(Launchers, NoneIsAWorldOfOne) { expect_ranks(run(probe), 1, "none"); }
+
+TEST(Launchers, TandemRun) {
+  const Outcome outcome = run(tandem_run + "-n 3 --device host -- " + probe);
+  expect_ranks(outcome, 3, "tandem run");
+  for (const char* line : {"[0] rank 0 ", "[1] rank 1 ", "[2] rank 2 "}) expect_says(outcome, line);
+}
+
+TEST(Launchers, TandemRunContinuesWithoutALostRank) {
+  const Outcome outcome = run(tandem_run + "-n 4 --on-failure continue -- " + probe + " --lose 2");
+  EXPECT_EQ(outcome.code, 128 + SIGKILL);
+  for (const char* rank : {"0", "1", "3"}) {
+    expect_says(outcome, std::string("[") + rank + "] rank " + rank + " goes on without 2\n");
+  }
+  expect_says(outcome, "rank 2 (pid ");
+  expect_says(outcome, "killed by signal 9");
+}
+
+TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
+  const auto before = std::chrono::steady_clock::now();
+  const Outcome outcome = run(tandem_run + "-n 3 -- sh -c 'test $TANDEM_RANK = 1 && exit 7; exec sleep 50'");
+  EXPECT_EQ(outcome.code, 7) << outcome.output;
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 20s);
+  expect_says(outcome, "exit code 7");
+  expect_says(outcome, "killed by signal 15");
+}
+
+TEST(Launchers, TandemRunPassesSignalsOn) {
+  const Outcome outcome =
+      run("sh -c '" + tandem_run +
+          "-n 2 -- sh -c \"trap \\\"echo told; exit 3\\\" USR1; echo up; while :; do sleep 0.05; done\" & "
+          "sleep 1; kill -USR1 $!; wait $!'");
+  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  expect_says(outcome, "told");
+}
+
+/// Whether it runs; what waits for its parent's attention does not.
+bool lives(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  return !stat.empty() && stat.find(") Z ") == std::string::npos;
+}
+
+TEST(Launchers, NothingOutlivesTandemRun) {
+  const Outcome outcome = run("sh -c '" + tandem_run +
+                              "-n 2 --no-prefix -- sh -c \"echo pid \\$\\$; exec sleep 50\" & "
+                              "sleep 1; kill -9 $!; sleep 0.5'");
+  int ranks = 0;
+  for (std::size_t at = 0; (at = outcome.output.find("pid ", at)) != std::string::npos; at += 4) {
+    const pid_t pid = std::atoi(outcome.output.c_str() + at + 4);
+    EXPECT_FALSE(lives(pid)) << "process " << pid << " still lives";
+    ++ranks;
+  }
+  EXPECT_EQ(ranks, 2) << outcome.output;
+}
+
+const std::string mpirun =
+    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none ";
+
+TEST(Launchers, Mpirun) {
+  if (!installed("mpirun --version")) GTEST_SKIP() << "mpirun is not installed";
+  expect_ranks(run(mpirun + "-n 3 " + probe), 3, "mpirun");
+}
+
+TEST(Launchers, TwoJobsOfMpirunAtOnce) {
+  if (!installed("mpirun --version")) GTEST_SKIP() << "mpirun is not installed";
+  Outcome first;
+  std::thread other([&] { first = run(mpirun + "-n 2 " + probe); });
+  const Outcome second = run(mpirun + "-n 3 " + probe);
+  other.join();
+  expect_ranks(first, 2, "mpirun");
+  expect_ranks(second, 3, "mpirun");
+}
+
+TEST(Launchers, Torchrun) {
+  if (!installed("python3 -c 'import torch.distributed.run'")) GTEST_SKIP() << "python3 has no torch";
+  expect_ranks(run("python3 -m torch.distributed.run --standalone --nproc-per-node 3 --no-python " + probe), 3,
+               "torchrun");
+}
+
+}  // namespace
