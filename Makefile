@@ -49,10 +49,10 @@ bench: ## compare with Open MPI and Gloo, side by side on this machine
 	benchmarks/run.sh $(ARGS)
 
 .PHONY: stress
-stress: ## the tests named Stress, with all of their rounds
+stress: ## the stress and kill tests, with all of their rounds
 	@scripts/install_dependencies.sh --for test
 	$(call build,release)
-	TANDEM_TEST_SCALE=1 $(call ctest,release,-R Stress)
+	TANDEM_TEST_SCALE=1 $(call ctest,release,-R 'Stress|Kill')
 
 .PHONY: asan
 asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
