@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+namespace measurement {
+
+/// Runs `body` in `ranks` forked processes, each with its rank; 0 if all of them ended well.
+[[nodiscard]] int fork_ranks(int ranks, const std::function<void(int rank)>& body);
+
+}  // namespace measurement
