@@ -31,8 +31,8 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   everyone_.push_back(me());
   set_description(format(
       "{}: into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
-      "bytes a shard); into plain views by pulls through two slots, in pieces of {} bytes; copies by {}",
-      describe(), batch_bytes(), piece_bytes(), copier()));
+      "bytes a shard); into plain views{} by pulls through two slots, in pieces of {} bytes; copies by {}",
+      describe(), batch_bytes(), small_too(), piece_bytes(), copier()));
 }
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
@@ -119,13 +119,25 @@ void AllGather::finish(StreamRef stream) {
 }
 
 void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
-  start(gathered, stream);
-  finish(stream);
+  expect(gathered, "gathered", gathered.sizes().numel());
+  const Split whole = split_of(gathered.local());
+  gather(gathered.memory().data() + bytes_of(whole.shard(ranks(), me()).begin), gathered, whole, stream);
 }
 
 void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
-  start(shard, gathered, stream);
-  finish(stream);
+  expect(gathered, "gathered", gathered.sizes().numel());
+  const Split whole = split_of(gathered.local());
+  expect(shard, "shard", whole.shard(ranks(), me()).count);
+  gather(shard.data_as<const std::byte>(), gathered, whole, stream);
+}
+
+void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
+  if (bytes_of(whole.shard(ranks(), 0).count) > staged_bytes() || started_) {
+    push(shard, gathered, stream);
+    finish(stream);
+  } else {
+    run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
+  }
 }
 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
@@ -158,18 +170,20 @@ void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& w
       add_copy(gathered + bytes_of(whole.shard(ranks(), peer).begin) + begin, slots().remote(slot, peer),
                piece_of(peer, begin), Path::link);
     };
-    if (longest <= batch_bytes() || piece_bytes() <= batch_bytes()) {
+    if (std::min(longest, piece_bytes()) <= batch_bytes()) {
       slots().wait(stream, slot, peers(), arrived);
       for (const int peer : peers()) fetch(peer);
-    } else {
-      for (const int peer : peers()) {
-        slots().wait(stream, slot, std::span(&peer, 1), arrived);
-        fetch(peer);
-        flush(stream);
-      }
+      add_copy(own, shard + begin, piece_of(me(), begin), Path::local);
+      flush(stream);
+      continue;
     }
-    add_copy(own, shard + begin, piece_of(me(), begin), Path::local);
+    add_copy(own, shard + begin, piece_of(me(), begin), Path::local);  // while the peers' pieces are on their way
     flush(stream);
+    for (const int peer : peers()) {
+      slots().wait(stream, slot, std::span(&peer, 1), arrived);
+      fetch(peer);
+      flush(stream);
+    }
   }
 }
 

@@ -36,20 +36,28 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   }
   expect_sums();
   make_slots(bytes_up_to(piece_bytes(), spec.count), signals);
-  const std::size_t border = collective_tuning(device().id().type).one_shot_bytes;
-  const std::string chosen = options.algorithm != "auto" ? format("{} as asked for", options.algorithm)
-                             : options.staging
-                                 ? format("one_shot up to {} bytes, where latency counts, then two_shot", border)
-                                 : "two_shot, since one_shot needs staging";
+  std::string chosen = format("{} as asked for", options.algorithm);
+  if (options.algorithm == "auto" && !options.staging) {
+    chosen = "two_shot, since one_shot needs staging";
+  } else if (options.algorithm == "auto") {
+    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    chosen =
+        format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
+               tuning.one_shot_bytes, ranks() <= 2 ? ", and any plain view of two ranks, since both move as much" : "",
+               tuning.one_shot_symmetric_bytes);
+  }
   set_description(format(
-      "{}: {}; two_shot in place on symmetric tensors, through two slots in pieces of {} bytes otherwise; sums in "
+      "{}: {}; two_shot in place on symmetric tensors; otherwise through two slots in pieces of {} bytes; sums in "
       "rank order, in fp32 or wider, by {}",
       describe(), chosen, piece_bytes(), summer()));
 }
 
-bool AllReduce::takes_one_shot(std::int64_t count) const noexcept {
+bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
   if (options().algorithm != "auto") return options().algorithm == "one_shot";
-  return options().staging && bytes_of(count) <= collective_tuning(device().id().type).one_shot_bytes;
+  if (!options().staging) return false;
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  if (place == Place::symmetric) return bytes_of(count) <= tuning.one_shot_symmetric_bytes;
+  return ranks() <= 2 || bytes_of(count) <= tuning.one_shot_bytes;
 }
 
 Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
@@ -68,7 +76,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
   expect_at_most(count, count_, "input");
   if (count == 0) return;
   run(stream, "all_reduce", [&] {
-    if (takes_one_shot(count)) {
+    if (takes_one_shot(count, Place::symmetric)) {
       one_shot(input.memory().data(), out.memory().data(), count, stream);
     } else {
       in_place(input, out, count, stream);
@@ -82,7 +90,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
   expect_at_most(input.numel(), count_, "input");
   if (input.numel() == 0) return;
   run(stream, "all_reduce", [&] {
-    if (takes_one_shot(input.numel())) {
+    if (takes_one_shot(input.numel(), Place::symmetric)) {
       one_shot(input.data_as<const std::byte>(), out.memory().data(), input.numel(), stream);
     } else {
       add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
@@ -99,7 +107,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, 
   expect_at_most(out.numel(), count_, "out");
   if (out.numel() == 0) return;
   run(stream, "all_reduce", [&] {
-    if (takes_one_shot(out.numel())) {
+    if (takes_one_shot(out.numel(), Place::plain)) {
       one_shot(input.memory().data(), out.data_as<std::byte>(), out.numel(), stream);
     } else {
       exchange(stream, ready);
@@ -117,7 +125,7 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
   if (input.numel() == 0) return;
   run(stream, "all_reduce", [&] {
     const auto* from = input.data_as<const std::byte>();
-    if (takes_one_shot(input.numel())) {
+    if (takes_one_shot(input.numel(), Place::plain)) {
       one_shot(from, out.data_as<std::byte>(), input.numel(), stream);
     } else {
       two_shot(from, nullptr, out.data_as<std::byte>(), input.numel(), stream);

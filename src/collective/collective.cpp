@@ -45,6 +45,8 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
   if (options.algorithm != "auto" && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
     refuse(format("algorithm '{}' is not known; known: {}", options.algorithm, join(algorithms)));
   }
+  staged_bytes_ =
+      options.algorithm == "auto" && options.staging ? collective_tuning(team.device().id().type).staged_bytes : 0;
   const CostTable costs = team.device().costs();
   batch_bytes_ = static_cast<std::size_t>(costs.link_latency_seconds * costs.link_bytes_per_second);
 }
@@ -110,6 +112,10 @@ std::string_view Collective::copier() const noexcept {
 
 std::string_view Collective::summer() const noexcept {
   return device().id().type == DeviceType::cuda ? "kernels" : "the cores";
+}
+
+std::string Collective::small_too() const {
+  return staged_bytes_ == 0 ? "" : format(", and anything of up to {} bytes a rank,", staged_bytes_);
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path) {

@@ -30,9 +30,9 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(options.algorithm == "direct" ? 0 : part * static_cast<std::size_t>(ranks()), signals);
   set_description(
-      format("{}: from symmetric tensors by one reduction that reads all ranks' memory; from plain views through two "
+      format("{}: from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} through two "
              "slots, in pieces of {} bytes a rank; sums in rank order, in fp32 or wider, by {}",
-             describe(), part_bytes(), summer()));
+             describe(), small_too(), part_bytes(), summer()));
 }
 
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
@@ -58,6 +58,9 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
   const Split whole = split(input.local());
   if (whole.rows * whole.row == 0) return;
   run(stream, "reduce_scatter", [&] {
+    if (bytes_of(whole.shard(ranks(), 0).count) <= staged_bytes()) {
+      return staged(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
+    }
     const Shard mine = whole.shard(ranks(), me());
     exchange(stream, ready);
     for (int rank = 0; rank < ranks(); ++rank) {

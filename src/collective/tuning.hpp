@@ -9,14 +9,24 @@ namespace tandem {
 
 /// Sizes at which the schedules change, measured once for each kind of device (docs/performance.md says how).
 struct CollectiveTuning {
-  std::size_t piece_bytes;     ///< of a message through staging memory: on the host it stays in the cache
-  std::size_t one_shot_bytes;  ///< an all-reduce up to here is read whole by every rank
+  std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
+  std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank
+  std::size_t one_shot_symmetric_bytes;  ///< the same of symmetric tensors, which have no copies to save
+  std::size_t staged_bytes;  ///< up to here (of one rank) one exchange less is worth a copy through staging memory
 };
 
 [[nodiscard]] constexpr CollectiveTuning collective_tuning(DeviceType type) noexcept {
   switch (type) {
-    case DeviceType::host: return {.piece_bytes = std::size_t{512} << 10, .one_shot_bytes = std::size_t{16} << 10};
-    case DeviceType::cuda: return {.piece_bytes = std::size_t{32} << 20, .one_shot_bytes = std::size_t{128} << 10};
+    case DeviceType::host:
+      return {.piece_bytes = std::size_t{512} << 10,
+              .one_shot_bytes = std::size_t{16} << 10,
+              .one_shot_symmetric_bytes = std::size_t{4} << 10,
+              .staged_bytes = std::size_t{4} << 10};
+    case DeviceType::cuda:
+      return {.piece_bytes = std::size_t{32} << 20,
+              .one_shot_bytes = std::size_t{128} << 10,
+              .one_shot_symmetric_bytes = std::size_t{128} << 10,
+              .staged_bytes = 0};
   }
   return {};
 }

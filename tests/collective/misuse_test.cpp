@@ -183,7 +183,7 @@ TEST(CollectiveMisuse, DescribeSaysWhatRuns) {
     const Team& team = world.team();
     const AllReduce chosen(team, {.count = 8, .dtype = bf16});
     EXPECT_NE(chosen.describe().find("AllReduce of up to 8 bf16"), std::string::npos) << chosen.describe();
-    EXPECT_NE(chosen.describe().find("one_shot up to"), std::string::npos) << chosen.describe();
+    EXPECT_NE(chosen.describe().find("one_shot where latency counts"), std::string::npos) << chosen.describe();
     const AllReduce asked(team, {.count = 8, .dtype = bf16}, {.algorithm = "two_shot"});
     EXPECT_NE(asked.describe().find("two_shot as asked for"), std::string::npos) << asked.describe();
     const Broadcast broadcast(team, {.count = 8, .dtype = bf16}, {.algorithm = "push"});

@@ -43,6 +43,7 @@ class TANDEM_API AllGather final : public Collective {
   void finish(StreamRef stream);
 
  private:
+  void gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
   void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;

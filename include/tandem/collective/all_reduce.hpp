@@ -22,7 +22,8 @@ struct AllReduceSpec {
 /// nothing is staged; otherwise messages go in pieces through the plan's own memory.
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot"; "auto" takes one_shot for small counts (and needs staging for it).
+  /// Collective. Algorithms: "one_shot", "two_shot"; "auto" takes one_shot for small counts, and between two ranks for
+  /// all plain views, since both move as much then (and needs staging for it).
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   // All tensors of a run have equally many elements. `out` may be `input` itself.
@@ -33,7 +34,8 @@ class TANDEM_API AllReduce final : public Collective {
   void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
 
  private:
-  [[nodiscard]] bool takes_one_shot(std::int64_t count) const noexcept;
+  enum class Place : std::uint8_t { symmetric, plain };
+  [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
   void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Collectives of Tandem, Open MPI and Gloo side by side on this machine, with nccl-tests' columns. Build them first with
+# -DTANDEM_BENCHMARKS=ON; `make bench` does both.
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: benchmarks/run.sh [--ranks "2 3 4"] [--rounds N] [--build DIR] [--op NAME] [--begin BYTES] [--end BYTES]
+                         [--factor F] [--seconds S] [--bind core|none]
+
+Each library runs all sizes in turn, N rounds long (default 3), so that a busy moment of the machine hurts none alone; the
+median of the rounds is printed. "tandem" works on symmetric tensors, "tandem-plain" on any memory.
+USAGE
+}
+
+build=build/release
+rounds=3
+ranks="2 4"
+pass=()
+while (($#)); do
+  case $1 in
+    --ranks) ranks=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --op | --begin | --end | --factor | --seconds | --bind) pass+=("$1" "$2"); shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+programs=$build/benchmarks/collectives
+if [[ ! -x $programs/collectives-tandem ]]; then
+  echo "run.sh: $programs/collectives-tandem is not there; configure with -DTANDEM_BENCHMARKS=ON and build" >&2
+  exit 1
+fi
+
+lines=$(mktemp)
+trap 'rm -f "$lines"' EXIT
+measure() { # NAME COMMAND...
+  local name=$1
+  shift
+  if ! timeout 600 "$@" "${pass[@]}" >>"$lines"; then echo "$name: ended with an error, or ran too long"; fi
+}
+
+has_mpi=false
+if [[ ! -x $programs/collectives-openmpi ]]; then
+  echo "openmpi: left out, since its headers were not found when this was built"
+elif ! command -v mpirun >/dev/null; then
+  echo "openmpi: left out, since there is no mpirun"
+else
+  has_mpi=true
+fi
+has_gloo=true
+if [[ ! -x $programs/collectives-gloo ]]; then
+  echo "gloo: left out, since its headers or its library were not found when this was built"
+  has_gloo=false
+fi
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+for n in $ranks; do
+  for ((round = 0; round < rounds; ++round)); do
+    echo "$n ranks, round $((round + 1)) of $rounds" >&2
+    measure tandem "$programs/collectives-tandem" --ranks "$n"
+    # The programs bind themselves, all alike.
+    if $has_mpi; then measure openmpi mpirun --oversubscribe --bind-to none -n "$n" "$programs/collectives-openmpi"; fi
+    if $has_gloo; then measure gloo "$programs/collectives-gloo" --ranks "$n"; fi
+  done
+done
+
+python3 "$(dirname "${BASH_SOURCE[0]}")/collectives/table.py" <"$lines"
