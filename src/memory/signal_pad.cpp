@@ -10,6 +10,24 @@
 #include "base/format.hpp"
 
 namespace tandem {
+namespace {
+
+/// Calls `body.operator()<capacity>(batch)` for all of `ranks`, as many at a time as a device takes. Few ranks get few
+/// places: to clear all of them would cost as much as the signals.
+template <typename Body> void in_batches(std::span<const int> ranks, const Body& body) {
+  constexpr std::size_t few = 8;
+  if (ranks.size() <= few) {
+    if (!ranks.empty()) body.template operator()<few>(ranks);
+    return;
+  }
+  while (!ranks.empty()) {
+    const auto batch = ranks.first(std::min(ranks.size(), max_signals));
+    body.template operator()<max_signals>(batch);
+    ranks = ranks.subspan(batch.size());
+  }
+}
+
+}  // namespace
 
 SignalPad::SignalPad(Team team, std::vector<SignalWord*> words, std::uint32_t channels, std::uint32_t operation)
     : team_(std::move(team)), words_(std::move(words)), channels_(channels), operation_(operation) {
@@ -50,29 +68,25 @@ void SignalPad::wait_signal(StreamRef stream, int rank, std::uint32_t channel, s
 
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
   for (const int rank : ranks) check(rank, channel);
-  std::array<SignalPut, max_signals> puts;
-  while (!ranks.empty()) {
-    const auto batch = ranks.first(std::min(ranks.size(), max_signals));
+  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalPut, capacity> puts;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       puts[i] = {word(team_.rank(), batch[i], channel), word(batch[i], team_.rank(), channel)};
     }
     team_.device().signal(stream, std::span(puts).first(batch.size()));
-    ranks = ranks.subspan(batch.size());
-  }
+  });
 }
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
   for (const int rank : ranks) check(rank, channel);
-  std::array<SignalWait, max_signals> waits;
-  while (!ranks.empty()) {
-    const auto batch = ranks.first(std::min(ranks.size(), max_signals));
+  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalWait, capacity> waits;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       waits[i] = {word(team_.rank(), batch[i], channel), count, team_.world_rank(batch[i]), channel, operation_};
     }
     team_.device().wait(stream, std::span(waits).first(batch.size()), team_.control());
-    ranks = ranks.subspan(batch.size());
-  }
+  });
 }
 
 void SignalPad::barrier(StreamRef stream, std::uint32_t channel) const {
