@@ -13,6 +13,9 @@ namespace {
 constexpr std::size_t streaming_from = std::size_t{8} << 20;
 // Shorter rows are not worth the two ragged ends.
 constexpr std::size_t streaming_row = 4096;
+// From here on memcpy leaves the work to the CPU's string instruction. On some (AMD Zen) that falls to 2 GB/s where the
+// destination lies a little further into its page than the source, as a vector's elements do behind a whole page.
+constexpr std::size_t vectors_from = 2048;
 
 // Sanitizers do not see streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -36,8 +39,34 @@ constexpr bool has_streaming = true;
   }
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
+
+[[gnu::target("avx2")]] void copy_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  constexpr std::size_t vector = sizeof(__m256i);
+  const std::size_t head = vector - reinterpret_cast<std::uintptr_t>(to) % vector;
+  std::memcpy(to, from, vector);
+  to += head;
+  from += head;
+  bytes -= head;
+  for (; bytes >= 4 * vector; bytes -= 4 * vector) {
+    const auto* const source = reinterpret_cast<const __m256i*>(from);
+    auto* const destination = reinterpret_cast<__m256i*>(to);
+    const __m256i first = _mm256_loadu_si256(source);
+    const __m256i second = _mm256_loadu_si256(source + 1);
+    const __m256i third = _mm256_loadu_si256(source + 2);
+    const __m256i fourth = _mm256_loadu_si256(source + 3);
+    _mm256_store_si256(destination, first);
+    _mm256_store_si256(destination + 1, second);
+    _mm256_store_si256(destination + 2, third);
+    _mm256_store_si256(destination + 3, fourth);
+    to += 4 * vector;
+    from += 4 * vector;
+  }
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
 #else
 constexpr bool has_streaming = false;
+
+void copy_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 
 void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 #endif
@@ -52,6 +81,8 @@ Stores best_stores(std::size_t bytes) noexcept {
 void copy_bytes(void* to, const void* from, std::size_t bytes, Stores stores) noexcept {
   if (stores == Stores::streaming) {
     stream_bytes(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  } else if (bytes >= vectors_from && vector_isa() == VectorIsa::avx2) {
+    copy_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   } else if (bytes != 0) {
     std::memcpy(to, from, bytes);
   }
