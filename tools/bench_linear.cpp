@@ -8,93 +8,12 @@
 #include "base/format.hpp"
 #include "support/oracle.hpp"
 #include "tools/bench.hpp"
-#include "tools/collective_run.hpp"
 #include "tools/linear_problem.hpp"
+#include "tools/linear_times.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
 namespace {
-
-/// Seconds, medians over iterations of the slowest rank.
-struct Times {
-  double gemm = 0;
-  double comm = 0;
-  double sequence = 0;
-  double overlap = 0;
-  double overlap_p99 = 0;
-
-  [[nodiscard]] double ideal() const { return std::max(gemm, comm); }
-  [[nodiscard]] double exposed() const { return overlap - ideal(); }
-  /// Of what could be hidden, how much was; 0 where there was nothing.
-  [[nodiscard]] double hidden() const {
-    const double most = std::min(gemm, comm);
-    return most > 0 ? (sequence - overlap) / most : 0;
-  }
-};
-
-/// Random data, the same 2^16 values over and over: a GPU's clocks depend on the bits that toggle.
-Buffer random_buffer(const Team& team, std::int64_t elements, DType dtype) {
-  constexpr std::int64_t tile = 1 << 16;
-  Buffer buffer(team.shared_device(), static_cast<std::size_t>(elements) * size_of(dtype));
-  std::vector<std::byte> values(static_cast<std::size_t>(tile) * size_of(dtype));
-  testing::store(testing::random_values(1, tile, dtype), dtype, values.data());
-  for (std::size_t at = 0; at < buffer.bytes(); at += values.size()) {
-    team.device().upload(buffer.data_as<std::byte>() + at, values.data(), std::min(values.size(), buffer.bytes() - at));
-  }
-  return buffer;
-}
-
-/// The local product alone, of the whole shape and in one piece.
-class LocalProduct {
- public:
-  LocalProduct(const Team& team, const LinearProblem& problem) {
-    const LinearSpec spec = problem.spec(team.rank());
-    GemmSpec gemm{
-        .m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = spec.dtype, .out_dtype = spec.dtype};
-    if (problem.is_gradient()) {
-      gemm = {.m = spec.n, .n = spec.k, .k = spec.m, .transpose_a = true, .dtype = spec.dtype, .out_dtype = f32};
-    }
-    a_ = random_buffer(team, gemm.m * gemm.k, gemm.dtype);
-    b_ = random_buffer(team, gemm.n * gemm.k, gemm.dtype);
-    d_ = Buffer(team.shared_device(), static_cast<std::size_t>(gemm.m * gemm.n) * size_of(gemm.out_dtype));
-    gemm_ = team.device().gemm(gemm);
-  }
-  void operator()(StreamRef stream) { gemm_->run(stream, {.a = a_.data(), .b = b_.data(), .d = d_.data()}); }
-
- private:
-  Buffer a_;
-  Buffer b_;
-  Buffer d_;
-  std::unique_ptr<Gemm> gemm_;
-};
-
-/// The collective that the operation contains, in its best form.
-CollectiveProblem communication(const LinearProblem& problem) {
-  const LinearSpec spec = problem.spec(0);
-  switch (problem.kind) {
-    case LinearKind::linear_reduce_scatter:
-      return {.operation = Operation::reduce_scatter,
-              .ranks = problem.ranks,
-              .rows = spec.m,
-              .row = spec.n,
-              .dtype = spec.dtype};
-    case LinearKind::linear_all_reduce:
-      return {.operation = Operation::all_reduce,
-              .ranks = problem.ranks,
-              .rows = spec.m,
-              .row = spec.n,
-              .dtype = spec.dtype};
-    case LinearKind::all_gather_linear:
-    case LinearKind::linear_weight_gradient: break;
-  }
-  return {
-      .operation = Operation::all_gather, .ranks = problem.ranks, .rows = spec.m, .row = spec.k, .dtype = spec.dtype};
-}
-
-const Form& best_form(Operation operation) {
-  const auto all = forms(operation);
-  return operation == Operation::all_gather ? all.back() : all[all.size() - 2];  // symmetric; sums not in place
-}
 
 /// Up to `most` numbers from [range), evenly spread and with both ends.
 std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
@@ -156,9 +75,10 @@ class LinearBench {
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
     const std::int64_t wrong = check(overlap, run, problem) + check(sequence, run, problem);
     wrong_ += wrong;
-    Times times;
+    LinearTimes times;
     if (wrong == 0) {
-      times = measure(problem, run, overlap, sequence);
+      times =
+          measure_linear(team, problem, run, overlap, sequence, timing_, stream_, options_.warmup, options_.iterations);
       wrong_ += count(run, problem);
     }
     add_row(report, problem, overlap, times, wrong);
@@ -189,41 +109,7 @@ class LinearBench {
     return all;
   }
 
-  /// Parts, sequence and overlap in turns, so that all of them meet the same clocks.
-  [[nodiscard]] Times measure(const LinearProblem& problem, const LinearRun& run, LinearPlanOfAnyKind& overlap,
-                              LinearPlanOfAnyKind& sequence) {
-    const Team& team = world_.team();
-    LocalProduct product(team, problem);
-    const CollectiveProblem collective = communication(problem);
-    CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
-    CollectiveRun comm(team, collective, best_form(collective.operation));
-    std::vector<std::byte> data(static_cast<std::size_t>(collective.input_elements(team.rank())) *
-                                size_of(collective.dtype));
-    testing::store(testing::random_values(2, collective.input_elements(team.rank()), collective.dtype),
-                   collective.dtype, data.data());
-    comm.fill(data);
-    team.barrier();
-
-    const std::array<std::function<void()>, 4> bodies{[&] { product(stream_); }, [&] { comm(plan, stream_); },
-                                                      [&] { run(sequence, stream_); }, [&] { run(overlap, stream_); }};
-    for (int i = 0; i < options_.warmup; ++i) {
-      for (const auto& body : bodies) timing_.measure(body);
-    }
-    static_cast<void>(timing_.collect());
-    for (int i = 0; i < options_.iterations; ++i) {
-      for (const auto& body : bodies) timing_.measure(body);
-    }
-    std::array<std::vector<double>, 4> taken;
-    const std::vector<double> all = timing_.collect();
-    for (std::size_t i = 0; i < all.size(); ++i) taken[i % taken.size()].push_back(all[i]);
-    return {.gemm = median(taken[0]),
-            .comm = median(taken[1]),
-            .sequence = median(taken[2]),
-            .overlap = median(taken[3]),
-            .overlap_p99 = percentile(taken[3], 99)};
-  }
-
-  void add_row(Report& report, const LinearProblem& problem, const LinearPlanOfAnyKind& plan, const Times& times,
+  void add_row(Report& report, const LinearProblem& problem, const LinearPlanOfAnyKind& plan, const LinearTimes& times,
                std::int64_t wrong) const {
     const LinearChoice& choice = plan.choice();
     const std::string algorithm =
