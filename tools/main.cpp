@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "tools/bench.hpp"
 #include "tools/command.hpp"
+#include "tools/demo.hpp"
 #include "tools/info.hpp"
 #include "tools/plan.hpp"
 #include "tools/run.hpp"
@@ -22,6 +23,9 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all{
       {"run", "start a program as several ranks of this machine", run},
       {"info", "show devices, launcher and environment, and why something is not there", info},
+#ifdef TANDEM_WITH_DEMO
+      {"demo", "train a small language model over all ranks, check it, and draw its timeline", demo},
+#endif
       {"bench", "measure an operation: how fast it is, and whether it is right", bench},
       {"verify", "compare random cases of the operations with an fp64 reference", verify},
       {"plan", "say what an operation would run, why, and the predicted times", plan},

@@ -95,6 +95,7 @@ Model::Model(const Team& team, const ModelOptions& options)
 }
 
 void Model::forward(const TensorView& contexts, std::int64_t tokens, StreamRef stream) {
+  const TraceRange range(device_, stream, "forward", TraceKind::other);
   const std::int64_t rows = contexts.size(0);
   kernels_->embed(contexts, embedding_.value, embedded_.rows(rows), stream);
   projection_.forward(embedded_.rows(rows), x_.rows(rows), stream);
@@ -104,6 +105,7 @@ void Model::forward(const TensorView& contexts, std::int64_t tokens, StreamRef s
 }
 
 void Model::backward(const TensorView& contexts, const TensorView& targets, std::int64_t tokens, StreamRef stream) {
+  const TraceRange range(device_, stream, "backward", TraceKind::other);
   const std::int64_t rows = contexts.size(0);
   const float weight = 1.0F / static_cast<float>(tokens);
   kernels_->softmax_cross_entropy(logits_.rows(rows), targets, weight, losses_.rows(rows), dlogits_.rows(rows), stream);

@@ -15,7 +15,7 @@ namespace tandem::language_model {
 struct TrainingOptions {
   ModelOptions model;
   std::int64_t steps = 300;
-  float learning_rate = 2e-3F;  ///< the highest: it rises to it in a tenth of the steps, then falls along a cosine
+  float learning_rate = 6e-3F;  ///< the highest: it rises to it in a tenth of the steps, then falls along a cosine
   std::uint64_t seed = 1;       ///< of the batches
 };
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/team/world.hpp"
+
+#include "language_model/model.hpp"
+#include "tools/linear_times.hpp"
+
+namespace tandem::tools {
+
+/// One of the overlapped operations of a block, as it was trained.
+struct TimedOperation {
+  std::string name;  ///< "up, forward"
+  LinearProblem problem;
+  LinearChoice choice;
+  LinearTimes times;
+};
+
+/// Collective. Times every overlapped operation of a model's block, on random data of the trained shapes.
+[[nodiscard]] std::vector<TimedOperation> time_operations(const World& world,
+                                                          const language_model::ModelOptions& options, int iterations);
+
+/// The lines of a table, its header first.
+[[nodiscard]] std::vector<std::string> table(const std::vector<TimedOperation>& operations);
+
+}  // namespace tandem::tools

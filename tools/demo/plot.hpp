@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem::tools {
+
+/// Draws timelines into one PNG with scripts/plot_timeline.py. Says in one line why it could not, or nothing.
+[[nodiscard]] std::string plot_timelines(const std::vector<std::string>& timelines, const std::string& png,
+                                         const std::string& title);
+
+}  // namespace tandem::tools
