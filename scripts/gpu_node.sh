@@ -176,8 +176,8 @@ case "$part" in
     ;;
   fault)
     step "info" 60 "$tandem" info
-    for room in device team memory collective linear; do
-      test_steps "$room" '*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 200
+    for room in fault device team memory collective linear; do
+      test_steps "$room" '*Kill*/cuda*:*.*Kill*/cuda*:*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 200
     done
     ;;
   bench)

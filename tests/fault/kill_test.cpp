@@ -26,6 +26,7 @@
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/team/world.hpp"
 
+#include "support/devices.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
 
@@ -311,9 +312,19 @@ class Work {
   std::optional<LinearAllReduce> linear_;
 };
 
-TEST_F(Kill, AtARandomPointOfAnyOperation) {
+class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
+ protected:
+  void SetUp() override {
+    Kill::SetUp();
+    if (const std::string reason = testing::why_no_ranks_on(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+/// The survivors' sums in the end also show that their processes, and on CUDA their contexts, are as good as before.
+TEST_P(KillOn, AtARandomPointOfAnyOperation) {
   std::mt19937_64 random(testing::seed());
-  const int rounds = std::max(14, static_cast<int>(200 * testing::stress_scale()));
+  const bool host = GetParam() == DeviceType::host;
+  const int rounds = host ? std::max(14, static_cast<int>(200 * testing::stress_scale())) : 21;
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     const int ranks = 2 + static_cast<int>(random() % 3);
     const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
@@ -338,11 +349,13 @@ TEST_F(Kill, AtARandomPointOfAnyOperation) {
                 const Team rest = world.team(all_but(ranks, victim));
                 expect_sums(world, rest);
               },
-              {.limit = 15s, .may_die = {victim}});
+              {.device = GetParam(), .limit = host ? 15s : 60s, .may_die = {victim}});
     leave(ranks, victim, *scene);
   }
   expect_fast();
 }
+
+TANDEM_ON_EACH_DEVICE(KillOn);
 
 }  // namespace
 }  // namespace tandem
