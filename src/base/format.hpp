@@ -13,8 +13,8 @@ namespace detail {
 [[nodiscard]] TANDEM_API std::string vformat(fmt::string_view text, fmt::format_args arguments);
 }  // namespace detail
 
-/// Text with its {} filled in; placeholders are checked against the arguments when this is compiled. An object and not a
-/// function, so that a call with a std::string does not find std::format as well.
+/// Text with its {} filled in; placeholders are checked against the arguments when this is compiled. An object and not
+/// a function, so that a call with a std::string does not find std::format as well.
 struct Format {
   template <typename... Arguments>
   [[nodiscard]] std::string operator()(fmt::format_string<Arguments...> text, Arguments&&... arguments) const {

@@ -24,8 +24,9 @@ namespace tandem {
 
 namespace {
 
-// Work that takes a good part of a millisecond calls a worker at once. Less than that is left to who synchronises next, or to
-// the pacemaker: a worker that wakes only to find its stream drained costs small collectives more than their work.
+// Work that takes a good part of a millisecond calls a worker at once. Less than that is left to who synchronises next,
+// or to the pacemaker: a worker that wakes only to find its stream drained costs small collectives more than their
+// work.
 constexpr std::size_t heavy_bytes = std::size_t{4} << 20;
 constexpr std::int64_t heavy_elements = 256 * 1024;
 
