@@ -78,6 +78,17 @@ TEST(Team, WorldOfEverySizeMeets) {
   }
 }
 
+TEST(Team, RanksMayBeThreads) {
+  for (const int ranks : team_sizes()) {
+    run_ranks(ranks,
+              [](World& world) {
+                expect_works(world.team(), world);
+                if (world.rank() < 2 && world.size() > 1) expect_works(world.team({1, 0}), world);
+              },
+              {.kind = testing::RankKind::threads});
+  }
+}
+
 TEST(Team, AnyOrderedSubsetIsATeam) {
   for (const int ranks : team_sizes()) {
     run_ranks(ranks, [ranks, seed = testing::seed()](World& world) {
