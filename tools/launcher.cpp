@@ -190,6 +190,7 @@ class Launcher {
     ::setenv("TANDEM_WORLD_SIZE", std::to_string(options_.ranks).c_str(), 1);
     ::setenv("TANDEM_JOB", job_.c_str(), 1);
     std::vector<char*> argv;
+    argv.reserve(options_.program.size() + 1);
     for (const std::string& word : options_.program) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
