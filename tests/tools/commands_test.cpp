@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tandem bench`, `verify` and `plan` as a user runs them.
+#include <array>
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <sys/wait.h>
+
+#include "tools/command.hpp"
+#include "tools/operation.hpp"
+
+namespace tandem::tools {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+};
+
+/// Runs `tandem ARGUMENTS` on the host; what it says on stderr goes to the test's own.
+Outcome tandem_command(const std::string& arguments, const std::string& environment = "") {
+  Outcome outcome;
+  FILE* pipe = ::popen(
+      ("env TANDEM_DEVICE=host TANDEM_TIMEOUT=60s " + environment + " timeout 120 " TANDEM_TEST_CLI " " + arguments)
+          .c_str(),
+      "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> part;
+  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
+    outcome.out.append(part.data(), size);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+class Commands : public ::testing::TestWithParam<int> {
+ protected:
+  [[nodiscard]] static std::string ranks() { return " -n " + std::to_string(GetParam()); }
+};
+
+TEST_P(Commands, BenchMeasuresEveryCollective) {
+  for (const std::string& operation : operation_names()) {
+    if (is_linear(parse_operation(operation))) continue;
+    const Outcome outcome =
+        tandem_command("bench " + operation + ranks() + " -b 4 -e 4K -f 32 --iters 2 -w 1 --json -");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["ranks"], GetParam());
+    EXPECT_EQ(document["wrong"], 0);
+    ASSERT_EQ(document["rows"].size(), 3U);
+    for (const auto& row : document["rows"]) {
+      EXPECT_EQ(row["out_of_place_wrong"], 0);
+      EXPECT_GT(row["out_of_place_time_us"].get<double>(), 0);
+    }
+  }
+}
+
+TEST_P(Commands, BenchMeasuresEveryLinearOperation) {
+  for (const std::string& operation : operation_names()) {
+    if (!is_linear(parse_operation(operation))) continue;
+    const Outcome outcome = tandem_command("bench " + operation + ranks() +
+                                           " --shape 33,17,29 --shape 4,4,4 --iters 2 -w 1 --link 5us,1GB/s --json -");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_TRUE(contains(document["title"], "emulated link"));
+    ASSERT_EQ(document["rows"].size(), 2U);
+    for (const auto& row : document["rows"]) {
+      EXPECT_EQ(row["wrong"], 0);
+      for (const char* time : {"t_gemm_us", "t_comm_us", "t_seq_us", "t_overlap_us"}) {
+        EXPECT_GT(row[time].get<double>(), 0) << time;
+      }
+    }
+  }
+}
+
+TEST_P(Commands, VerifyPassesEveryOperation) {
+  const Outcome outcome = tandem_command("verify all --cases 8 --delay" + ranks());
+  EXPECT_EQ(outcome.code, success);
+  EXPECT_TRUE(contains(outcome.out, "72 passed, 0 failed")) << outcome.out;
+}
+
+TEST_P(Commands, VerifyTellsAWrongElementAndHowToRepeatIt) {
+  const std::string command = "verify all_reduce --seed 7 --case 3" + ranks();
+  const Outcome outcome = tandem_command(command, "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(outcome.code, failure);
+  EXPECT_TRUE(contains(outcome.out, "0 passed, 1 failed")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "1 elements wrong")) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "repeat: tandem verify all_reduce" + ranks() + " --seed 7 --case 3\n"))
+      << outcome.out;
+  EXPECT_EQ(tandem_command(command).code, success);
+}
+
+TEST_P(Commands, PlanSaysWhatWouldRun) {
+  for (const std::string& operation : operation_names()) {
+    const bool linear = is_linear(parse_operation(operation));
+    const Outcome outcome =
+        tandem_command("plan " + operation + ranks() + (linear ? " --shape 64,64,64" : " --size 64K") + " --json -");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["operation"], operation);
+    EXPECT_TRUE(document.contains(linear ? "t_sequence_us" : "t_link_us"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Commands, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+
+TEST(CommandLine, BenchPrintsTheColumnsOfNcclTests) {
+  const Outcome outcome = tandem_command("bench all_reduce -n 2 -b 1K -e 1K --iters 2");
+  EXPECT_EQ(outcome.code, success);
+  for (const char* part : {"algbw", "busbw", "#wrong", "redop", "out-of-place", "in-place", "# Avg bus bandwidth"}) {
+    EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
+  }
+}
+
+TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
+  for (const std::string command : {"bench", "verify", "plan"}) {
+    const Outcome outcome = tandem_command(command + " --help");
+    EXPECT_EQ(outcome.code, success);
+    EXPECT_TRUE(contains(outcome.out, "\n  tandem " + command + " ")) << outcome.out;
+  }
+}
+
+TEST(CommandLine, WrongOnesExitWithTwo) {
+  for (const char* wrong :
+       {"", "dance", "bench", "bench all_reduce -b 1Q", "verify gather", "plan all_gather_linear"}) {
+    EXPECT_EQ(tandem_command(std::string(wrong) + " 2>/dev/null").code, bad_command_line) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::tools

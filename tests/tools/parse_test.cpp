@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/parse.hpp"
+
+#include <gtest/gtest.h>
+#include <limits>
+
+#include "tandem/base/error.hpp"
+
+#include "tools/bench.hpp"
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+namespace {
+
+TEST(Parse, Integers) {
+  EXPECT_EQ(parse_integer("-n", "1", 1, 64), 1);
+  EXPECT_EQ(parse_integer("-n", "64", 1, 64), 64);
+  EXPECT_EQ(parse_integer("--seed", "9223372036854775807", 0, std::numeric_limits<std::int64_t>::max()),
+            std::numeric_limits<std::int64_t>::max());
+  for (const char* wrong : {"", "0", "65", "-1", "1.5", "1x", " 1", "99999999999999999999"}) {
+    EXPECT_THROW(static_cast<void>(parse_integer("-n", wrong, 1, 64)), InvalidArgument) << wrong;
+  }
+}
+
+TEST(Parse, Bytes) {
+  EXPECT_EQ(parse_bytes("-b", "0"), 0);
+  EXPECT_EQ(parse_bytes("-b", "512"), 512);
+  EXPECT_EQ(parse_bytes("-b", "64K"), 64 << 10);
+  EXPECT_EQ(parse_bytes("-b", "64kB"), 64 << 10);
+  EXPECT_EQ(parse_bytes("-b", "1.5K"), 1536);
+  EXPECT_EQ(parse_bytes("-b", "2G"), std::int64_t{2} << 30);
+  for (const char* wrong : {"", "K", "-1", "1Q", "1KK", "0.3", "1e30", "nan"}) {
+    EXPECT_THROW(static_cast<void>(parse_bytes("-b", wrong)), InvalidArgument) << wrong;
+  }
+  for (const std::int64_t bytes : {0L, 1L, 1023L, 1024L, 1536L, 3L << 20, 5L << 30}) {
+    EXPECT_EQ(parse_bytes("-b", bytes_to_string(bytes)), bytes);
+  }
+}
+
+TEST(Parse, Shapes) {
+  EXPECT_EQ(parse_shape("--shape", "512,1024,256"), (Shape{512, 1024, 256}));
+  EXPECT_EQ(parse_shape("--shape", "0,1,2147483648"), (Shape{0, 1, 2147483648}));
+  for (const char* wrong : {"", "1", "1,2", "1,2,", "1,2,3,4", "1,-2,3", "1;2;3", "1,2,2147483649", "a,b,c"}) {
+    EXPECT_THROW(static_cast<void>(parse_shape("--shape", wrong)), InvalidArgument) << wrong;
+  }
+}
+
+TEST(Bench, SizesGoByAFactorOrByAStep) {
+  const auto sizes = [](std::int64_t begin, std::int64_t end, std::int64_t factor, std::int64_t step) {
+    BenchOptions options;
+    options.begin = begin;
+    options.end = end;
+    options.factor = factor;
+    options.step = step;
+    return bench_sizes(options);
+  };
+  EXPECT_EQ(sizes(1024, 8192, 2, 0), (std::vector<std::int64_t>{1024, 2048, 4096, 8192}));
+  EXPECT_EQ(sizes(1000, 5000, 3, 0), (std::vector<std::int64_t>{1000, 3000}));
+  EXPECT_EQ(sizes(0, 300, 2, 100), (std::vector<std::int64_t>{0, 100, 200, 300}));
+  EXPECT_EQ(sizes(0, 300, 2, 0), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(sizes(std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max(), 4, 0).size(), 1U);
+}
+
+TEST(Bench, MedianAndPercentile) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  std::vector<double> hundred;
+  for (int i = 100; i > 0; --i) hundred.push_back(i);
+  EXPECT_EQ(percentile(hundred, 99), 99);
+  EXPECT_EQ(percentile({7}, 99), 7);
+}
+
+}  // namespace
+}  // namespace tandem::tools
