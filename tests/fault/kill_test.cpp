@@ -249,6 +249,7 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
       ::kill(scene->victim, SIGCONT);
     }
     world.team().barrier();
+    for (int i = 0; i < 1000 && !team.failed(); ++i) std::this_thread::sleep_for(5ms);  // the late rank is told
     EXPECT_TRUE(team.failed());
   });
 }

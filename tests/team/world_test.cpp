@@ -100,6 +100,9 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
     expect_names(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
     world.team().barrier();
 
+#if defined(__SANITIZE_THREAD__)
+    return;  // ranks are threads here, and one process sees by itself that it would have a rank twice
+#endif
     options = another(world, ".twice");
     if (world.rank() == 2) options.launch->rank = 1;
     expect_names(refusal<InvalidArgument>(options), {"rank 1 ", "is that rank already"});

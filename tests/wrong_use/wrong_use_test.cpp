@@ -64,11 +64,7 @@ std::vector<float>& memory() {
   return floats;
 }
 TensorView view(const Dims& sizes, DType dtype = f32) { return {memory().data(), sizes, dtype}; }
-Stream& stream_of(const World& world) {
-  thread_local std::optional<Stream> stream;
-  stream.emplace(world.device());
-  return *stream;
-}
+Stream stream_of(const World& world) { return Stream(world.device()); }
 
 Wrong alone(const std::function<void()>& wrong) { return wrong; }
 Wrong variable(const char* name, const char* value) {
