@@ -70,7 +70,9 @@ Shard CollectiveProblem::shard(int rank) const {
 }
 
 std::int64_t CollectiveProblem::part(int from, int to) const {
-  return counts.empty() ? rows * row : counts[static_cast<std::size_t>(from * ranks + to)];
+  return counts.empty()
+             ? rows * row
+             : counts[static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(to)];
 }
 
 std::int64_t CollectiveProblem::input_elements(int rank) const {

@@ -36,7 +36,7 @@ std::vector<std::string> algorithms(Operation operation) {
     case Operation::all_gather: return {"push", "pull"};
     case Operation::reduce_scatter: return {"direct", "staged"};
     case Operation::all_reduce: return {"one_shot", "two_shot"};
-    case Operation::all_to_all: return {"push", "pull", "staged"};
+    case Operation::all_to_all:
     case Operation::broadcast: return {"push", "pull", "staged"};
     default: return linear_algorithms(linear_kind(operation));
   }

@@ -56,7 +56,7 @@ std::int64_t parse_bytes(std::string_view option, std::string_view text) {
   const auto value = number<double>(text, &suffix);
   const std::int64_t factor = value ? byte_unit(suffix) : 0;
   const double bytes = value.value_or(-1) * static_cast<double>(factor);
-  if (factor == 0 || !(bytes >= 0 && bytes < 0x1p63) || std::floor(bytes) != bytes) {
+  if (factor == 0 || std::isnan(bytes) || bytes < 0 || bytes >= 0x1p63 || std::floor(bytes) != bytes) {
     throw InvalidArgument(format("{} is '{}'; allowed: a number of bytes such as 512, 64K, 1M or 2G", option, text));
   }
   return static_cast<std::int64_t>(bytes);

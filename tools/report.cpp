@@ -88,7 +88,7 @@ std::string to_string(const LinkOptions& link) {
 }
 
 std::string setting(const World& world) {
-  const std::string device(name(world.device().id().type));
+  std::string device(name(world.device().id().type));
   if (!world.env().link) return device;
   return format("{}, emulated link {}", device, to_string(*world.env().link));
 }

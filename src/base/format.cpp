@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define FMT_HEADER_ONLY
+#define FMT_HEADER_ONLY  // NOLINT(readability-identifier-naming): fmt's name
 #include "base/format.hpp"
 
 #include <fmt/format.h>

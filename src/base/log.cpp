@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#define FMT_HEADER_ONLY
-#define SPDLOG_FMT_EXTERNAL
+#define FMT_HEADER_ONLY      // NOLINT(readability-identifier-naming): fmt's name
+#define SPDLOG_FMT_EXTERNAL  // NOLINT(readability-identifier-naming): spdlog's name
 #include "tandem/base/log.hpp"
 
 #include <array>

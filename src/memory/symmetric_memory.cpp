@@ -86,7 +86,7 @@ class SymmetricMemory::State {
   /// Work still queued may use all this, here or through a peer's mapping: the team lets go of it later.
   ~State() {
     team.reclaim([segment = std::move(segment), pad_segment = std::move(pad_segment), mappings = std::move(mappings),
-                  pad_mappings = std::move(pad_mappings), side_by_side = std::move(side_by_side),
+                  pad_mappings = std::move(pad_mappings), side_by_side = std::move(side_by_side_),
                   table = std::make_shared<Buffer>(std::move(table))]() mutable {
       mappings.clear();
       pad_mappings.clear();
@@ -139,15 +139,15 @@ class SymmetricMemory::State {
   }
 
   std::byte* contiguous() {
-    const std::scoped_lock lock(contiguous_mutex);
+    const std::scoped_lock lock(contiguous_mutex_);
     if (offset != 0) {
       throw Unsupported(
           format("the contiguous view of a tensor that begins {} bytes into its allocation was asked for on rank {}; "
                  "wrap from the allocation's start",
                  offset, team.rank()));
     }
-    if (side_by_side == nullptr) side_by_side = backend->map_side_by_side(mappings);
-    return side_by_side->data();
+    if (side_by_side_ == nullptr) side_by_side_ = backend->map_side_by_side(mappings);
+    return side_by_side_->data();
   }
 
   Team team;
@@ -167,8 +167,8 @@ class SymmetricMemory::State {
   SignalPad pad;
 
  private:
-  std::mutex contiguous_mutex;
-  std::shared_ptr<Mapping> side_by_side;
+  std::mutex contiguous_mutex_;
+  std::shared_ptr<Mapping> side_by_side_;
 };
 
 SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, const MemoryOptions& options) {

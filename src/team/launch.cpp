@@ -72,7 +72,8 @@ struct Value {
   std::string text;
 };
 
-template <std::size_t N> std::optional<Value> find(const Env::Lookup& lookup, const std::array<const char*, N>& names) {
+template <std::size_t count>
+std::optional<Value> find(const Env::Lookup& lookup, const std::array<const char*, count>& names) {
   for (const char* name : names) {
     if (name == nullptr) break;
     if (auto text = lookup(name); text && !text->empty()) return Value{name, *text};
@@ -80,7 +81,7 @@ template <std::size_t N> std::optional<Value> find(const Env::Lookup& lookup, co
   return std::nullopt;
 }
 
-template <std::size_t N> std::string list(const std::array<const char*, N>& names, std::string_view between) {
+template <std::size_t count> std::string list(const std::array<const char*, count>& names, std::string_view between) {
   std::string text;
   for (const char* name : names) {
     if (name != nullptr) text += format("{}`{}`", text.empty() ? "" : between, name);

@@ -362,8 +362,8 @@ void Team::State::collect() {
   run_releases(std::move(releases));
 }
 
-void Team::State::run_releases(std::vector<std::function<void()>> releases) noexcept {
-  for (auto& release : releases) {
+void Team::State::run_releases(std::vector<std::function<void()>>&& releases) noexcept {
+  for (auto& release : std::exchange(releases, {})) {
     try {
       release();
     } catch (const std::exception& error) {

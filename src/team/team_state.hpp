@@ -76,7 +76,7 @@ class Team::State {
   [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
   void tell_members(const Failure& failure) noexcept;
   [[nodiscard]] std::vector<Parcel> send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine);
-  void run_releases(std::vector<std::function<void()>> releases) noexcept;
+  void run_releases(std::vector<std::function<void()>>&& releases) noexcept;
 
   std::shared_ptr<Core> core_;
   std::uint64_t id_;
