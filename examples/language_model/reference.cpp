@@ -142,19 +142,28 @@ class Arithmetic {
 
 struct Normed {
   Matrix y;
-  Numbers scale;  // of each row
+  Numbers scale;        // of each row
+  Numbers scale_drift;  // its variance, relative to its square
 };
 
 Normed rms_norm(const Matrix& x, const Arithmetic& arithmetic) {
-  Normed out{x, Numbers(x.rows)};
+  Normed out{x, Numbers(x.rows), Numbers(x.rows)};
   for (std::size_t r = 0; r < x.rows; ++r) {
     double mean = 0;
     for (std::size_t c = 0; c < x.columns; ++c) mean += squared(x.value[r * x.columns + c]);
     mean /= static_cast<double>(x.columns);
     const double scale = out.scale[r] = 1 / std::sqrt(mean + static_cast<double>(rms_epsilon));
+    // The scale's own error is the whole row's: by its derivative, -scale³ · x / columns for each x.
+    double drift = arithmetic.sum();
     for (std::size_t c = 0; c < x.columns; ++c) {
-      out.y.value[r * x.columns + c] *= scale;
-      out.y.variance[r * x.columns + c] *= squared(scale);
+      const std::size_t i = r * x.columns + c;
+      drift += squared(squared(scale) * x.value[i] / static_cast<double>(x.columns)) * x.variance[i];
+    }
+    out.scale_drift[r] = drift;
+    for (std::size_t c = 0; c < x.columns; ++c) {
+      const std::size_t i = r * x.columns + c;
+      out.y.value[i] *= scale;
+      out.y.variance[i] = squared(scale) * x.variance[i] + squared(out.y.value[i]) * drift;
     }
   }
   arithmetic.store(out.y);
@@ -168,9 +177,18 @@ Matrix rms_norm_backward(const Normed& norm, const Matrix& dy, const Arithmetic&
     double mean = 0;
     for (std::size_t c = 0; c < dy.columns; ++c) mean += norm.y.value[row + c] * dy.value[row + c];
     mean /= static_cast<double>(dy.columns);
+    // So is the mean's.
+    double mean_variance = arithmetic.sum() * squared(mean);
+    for (std::size_t c = row; c < row + dy.columns; ++c) {
+      mean_variance += (squared(norm.y.value[c]) * (dy.variance[c] + arithmetic.sum() * squared(dy.value[c])) +
+                        squared(dy.value[c]) * norm.y.variance[c]) /
+                       squared(static_cast<double>(dy.columns));
+    }
     for (std::size_t c = row; c < row + dy.columns; ++c) {
       dx.value[c] = norm.scale[r] * (dy.value[c] - norm.y.value[c] * mean);
-      dx.variance[c] = squared(norm.scale[r]) * (dy.variance[c] + norm.y.variance[c] * squared(mean));
+      dx.variance[c] = squared(norm.scale[r]) * (dy.variance[c] + norm.y.variance[c] * squared(mean) +
+                                                 squared(norm.y.value[c]) * mean_variance) +
+                       squared(dx.value[c]) * norm.scale_drift[r];
     }
   }
   arithmetic.store(dx);
