@@ -8,22 +8,35 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
-#include <optional>
+#include <iomanip>
+#include <iterator>
+#include <memory>
+#include <numeric>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
 #include "tandem/device/buffer.hpp"
+#include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/team/world.hpp"
 
 #include "support/devices.hpp"
@@ -40,6 +53,51 @@ using testing::Shared;
 std::int64_t now_us() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();  // one clock for all processes
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+/// The abstract sockets of this machine whose name begins so.
+std::vector<std::string> sockets_named(const std::string& begin) {
+  std::vector<std::string> found;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    if (line.find(begin) != std::string::npos) found.push_back(line);
+  }
+  return found;
+}
+
+/// How the names of a job's sockets begin.
+std::string socket_prefix(std::uint64_t job_hash) {
+  std::ostringstream name;
+  name << "@tandem/" << ::geteuid() << "/" << std::hex << std::setw(16) << std::setfill('0') << job_hash;
+  return name.str();
+}
+
+std::set<std::string> names_in_shared_memory() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.insert(entry.path());
+  return names;
+}
+
+bool is_mapped_by_somebody(const std::string& path) {
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream maps(process.path() / "maps");  // no process, or already gone: nothing to read
+    for (std::string line; std::getline(maps, line);) {
+      if (line.ends_with(path)) return true;
+    }
+  }
+  return false;
+}
+
+/// What is new since `before` and nobody's: another program of this machine may use names there meanwhile.
+std::set<std::string> left_in_shared_memory(const std::set<std::string>& before) {
+  std::set<std::string> left;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    left = names_in_shared_memory();
+    std::erase_if(left, [&](const std::string& path) { return before.contains(path) || is_mapped_by_somebody(path); });
+    if (left.empty()) break;
+    std::this_thread::sleep_for(50ms);  // made and not mapped yet, or about to be removed
+  }
+  return left;
 }
 
 /// What the ranks of one job and the test know together.
@@ -64,6 +122,7 @@ class Kill : public ::testing::Test {
     if (world.rank() != victim) return;
     std::uint64_t hash = 14695981039346656037ULL;  // as in the names of a job's sockets
     for (const char letter : world.launch().job) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+    EXPECT_FALSE(sockets_named(socket_prefix(hash)).empty()) << "while it lives, a job has sockets";
     scene.job_hash = hash;
     scene.victim = ::getpid();
   }
@@ -104,13 +163,7 @@ class Kill : public ::testing::Test {
         milliseconds_.push_back(static_cast<double>(heard - scene.killed_us) / 1e3);
       }
     }
-    std::ostringstream name;
-    name << "@tandem/" << ::geteuid() << "/" << std::hex;
-    name.width(16);
-    name.fill('0');
-    name << scene.job_hash;
-    std::ifstream sockets("/proc/net/unix");
-    for (std::string line; std::getline(sockets, line);) EXPECT_EQ(line.find(name.str()), std::string::npos) << line;
+    EXPECT_EQ(sockets_named(socket_prefix(scene.job_hash)), std::vector<std::string>());
     EXPECT_NE(::kill(scene.victim, 0), 0);
   }
 
@@ -254,63 +307,178 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
   });
 }
 
-/// What ranks are doing when one of them is killed: one of these, again and again.
-class Work {
+/// What a rank has at hand for the operation that it is in when somebody is killed.
+class Stage {
  public:
-  Work(int kind, const World& world, const Team& team) : kind_(kind), team_(team), stream_(world.device()) {
-    const auto ranks = static_cast<std::int64_t>(team.size());
-    symmetric_ = SymmetricTensor::empty(team, {ranks * 1000}, f32);
-    symmetric_.rendezvous();
-    plain_ = Buffer(world.shared_device(), static_cast<std::size_t>(ranks * 100'000) * sizeof(float));
-    const DeviceId device = world.device().id();
-    shard_ = TensorView(plain_.data(), {1000}, f32, device);
-    long_ = TensorView(plain_.data(), {ranks * 100'000}, f32, device);
-    if (kind_ == 5) linear_.emplace(team, LinearSpec{.m = 64, .n = 32, .k = 16, .dtype = f32});
+  Stage(const World& world, const Team& its_team, bool is_large)
+      : team(its_team),
+        stream(world.device()),
+        large(is_large),
+        symmetric(SymmetricTensor::empty(team, {team.size() * count()}, f32)),
+        plain_(world.shared_device(), static_cast<std::size_t>(places * team.size() * count()) * sizeof(float)) {
+    symmetric.rendezvous();
   }
 
-  void operator()() {
-    switch (kind_) {
-      case 0: team_.barrier(); return;
-      case 1: static_cast<void>(form_a_team()); return;
-      case 2: all_gather(team_, shard_, symmetric_, stream_); break;
-      case 3: all_reduce(team_, symmetric_, stream_); break;
-      case 4: all_reduce(team_, long_, long_, stream_); break;
-      case 5: linear(); break;
-      default: {
-        auto tensor = SymmetricTensor::empty(team_, {16}, f32, {.channels = 1});
-        tensor.rendezvous();
-        tensor.signal_pad().barrier(stream_, 0);
-      }
+  /// Elements that one rank sends to one other.
+  [[nodiscard]] std::int64_t count() const { return large ? 50'000 : 1000; }
+  [[nodiscard]] std::int64_t all() const { return team.size() * count(); }
+  /// The same for each pair of ranks, of different sizes.
+  [[nodiscard]] std::vector<std::int64_t> counts() const {
+    std::vector<std::int64_t> counts;
+    for (int from = 0; from < team.size(); ++from) {
+      for (int to = 0; to < team.size(); ++to) counts.push_back(count() / (1 + (from + 2 * to) % 3));
     }
-    team_.synchronize(stream_);
+    return counts;
   }
+  /// Plain tensors, each in a place of its own.
+  [[nodiscard]] TensorView plain(int place, const Dims& sizes) const {
+    return {plain_.data_as<float>() + place * all(), sizes, f32, team.device().id()};
+  }
+  [[nodiscard]] std::vector<int> everyone_reversed() const {
+    std::vector<int> everyone(static_cast<std::size_t>(team.size()));
+    std::iota(everyone.rbegin(), everyone.rend(), 0);
+    return everyone;
+  }
+  /// Of linear layers. Both algorithms get their turn.
+  [[nodiscard]] LinearSpec spec() const { return {.m = large ? 2500 : 50, .n = 40, .k = 30, .dtype = f32}; }
+  [[nodiscard]] LinearOptions options() const { return {.algorithm = large ? "pipeline" : "sequence"}; }
+  [[nodiscard]] std::int64_t own_rows() const { return shard_rows(spec().m, team.size(), team.rank()).count; }
 
-  static constexpr int kinds = 7;
+  Team team;
+  Stream stream;
+  bool large;
+  SymmetricTensor symmetric;
+  int turn = 0;
 
  private:
-  Team form_a_team() const {
-    std::vector<int> everyone;
-    for (int rank = team_.size() - 1; rank >= 0; --rank) everyone.push_back(rank);
-    const Team other = team_.team(everyone);
-    team_.check();
-    return other;
-  }
-
-  void linear() {
-    const auto at = [&](std::int64_t begin, Dims sizes) {
-      return TensorView(static_cast<float*>(plain_.data()) + begin, sizes, f32, long_.device());
-    };
-    (*linear_)(at(0, {64, 16}), at(2000, {32, 16}), at(4000, {64, 32}), stream_);
-  }
-
-  int kind_;
-  Team team_;
-  Stream stream_;
-  SymmetricTensor symmetric_;
+  static constexpr int places = 3;
   Buffer plain_;
-  TensorView shard_;
-  TensorView long_;
-  std::optional<LinearAllReduce> linear_;
+};
+
+using Work = std::function<void()>;
+
+/// Makes a plan; each call of what this returns runs it once, and waits for the result.
+template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, const Body& body) {
+  return [&stage, body, plan = std::make_shared<Plan>(std::move(plan))] {
+    body(*plan, stage);
+    stage.team.synchronize(stage.stream);
+    ++stage.turn;
+  };
+}
+
+struct Operation {
+  const char* name;
+  Work (*prepare)(Stage& stage);  ///< collective
+};
+
+constexpr Operation operations[] = {
+    {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }},
+    {"making a team",
+     [](Stage& s) -> Work {
+       return [&s] {
+         const Team other = s.team.team(s.everyone_reversed());
+         s.team.check();
+       };
+     }},
+    {"rendezvous",
+     [](Stage& s) -> Work {
+       return [&s] {
+         auto tensor = SymmetricTensor::empty(s.team, {16}, f32, {.channels = 1});
+         tensor.rendezvous();
+         tensor.signal_pad().barrier(s.stream, 0);
+         s.team.synchronize(s.stream);
+       };
+     }},
+    {"making a plan", [](Stage& s) -> Work { return [&s] { const AllReduce plan(s.team, {s.count(), f32}); }; }},
+    {"AllGather, symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     }},
+    {"AllGather, plain",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.count()}), t.plain(1, {t.all()}), t.stream); });
+     }},
+    {"ReduceScatter, symmetric",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     }},
+    {"ReduceScatter, plain",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.count()}), t.stream); });
+     }},
+    {"AllReduce, symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}), [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     }},
+    {"AllReduce, plain",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(0, {t.all()}), t.stream); });
+     }},
+    {"AllToAll, symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.symmetric, t.stream); });
+     }},
+    {"AllToAll, plain",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.all()}), t.stream); });
+     }},
+    {"AllToAll with counts",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
+         const std::vector<std::int64_t> counts = t.counts();
+         std::int64_t sent = 0;
+         for (int to = 0; to < t.team.size(); ++to) {
+           sent += counts[static_cast<std::size_t>(t.team.rank() * t.team.size() + to)];
+         }
+         plan(t.plain(0, {sent}), t.symmetric, counts, t.stream);
+       });
+     }},
+    {"Broadcast, symmetric",
+     [](Stage& s) {
+       return runs_of(s, Broadcast(s.team, {s.all(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.turn % t.team.size(), t.stream); });
+     }},
+    {"Broadcast, plain",
+     [](Stage& s) {
+       return runs_of(s, Broadcast(s.team, {s.all(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.turn % t.team.size(), t.stream); });
+     }},
+    {"AllGatherLinear",
+     [](Stage& s) {
+       return runs_of(s, AllGatherLinear(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
+         const LinearSpec& l = plan.spec();
+         plan(t.plain(0, {t.own_rows(), l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
+       });
+     }},
+    {"LinearReduceScatter",
+     [](Stage& s) {
+       return runs_of(s, LinearReduceScatter(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
+         const LinearSpec& l = plan.spec();
+         plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {t.own_rows(), l.n}), t.stream);
+       });
+     }},
+    {"LinearAllReduce",
+     [](Stage& s) {
+       return runs_of(s, LinearAllReduce(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
+         const LinearSpec& l = plan.spec();
+         plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
+       });
+     }},
+    {"LinearWeightGradient",
+     [](Stage& s) {
+       return runs_of(s, LinearWeightGradient(s.team, s.spec(), GatheredOperand::x, s.options()),
+                      [](auto& plan, Stage& t) {
+                        const LinearSpec& l = plan.spec();
+                        plan(t.plain(0, {l.m, l.n}), t.plain(1, {t.own_rows(), l.k}), t.plain(2, {l.n, l.k}), t.stream);
+                      });
+     }},
 };
 
 class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
@@ -325,19 +493,25 @@ class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
 TEST_P(KillOn, AtARandomPointOfAnyOperation) {
   std::mt19937_64 random(testing::seed());
   const bool host = GetParam() == DeviceType::host;
-  const int rounds = host ? std::max(14, static_cast<int>(200 * testing::stress_scale())) : 21;
-  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+  const std::size_t kinds = std::size(operations);
+  const std::size_t wanted = host ? static_cast<std::size_t>(200 * testing::stress_scale()) : 21;
+  const std::set<std::string> before = names_in_shared_memory();
+  for (std::size_t round = 0; round < std::max(wanted, kinds) && !HasFailure(); ++round) {
+    const Operation& operation = operations[round % kinds];
+    const bool large = (random() & 1U) != 0;
     const int ranks = 2 + static_cast<int>(random() % 3);
     const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
-    const int kind = round % Work::kinds;
     const auto delay = std::chrono::microseconds(random() % 15'000);
-    SCOPED_TRACE("round " + std::to_string(round) + ", operation " + std::to_string(kind));
+    SCOPED_TRACE("round " + std::to_string(round) + " of TANDEM_TEST_SEED=" + std::to_string(testing::seed()) + ": " +
+                 operation.name + (large ? ", large, " : ", small, ") + std::to_string(ranks) + " ranks, rank " +
+                 std::to_string(victim) + " killed after " + std::to_string(delay.count()) + " us");
     const Shared<Scene> scene;
     run_ranks(ranks,
               [&](World& world) {
                 enter(world, victim, *scene);
                 const Team team = world.team(all_but(ranks, -1));
-                Work work(kind, world, team);
+                Stage stage(world, team, large);
+                const Work work = operation.prepare(stage);
                 team.barrier();
                 if (world.rank() == victim) {
                   std::thread([&] {
@@ -354,6 +528,7 @@ TEST_P(KillOn, AtARandomPointOfAnyOperation) {
     leave(ranks, victim, *scene);
   }
   expect_fast();
+  EXPECT_EQ(left_in_shared_memory(before), std::set<std::string>());
 }
 
 TANDEM_ON_EACH_DEVICE(KillOn);
