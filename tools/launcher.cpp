@@ -22,6 +22,7 @@
 #include "tandem/team/file_descriptor.hpp"
 
 #include "base/format.hpp"
+#include "tools/launch_guard.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -127,14 +128,16 @@ class Launcher {
     ::sigprocmask(SIG_BLOCK, &watched, &mask_before_);
     signals_ = FileDescriptor::from_native_handle(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) fail("signalfd");
+    guard_.emplace(static_cast<std::size_t>(options.ranks));
   }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
   ~Launcher() {
-    for (Rank& rank : ranks_) {
-      if (rank.status) continue;
-      ::kill(-rank.pid, SIGKILL);
-      ::waitpid(rank.pid, nullptr, 0);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (ranks_[r].status) continue;
+      ::kill(-ranks_[r].pid, SIGKILL);
+      guard_->forget(r);
+      ::waitpid(ranks_[r].pid, nullptr, 0);
     }
     ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
   }
@@ -177,6 +180,7 @@ class Launcher {
 
   [[noreturn]] void become_rank(int rank, pid_t launcher, int out, int error, int started) {
     ::setpgid(0, 0);
+    guard_->watch(static_cast<std::size_t>(rank), ::getpid());
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(1);  // it died before that took hold
     if (rank != 0 || ::isatty(STDIN_FILENO) == 1) {
@@ -246,6 +250,7 @@ class Launcher {
       return;
     }
     ::kill(-rank.pid, SIGKILL);  // what the rank started; while it is a zombie, nobody else has its number
+    guard_->forget(r);
     int status = 0;
     ::waitpid(rank.pid, &status, 0);
     rank.status = status;
@@ -294,6 +299,7 @@ class Launcher {
   std::string job_;
   sigset_t mask_before_{};
   FileDescriptor signals_;
+  std::optional<LaunchGuard> guard_;
   std::vector<Rank> ranks_;
   std::vector<Output> outputs_;
   int first_failure_ = -1;

@@ -16,10 +16,10 @@ struct LaunchOptions {
 };
 
 /// Starts the ranks and waits until all have ended. Passes on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
-/// Each rank is a process group of its own: when the rank ends, what it started ends too; when this process is killed,
-/// the ranks are. Rank 0 reads this process's input unless that is a terminal; the others read nothing.
-/// Returns 0, or the exit code of the rank that failed first (128 + N for signal N); says on stderr which rank failed
-/// and how each one ended. Throws Error if the program cannot be started.
+/// Each rank is a process group of its own: when the rank ends, what it started ends too, unless that left the group;
+/// when this process is killed, even by SIGKILL, all ranks end so. Rank 0 reads this process's input unless that is a
+/// terminal; the others read nothing. Returns 0, or the exit code of the rank that failed first (128 + N for signal N);
+/// says on stderr which rank failed and how each one ended. Throws Error if the program cannot be started.
 [[nodiscard]] int launch(const LaunchOptions& options);
 
 }  // namespace tandem::tools

@@ -32,7 +32,8 @@ int run(Arguments arguments) {
   LaunchOptions options;
   CLI::App app("Starts a program as several ranks of this machine, and stays until they have ended.", "run");
   app.footer(
-      "After the options: the program and its arguments.\nExample: tandem run -n 4 --device host -- ./prog --steps "
+      "After the options: the program and its arguments. What a rank starts ends with it; all ranks end with this "
+      "command, even if it is killed.\nExample: tandem run -n 4 --device host -- ./prog --steps "
       "100");
   app.prefix_command();
   bool counted = false;

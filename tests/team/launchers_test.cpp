@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -95,17 +96,46 @@ bool lives(pid_t pid) {
   return !stat.empty() && stat.find(") Z ") == std::string::npos;
 }
 
-TEST(Launchers, NothingOutlivesTandemRun) {
-  const Outcome outcome = run("sh -c '" + tandem_run +
-                              "-n 2 --no-prefix -- sh -c \"echo pid \\$\\$; exec sleep 50\" & "
-                              "sleep 1; kill -9 $!; sleep 0.5'");
-  int ranks = 0;
-  for (std::size_t at = 0; (at = outcome.output.find("pid ", at)) != std::string::npos; at += 4) {
-    const pid_t pid = std::atoi(outcome.output.c_str() + at + 4);
-    EXPECT_FALSE(lives(pid)) << "process " << pid << " still lives";
-    ++ranks;
+/// Those of "pid NUMBER" in the output.
+std::vector<pid_t> pids_in(const std::string& output) {
+  std::vector<pid_t> pids;
+  for (std::size_t at = 0; (at = output.find("pid ", at)) != std::string::npos; at += 4) {
+    pids.push_back(std::atoi(output.c_str() + at + 4));
   }
-  EXPECT_EQ(ranks, 2) << outcome.output;
+  return pids;
+}
+
+void expect_all_end(const Outcome& outcome, std::size_t processes) {
+  const std::vector<pid_t> pids = pids_in(outcome.output);
+  EXPECT_EQ(pids.size(), processes) << outcome.output;
+  for (const pid_t pid : pids) {
+    for (int i = 0; i < 100 && lives(pid); ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_FALSE(lives(pid)) << "process " << pid << " still lives";
+    if (lives(pid)) ::kill(pid, SIGKILL);
+  }
+}
+
+// Holds no output that the test would wait for.
+const std::string quiet_sleep = "sleep 50 > /dev/null 2>&1";
+
+/// Runs this script of sh as two ranks, and kills the launcher in the midst of it.
+Outcome run_and_kill_launcher(const std::string& script) {
+  ::setenv("RANK_SCRIPT", script.c_str(), 1);
+  return run("sh -c '" + tandem_run + "-n 2 --no-prefix -- sh -c \"$RANK_SCRIPT\" & sleep 1; kill -9 $!'");
+}
+
+TEST(Launchers, NothingOutlivesTandemRun) {
+  expect_all_end(run_and_kill_launcher("echo pid $$; exec " + quiet_sleep), 2);
+}
+
+// The program that a rank's script starts, or puts into the background, is nobody's child once the rank is dead.
+TEST(Launchers, NothingThatARankStartedOutlivesTandemRun) {
+  expect_all_end(
+      run_and_kill_launcher(quiet_sleep + " & echo pid $!; sh -c 'echo pid $$; exec " + quiet_sleep + "'; true"), 4);
+}
+
+TEST(Launchers, NothingThatARankStartedOutlivesIt) {
+  expect_all_end(run(tandem_run + "-n 2 --no-prefix -- sh -c '" + quiet_sleep + " & echo pid $!'"), 2);
 }
 
 const std::string mpirun =
