@@ -38,8 +38,8 @@ void small_all_reduce_alone(benchmark::State& state) {
   const Buffer slot(device, bytes);
   const Buffer result(device, bytes);
   std::vector<SignalWord> words(2);
-  auto* const control = static_cast<WaitControl*>(device->allocate_mapped(sizeof(WaitControl)));
-  control->timeout_ns = 1'000'000'000;
+  WaitControl control{};
+  control.timeout_ns = 1'000'000'000;
   const SignalPut put{.mine = &words[0], .theirs = &words[1]};
   const SignalWait wait{.word = &words[1], .count = 1};
   const std::array<const void*, 2> sources{source.data(), slot.data()};
@@ -47,15 +47,14 @@ void small_all_reduce_alone(benchmark::State& state) {
   for (auto _ : state) {
     device->copy(stream, {.dst = slot.data(), .src = source.data(), .bytes = bytes});
     device->signal(stream, {&put, 1});
-    device->wait(stream, {&wait, 1}, control);
+    device->wait(stream, {&wait, 1}, &control);
     device->reduce(
         stream,
         {.sources = sources, .destinations = destinations, .count = static_cast<std::int64_t>(bytes / sizeof(float))});
     device->signal(stream, {&put, 1});
-    device->wait(stream, {&wait, 1}, control);
+    device->wait(stream, {&wait, 1}, &control);
     stream.synchronize();
   }
-  device->deallocate_mapped(control);
 }
 BENCHMARK(small_all_reduce_alone)->ArgName("bytes")->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
 

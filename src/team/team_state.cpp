@@ -34,10 +34,11 @@ Team::State::State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int
     : core_(std::move(core)),
       id_(id),
       members_(std::move(members)),
+      control_(page_.data()),
       formation_(core_->bootstrap(), core_->launch().rank, id | formation_bit) {
   const auto self = std::find(members_.begin(), members_.end(), core_->launch().rank);
   rank_ = static_cast<int>(self - members_.begin());
-  control_ = static_cast<WaitControl*>(core_->device()->allocate_mapped(sizeof(WaitControl)));
+  core_->device()->register_memory(page_.data(), ControlPage::bytes());
   control_->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_->env().timeout).count());
   core_->enter(*this);
 }
@@ -52,7 +53,17 @@ Team::State::~State() {
                        format("{} could not wait for its device at its end: {}", describe(), error.what()));
   }
   core_->leave(*this);
-  core_->device()->deallocate_mapped(control_);
+  core_->device()->unregister_memory(page_.data());
+}
+
+void Team::State::meet(std::string_view what) {
+  Parcel mine;
+  mine.descriptors.push_back(page_.take_descriptor());
+  const std::vector<Parcel> all = exchange(what, std::move(mine));
+  peers_.reserve(all.size() - 1);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (static_cast<int>(r) != rank_) peers_.emplace_back(members_[r], ControlPage(all[r].descriptors.at(0)));
+  }
 }
 
 std::string Team::State::describe() const { return format("team {:x} of ranks {}", id_, list_ranks(members_)); }
@@ -86,7 +97,7 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
                   error.peer());
   }
   auto team = std::make_shared<State>(core_, id, std::move(members));
-  (void)team->exchange("team", {});
+  team->meet("team");
   return team;
 }
 
@@ -134,7 +145,7 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
   std::vector<std::size_t> missing;
   for (std::size_t step = 1; step < size; ++step) missing.push_back((self + step) % size);
   const auto stop = [this] {
-    if (failed()) throw_failure();
+    if (load(control_->abort) != 0) throw_failure();
   };
   while (!missing.empty()) {
     try {
@@ -208,10 +219,40 @@ void Team::State::set_timeout(std::chrono::milliseconds timeout) {
   std::atomic_ref(control_->timeout_ns).store(ns, std::memory_order_relaxed);
 }
 
-bool Team::State::failed() const noexcept { return load(control_->abort) != 0; }
+bool Team::State::failed() const noexcept { return load(control_->abort) != 0 || peer_failed(); }
+
+bool Team::State::peer_failed() const noexcept {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const auto& peer) { return load(peer.second.data()->abort) != 0; });
+}
 
 void Team::State::check() {
-  if (failed()) throw_failure();
+  if (load(control_->abort) == 0) {
+    if (!peer_failed()) return;
+    fail_like_peer();
+  }
+  throw_failure();
+}
+
+void Team::State::fail_like_peer() {
+  // Who aborts tells everybody, and who is lost is lost to all: that news is on its way. A wait that missed its
+  // deadline is told of no sooner than its rank looks, but its facts stand beside its word.
+  for (int i = 0; i < 1000; ++i) {
+    for (const auto& [rank, page] : peers_) {
+      if (load(page.data()->failed) != 2) continue;
+      Failure failure = failure_of_wait(*page.data(), rank);
+      if (failure.cause == Cause::timeout) failure.cause = Cause::aborted;  // it was not this rank that waited
+      return fail(std::move(failure));
+    }
+    if (load(control_->abort) != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto peer =
+      std::find_if(peers_.begin(), peers_.end(), [](const auto& each) { return load(each.second.data()->abort) != 0; });
+  fail({Cause::aborted, false,
+        format("{} has failed on {}, which has not said why", describe(),
+               to_string(core_->bootstrap().peer(peer->first))),
+        -1, "", 0});
 }
 
 void Team::State::fail(Failure failure) noexcept {
@@ -229,7 +270,7 @@ void Team::State::throw_failure() {
     std::unique_lock lock(failure_mutex_);
     if (failure_.cause == Cause::none) {
       lock.unlock();  // it asks the core, whose lock comes before this one
-      Failure found = failure_of_wait();
+      Failure found = failure_of_wait(*control_, core_->launch().rank);
       lock.lock();
       if (failure_.cause == Cause::none) failure_ = std::move(found);
     }
@@ -244,13 +285,13 @@ void Team::State::throw_failure() {
   }
 }
 
-Team::State::Failure Team::State::failure_of_wait() const {
+Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, int rank) const {
   // The wait that failed is at most a few stores away from having said so.
-  for (int i = 0; i < 1000 && load(control_->failed) != 2; ++i) {
+  for (int i = 0; i < 1000 && load(control.failed) != 2; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (load(control_->failed) != 2) return {Cause::aborted, false, format("{} was aborted", describe()), -1, "", 0};
-  const WaitFailure& wait = control_->failure;
+  if (load(control.failed) != 2) return {Cause::aborted, false, format("{} was aborted", describe()), -1, "", 0};
+  const WaitFailure& wait = control.failure;
   std::string operation;
   {
     const std::lock_guard lock(operations_mutex_);
@@ -261,7 +302,7 @@ Team::State::Failure Team::State::failure_of_wait() const {
     return {Cause::timeout,
             false,
             format("{} of {} reached its deadline after {} ms, says rank {}", operation, describe(),
-                   wait.waited_ns / 1'000'000, core_->launch().rank),
+                   wait.waited_ns / 1'000'000, rank),
             -1,
             "",
             0};
@@ -271,7 +312,7 @@ Team::State::Failure Team::State::failure_of_wait() const {
           false,
           format("{} of {} waited {} ms for {}: channel {} has counted {} of {} signals, says rank {}", operation,
                  describe(), wait.waited_ns / 1'000'000, to_string(core_->bootstrap().peer(wait.peer)), wait.channel,
-                 wait.seen, wait.expected, core_->launch().rank),
+                 wait.seen, wait.expected, rank),
           wait.peer,
           "",
           0};

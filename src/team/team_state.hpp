@@ -14,6 +14,7 @@
 #include "tandem/device/signal.hpp"
 #include "tandem/team/team.hpp"
 
+#include "team/control_page.hpp"
 #include "team/core.hpp"
 #include "team/formation.hpp"
 
@@ -24,9 +25,11 @@ namespace tandem {
 /// Failure: the first cause stays. It is written under `failure_mutex_`, and only then is `control()->abort` set, which
 /// ends the waits; so who sees the word set finds the cause. A wait on the device that misses its deadline sets the
 /// word itself and leaves its facts in `control()->failure`, from which the first `check` makes the cause.
+///
+/// A wait that ends so lets its stream go on, into memory that peers may be reading. So results count on no rank once
+/// any member's word is set: `check` looks at all of them, not only at what messages have told.
 class Team::State {
  public:
-  /// Joins in; the members then meet in `exchange`.
   State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int> members);
   ~State();
   State(const State&) = delete;
@@ -38,6 +41,8 @@ class Team::State {
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
   [[nodiscard]] WaitControl* control() const noexcept { return control_; }
 
+  /// The members' first call together, under this name: from here on each sees the others' control words.
+  void meet(std::string_view what);
   [[nodiscard]] std::shared_ptr<State> make_team(std::span<const int> ranks);
   [[nodiscard]] std::vector<Parcel> exchange(std::string_view what, Parcel mine);
   void agree(std::string_view what, const std::string& description);
@@ -72,7 +77,11 @@ class Team::State {
   /// Keeps the failure if it is the first, and ends this rank's waits.
   void fail(Failure failure) noexcept;
   [[noreturn]] void throw_failure();
-  [[nodiscard]] Failure failure_of_wait() const;
+  /// Some peer's word is set, and this rank has not been told why.
+  [[nodiscard]] bool peer_failed() const noexcept;
+  void fail_like_peer();
+  /// Why the waits of `rank`, which its control word describes, ended.
+  [[nodiscard]] Failure failure_of_wait(const WaitControl& control, int rank) const;
   [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
   void tell_members(const Failure& failure) noexcept;
   [[nodiscard]] std::vector<Parcel> send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine);
@@ -82,7 +91,9 @@ class Team::State {
   std::uint64_t id_;
   std::vector<int> members_;
   int rank_ = -1;
-  WaitControl* control_ = nullptr;
+  ControlPage page_;
+  WaitControl* control_;
+  std::vector<std::pair<int, ControlPage>> peers_;  // by world rank
   std::uint64_t sequence_ = 0;
   Formation formation_;
 

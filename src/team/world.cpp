@@ -136,8 +136,9 @@ World init(const InitOptions& options) {
       std::make_shared<Core>(std::move(seat), launch, env, std::move(log), std::move(opened.device), std::move(mesh));
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   std::iota(everyone.begin(), everyone.end(), 0);
-  World world(std::make_shared<World::State>(core, Team(std::make_shared<Team::State>(core, 0, std::move(everyone)))));
-  (void)world.team().exchange("init", {});
+  auto team = std::make_shared<Team::State>(core, 0, std::move(everyone));
+  World world(std::make_shared<World::State>(core, Team(team)));
+  team->meet("init");
   if (opened.id.type == DeviceType::cuda && launch.local_size > device_count(DeviceType::cuda)) {
     world.log().write(LogLevel::info, format("{} ranks on this node and {} GPUs that this one sees: some may share one",
                                              launch.local_size, device_count(DeviceType::cuda)));

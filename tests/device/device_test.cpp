@@ -8,6 +8,7 @@
 #include "tandem/base/error.hpp"
 
 #include "device/on_device.hpp"
+#include "device/registered.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -38,14 +39,12 @@ TEST_P(DeviceTest, GivesMemory) {
   }
 }
 
-TEST_P(DeviceTest, GivesMappedMemoryThatIsZero) {
-  auto* const memory = static_cast<unsigned char*>(device().allocate_mapped(4096));
-  for (int i = 0; i < 4096; ++i) ASSERT_EQ(memory[i], 0);
+TEST_P(DeviceTest, WritesRegisteredMemory) {
+  const Registered<unsigned char> pages(device_, 8192);
   Stream stream(device());
-  device().fill(stream, memory, std::byte{7}, 4096);
+  device().fill(stream, pages.data(), std::byte{7}, 8192);
   stream.synchronize();
-  for (int i = 0; i < 4096; ++i) ASSERT_EQ(memory[i], 7);
-  device().deallocate_mapped(memory);
+  for (int i = 0; i < 8192; ++i) ASSERT_EQ(pages.data()[i], 7);
 }
 
 TEST_P(DeviceTest, ThrowsWhenMemoryIsShort) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "device/on_device.hpp"
+#include "device/registered.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -45,7 +46,8 @@ class Mapping {
 // One of two ranks: fills its own box, signals, waits, reads the other's box. Gives the number of wrong elements.
 int exchange(Shared& shared, std::size_t me, int rounds, bool spin, std::uint64_t delay_seed) {
   const auto device = open_device({}, {.spin = spin});
-  auto* const control = static_cast<WaitControl*>(device->allocate_mapped(sizeof(WaitControl)));
+  const Registered<WaitControl> page(device);
+  WaitControl* const control = page.data();
   control->timeout_ns = 60'000'000'000;
   std::mt19937_64 random(delay_seed + me);
   int wrong = 0;
@@ -73,7 +75,6 @@ int exchange(Shared& shared, std::size_t me, int rounds, bool spin, std::uint64_
     }
     wrong += static_cast<int>(control->failed);
   }
-  device->deallocate_mapped(control);
   return wrong;
 }
 
@@ -104,10 +105,8 @@ TEST_P(HostSignalTest, TwoProcessesExchange) {
 // Waits long enough on both sides that the waiter is asleep when the signal or the abort comes.
 struct Waiter {
   Waiter(bool spin, std::chrono::nanoseconds timeout) : device(open_device({}, {.spin = spin})) {
-    control = static_cast<WaitControl*>(device->allocate_mapped(sizeof(WaitControl)));
     control->timeout_ns = static_cast<std::uint64_t>(timeout.count());
   }
-  ~Waiter() { device->deallocate_mapped(control); }
   // How long the wait took.
   Clock::duration run() const {
     Stream stream(*device);
@@ -118,7 +117,8 @@ struct Waiter {
     return Clock::now() - begin;
   }
   std::shared_ptr<Device> device;
-  WaitControl* control;
+  Registered<WaitControl> page{device};
+  WaitControl* control = page.data();
   Mapping mapping;
 };
 

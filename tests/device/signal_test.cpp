@@ -2,9 +2,11 @@
 #include "tandem/device/signal.hpp"
 
 #include <gtest/gtest.h>
+#include <optional>
 #include <vector>
 
 #include "device/on_device.hpp"
+#include "device/registered.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -14,15 +16,13 @@ class SignalTest : public OnDevice {
   void SetUp() override {
     OnDevice::SetUp();
     if (IsSkipped()) return;
-    control_ = static_cast<WaitControl*>(device().allocate_mapped(sizeof(WaitControl)));
+    page_.emplace(device_);
+    control_ = page_->data();
     control_->timeout_ns = 20'000'000'000;
-  }
-  void TearDown() override {
-    if (control_ != nullptr) device().deallocate_mapped(control_);
-    OnDevice::TearDown();
   }
   [[nodiscard]] Buffer words(std::size_t count) const { return upload(std::vector<SignalWord>(count)); }
 
+  std::optional<Registered<WaitControl>> page_;
   WaitControl* control_ = nullptr;
 };
 

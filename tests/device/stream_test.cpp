@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/on_device.hpp"
+#include "device/registered.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -39,21 +40,19 @@ TEST_P(StreamTest, RunsWithoutAnybodyWaiting) {
 
 TEST_P(StreamTest, SmallWorkRunsWithoutAnybodyWaiting) {
   // A signal is so little work that nobody is woken for it at once.
-  auto* const words = static_cast<SignalWord*>(device().allocate_mapped(2 * sizeof(SignalWord)));
-  {
-    Stream stream(device());
-    for (std::uint64_t round = 1; round <= 20; ++round) {
-      const SignalPut put{.mine = &words[0], .theirs = &words[1]};
-      device().signal(stream, {&put, 1});
-      const auto deadline = std::chrono::steady_clock::now() + 30s;
-      const std::atomic_ref value(words[1].value);
-      while (value.load() != round && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(100us);
-      ASSERT_EQ(value.load(), round);
-      if (round % 5 == 0) std::this_thread::sleep_for(10ms);  // long enough for whoever watches to go to sleep
-    }
-    stream.synchronize();
+  const Registered<SignalWord> page(device_, 2);
+  SignalWord* const words = page.data();
+  Stream stream(device());
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    const SignalPut put{.mine = &words[0], .theirs = &words[1]};
+    device().signal(stream, {&put, 1});
+    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    const std::atomic_ref value(words[1].value);
+    while (value.load() != round && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(100us);
+    ASSERT_EQ(value.load(), round);
+    if (round % 5 == 0) std::this_thread::sleep_for(10ms);  // long enough for whoever watches to go to sleep
   }
-  device().deallocate_mapped(words);
+  stream.synchronize();
 }
 
 TEST_P(StreamTest, QueryIsFalseWhileWorkIsPending) {

@@ -143,6 +143,32 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
   });
 }
 
+TEST_P(Pad, NothingCountsAfterAPeersDeadlineEvenIfItDidNotSay) {
+  on(3, [](World& world) {
+    const Team team = world.team({2, 0, 1});
+    auto tensor = ready(team, 1);
+    team.barrier();
+    if (world.rank() == 0) {
+      team.set_timeout(80ms);
+      const Stream stream(world.device());
+      tensor.signal_pad().wait_signal(stream, 2, 3);  // world rank 1
+      stream.synchronize();                           // its stream has run on, and it has told nobody
+    }
+    world.team().barrier();
+    if (world.rank() != 0) {
+      EXPECT_TRUE(team.failed());
+      try {
+        team.check();
+        ADD_FAILURE() << "what a peer's stream may have overwritten was counted";
+      } catch (const Aborted& error) {
+        EXPECT_NE(std::string(error.what()).find("channel 3"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("says rank 0"), std::string::npos) << error.what();
+      }
+    }
+    world.team().barrier();
+  });
+}
+
 TEST_P(Pad, AnAbortReleasesAWaitSoonAndFromAnyThread) {
   on(2, [](World& world) {
     const Team team = world.team({0, 1});

@@ -51,9 +51,10 @@ class TANDEM_API Device {
   // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory) noexcept = 0;
-  /// Host memory that the device reads and writes as well, at the address returned here. Blocking; zeroed.
-  [[nodiscard]] virtual void* allocate_mapped(std::size_t bytes) = 0;
-  virtual void deallocate_mapped(void* memory) noexcept = 0;
+  /// Lets the device read and write this memory of the host's, at its own address, until `unregister_memory`. Whole
+  /// pages; they may be shared with other processes. Blocking; throws Unsupported where the device cannot.
+  virtual void register_memory(void* memory, std::size_t bytes) = 0;
+  virtual void unregister_memory(void* memory) noexcept = 0;
   /// Blocking copies between the host's memory and the device's; ordered with no stream.
   virtual void upload(void* device_memory, const void* host_memory, std::size_t bytes) = 0;
   virtual void download(void* host_memory, const void* device_memory, std::size_t bytes) = 0;
@@ -93,8 +94,8 @@ class TANDEM_API Device {
   // Signals between ranks. At most `max_signals` in a call; all puts at once, all waits together.
   virtual void signal(StreamRef stream, std::span<const SignalPut> puts) = 0;
   /// Each wait ends when its count is reached, when `control.abort` is set, or at the deadline; the first to miss its
-  /// deadline fills `control.failure`, sets `control.abort` and lets the stream go on. `control` came from
-  /// `allocate_mapped`.
+  /// deadline fills `control.failure`, sets `control.abort` and lets the stream go on. `control` lies in
+  /// registered memory.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
 
   /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.

@@ -78,9 +78,9 @@ class TANDEM_API Team {
   // Failure. It is sticky: a team that failed stays failed, and only a new team, without the lost ranks, goes on.
 
   [[nodiscard]] bool failed() const noexcept;
-  /// Throws what made the team fail: PeerLost, Timeout or Aborted with the facts. One load if nothing did. A failure
-  /// that only this rank has seen so far is told to the other members, who then fail with the same PeerLost, or with
-  /// Aborted.
+  /// Throws what made the team fail: PeerLost, Timeout or Aborted with the facts. One load for each member if nothing
+  /// did. A failure that only this rank has seen so far is told to the other members, who then fail with the same
+  /// PeerLost, or with Aborted.
   void check() const;
   /// Marks the team failed on every member and releases all their waits. Never blocks; from any thread.
   void abort(const std::string& reason) const noexcept;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <cuda_runtime_api.h>
 #include <mutex>
 #include <utility>
@@ -82,8 +81,8 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void deallocate(void* memory) noexcept override;
-  [[nodiscard]] void* allocate_mapped(std::size_t bytes) override;
-  void deallocate_mapped(void* memory) noexcept override;
+  void register_memory(void* memory, std::size_t bytes) override;
+  void unregister_memory(void* memory) noexcept override;
   void upload(void* device_memory, const void* host_memory, std::size_t bytes) override;
   void download(void* host_memory, const void* device_memory, std::size_t bytes) override;
 
@@ -224,25 +223,22 @@ void CudaDevice::deallocate(void* memory) noexcept {
   free_device_memory(memory);
 }
 
-void* CudaDevice::allocate_mapped(std::size_t bytes) {
-  if (bytes == 0) return nullptr;
+void CudaDevice::register_memory(void* memory, std::size_t bytes) {
+  if (bytes == 0) return;
   const CurrentContext current(*context_);
-  void* memory = nullptr;
-  // Unified addressing: the device reads and writes it at the host's address. Portable: so do this process's other
-  // devices.
-  const cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable);
-  if (result == cudaErrorMemoryAllocation) {
-    ignore(result);
-    throw OutOfMemory(format("cudaHostAlloc of {} bytes of mapped memory for cuda:{}", bytes, id().index));
-  }
-  check(result, "cudaHostAlloc");
-  std::memset(memory, 0, bytes);
-  return memory;
+  // Portable: this process's other devices may use it too.
+  check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable), "cudaHostRegister");
+  void* address = nullptr;
+  const cudaError_t result = cudaHostGetDevicePointer(&address, memory, 0);
+  if (result == cudaSuccess && address == memory) return;
+  ignore(result);
+  unregister_memory(memory);
+  throw Unsupported(format("cuda:{} cannot use host memory at the host's address", id().index));
 }
 
-void CudaDevice::deallocate_mapped(void* memory) noexcept {
+void CudaDevice::unregister_memory(void* memory) noexcept {
   const CurrentContext current(*context_);
-  ignore(cudaFreeHost(memory));
+  ignore(cudaHostUnregister(memory));
 }
 
 void CudaDevice::copy_blocking(void* dst, const void* src, std::size_t bytes) {

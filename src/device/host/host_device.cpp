@@ -105,13 +105,8 @@ void* HostDevice::allocate(std::size_t bytes) { return allocate_aligned(bytes); 
 
 void HostDevice::deallocate(void* memory) noexcept { std::free(memory); }
 
-void* HostDevice::allocate_mapped(std::size_t bytes) {
-  void* const memory = allocate_aligned(bytes);
-  std::memset(memory, 0, bytes);
-  return memory;
-}
-
-void HostDevice::deallocate_mapped(void* memory) noexcept { std::free(memory); }
+void HostDevice::register_memory(void* /*memory*/, std::size_t /*bytes*/) {}
+void HostDevice::unregister_memory(void* /*memory*/) noexcept {}
 
 void HostDevice::upload(void* device_memory, const void* host_memory, std::size_t bytes) {
   if (bytes != 0) std::memcpy(device_memory, host_memory, bytes);

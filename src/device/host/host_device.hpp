@@ -28,8 +28,8 @@ class HostDevice final : public Device {
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void deallocate(void* memory) noexcept override;
-  [[nodiscard]] void* allocate_mapped(std::size_t bytes) override;
-  void deallocate_mapped(void* memory) noexcept override;
+  void register_memory(void* memory, std::size_t bytes) override;
+  void unregister_memory(void* memory) noexcept override;
   void upload(void* device_memory, const void* host_memory, std::size_t bytes) override;
   void download(void* host_memory, const void* device_memory, std::size_t bytes) override;
 

@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "tandem/base/error.hpp"
 
 #include "device/on_device.hpp"
+#include "device/registered.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -30,17 +32,15 @@ class CudaDeviceTest : public OnDevice {
   void SetUp() override {
     OnDevice::SetUp();
     if (IsSkipped()) return;
-    control_ = static_cast<WaitControl*>(device().allocate_mapped(sizeof(WaitControl)));
+    page_.emplace(device_);
+    control_ = page_->data();
     control_->timeout_ns = 20'000'000'000;
-  }
-  void TearDown() override {
-    if (control_ != nullptr) device().deallocate_mapped(control_);
-    OnDevice::TearDown();
   }
   [[nodiscard]] static cudaStream_t native(StreamRef stream) {
     return static_cast<cudaStream_t>(stream.native_handle());
   }
 
+  std::optional<Registered<WaitControl>> page_;
   WaitControl* control_ = nullptr;
 };
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "tandem/device/signal.hpp"
+#include "tandem/team/file_descriptor.hpp"
+
+namespace tandem {
+
+/// The WaitControl of one rank of a team, in a page of shared memory. Its owner's waits watch it; the other members
+/// read it, since no stream of its owner runs past a wait without a signal before this page says so (docs/protocol,
+/// Check).
+class ControlPage {
+ public:
+  /// A new one, zeroed. Throws OutOfMemory.
+  ControlPage();
+  /// A peer's, read only. Throws OutOfMemory.
+  explicit ControlPage(const FileDescriptor& shared);
+  ControlPage(ControlPage&& other) noexcept;
+  ControlPage& operator=(ControlPage&&) = delete;
+  ~ControlPage();
+
+  [[nodiscard]] static std::size_t bytes() noexcept;
+  [[nodiscard]] WaitControl* data() const noexcept { return data_; }
+  /// For the peers; it can be taken once.
+  [[nodiscard]] FileDescriptor take_descriptor() noexcept { return std::move(descriptor_); }
+
+ private:
+  FileDescriptor descriptor_;
+  WaitControl* data_ = nullptr;
+};
+
+}  // namespace tandem
