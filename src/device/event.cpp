@@ -7,9 +7,11 @@
 
 namespace tandem {
 
-Event::Event(Device& device, Timing timing) : device_(&device), handle_(device.event_create(timing)) {}
+Event::Event(Device& device, Timing timing)
+    : device_(device.shared_from_this()), handle_(device.event_create(timing)) {}
 
-Event::Event(Event&& other) noexcept : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
+Event::Event(Event&& other) noexcept
+    : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
 
 Event& Event::operator=(Event&& other) noexcept {
   std::swap(device_, other.device_);

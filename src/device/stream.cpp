@@ -5,11 +5,14 @@
 
 namespace tandem {
 
-Stream::Stream(Device& device, StreamPriority priority) : device_(&device), ref_(device.stream_create(priority)) {}
+Stream::Stream(Device& device, StreamPriority priority)
+    : device_(device.shared_from_this()), ref_(device.stream_create(priority)) {}
 
-Stream Stream::from_native_handle(Device& device, StreamRef handle) noexcept { return {&device, handle}; }
+Stream Stream::from_native_handle(Device& device, StreamRef handle) noexcept {
+  return {device.shared_from_this(), handle};
+}
 
-Stream::Stream(Stream&& other) noexcept : device_(std::exchange(other.device_, nullptr)), ref_(other.ref_) {}
+Stream::Stream(Stream&& other) noexcept : device_(std::move(other.device_)), ref_(other.ref_) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   std::swap(device_, other.device_);
@@ -22,7 +25,7 @@ Stream::~Stream() {
 }
 
 StreamRef Stream::release() noexcept {
-  device_ = nullptr;
+  device_.reset();
   return ref_;
 }
 

@@ -52,6 +52,7 @@ Dims LinearPlan::stored(Layout layout, std::int64_t rows, std::int64_t columns) 
 }
 
 std::int64_t LinearPlan::tokens(const TensorView& view, std::string_view argument, std::size_t dim) const {
+  team().check();  // a plan that was moved from has no team, and nothing to divide by
   if (view.dim() != 2) refuse(format("{} is {}; a matrix is needed", argument, to_string(view)));
   if (view.size(dim) > spec_.m) {
     refuse(format("{} is {}, {} tokens; this plan was made for at most {}", argument, to_string(view), view.size(dim),

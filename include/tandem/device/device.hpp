@@ -35,8 +35,8 @@ struct CostTable {
 /// One rank's device: the small interface that every schedule is written on. All operations but those named as
 /// blocking are asynchronous on the stream they are given, in its order; they allocate nothing, wait for nothing on the
 /// host and, on CUDA, can be captured in a graph. Arguments are checked by the callers on the floors above.
-/// Safe from several threads at once.
-class TANDEM_API Device {
+/// Safe from several threads at once. Made by `open_device`; lives until the last that was made from it is gone.
+class TANDEM_API Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device();
   Device(const Device&) = delete;
@@ -88,7 +88,8 @@ class TANDEM_API Device {
   /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument
   /// or Unsupported.
   [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec) = 0;
-  /// Runs a function of the host's in the stream's order. It must not call the device's API.
+  /// Runs a function of the host's in the stream's order. It must not call the device's API, nor be the last to hold
+  /// anything that keeps the device alive.
   virtual void launch(StreamRef stream, std::function<void()> function) = 0;
 
   // Signals between ranks. At most `max_signals` in a call; all puts at once, all waits together.

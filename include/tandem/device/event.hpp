@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <type_traits>
 
 #include "tandem/base/export.hpp"
@@ -8,7 +9,8 @@
 
 namespace tandem {
 
-/// A point in a stream that other streams, or the host, can wait for. An event never recorded counts as passed.
+/// A point in a stream that other streams, or the host, can wait for. An event never recorded counts as passed. It
+/// keeps its device alive, and needs the stream no longer than `record`.
 class TANDEM_API Event {
  public:
   enum class Timing : bool { off, on };
@@ -32,7 +34,7 @@ class TANDEM_API Event {
   [[nodiscard]] void* native_handle() const noexcept { return handle_; }
 
  private:
-  Device* device_;
+  std::shared_ptr<Device> device_;
   void* handle_;
 };
 

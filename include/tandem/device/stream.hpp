@@ -42,8 +42,8 @@ class StreamRef {
   DeviceType type_;
 };
 
-/// Owns a stream. The destructor does not wait: work that was queued still runs, and the stream's resources go after
-/// it.
+/// Owns a stream, and keeps its device alive. The destructor does not wait: work that was queued still runs, and the
+/// stream's resources go after it.
 class TANDEM_API Stream {
  public:
   explicit Stream(Device& device, StreamPriority priority = StreamPriority::normal);
@@ -56,7 +56,7 @@ class TANDEM_API Stream {
   operator StreamRef() const noexcept { return ref_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] StreamRef ref() const noexcept { return ref_; }
   [[nodiscard]] Device& device() const noexcept { return *device_; }
-  /// Gives the stream to the caller, who must destroy it.
+  /// Gives the stream to the caller, who must destroy it, or take it over again, while the device lives.
   [[nodiscard]] StreamRef release() noexcept;
 
   /// Waits until all that was queued has run. Bounded, since each wait in the queue is; throws DeviceError.
@@ -66,8 +66,8 @@ class TANDEM_API Stream {
   [[nodiscard]] bool query() const;
 
  private:
-  Stream(Device* device, StreamRef ref) noexcept : device_(device), ref_(ref) {}
-  Device* device_;  // null once moved from or released
+  Stream(std::shared_ptr<Device> device, StreamRef ref) noexcept : device_(std::move(device)), ref_(ref) {}
+  std::shared_ptr<Device> device_;  // null once moved from or released
   StreamRef ref_;
 };
 

@@ -145,8 +145,11 @@ double HostDevice::event_elapsed_ms(void* begin, void* end) {
   return host_event(end).elapsed_ms_since(host_event(begin));
 }
 
+// First all work, then what it threw: who frees memory next counts on nothing being left to run.
 void HostDevice::synchronize() {
-  for (const HostStreamPtr& stream : workers_.streams()) stream->synchronize();
+  const std::vector<HostStreamPtr> streams = workers_.streams();
+  for (const HostStreamPtr& stream : streams) stream->finish(stream->ticket());
+  for (const HostStreamPtr& stream : streams) stream->synchronize();
 }
 
 void HostDevice::copy(StreamRef stream, const Copy& copy) {
