@@ -38,6 +38,18 @@ Numbers squares(const Numbers& values) {
   return out;
 }
 
+Numbers magnitudes(const Numbers& values) {
+  Numbers out(values.size());
+  std::transform(values.begin(), values.end(), out.begin(), [](double x) { return std::abs(x); });
+  return out;
+}
+
+Numbers roots(const Numbers& values) {
+  Numbers out(values.size());
+  std::transform(values.begin(), values.end(), out.begin(), [](double x) { return std::sqrt(x); });
+  return out;
+}
+
 Numbers transposed(const Numbers& values, std::size_t rows, std::size_t columns) {
   Numbers out(values.size());
   for (std::size_t r = 0; r < rows; ++r) {
@@ -84,7 +96,7 @@ class Arithmetic {
  public:
   explicit Arithmetic(DType dtype) : stored_(squared(epsilon(dtype))) {}
 
-  /// a · b, rounded to `out`'s dtype: the model's, or f32 (for gradients of weights).
+  /// a · b, rounded to `out`'s dtype: the model's, or f32 (for gradients of weights, which are sums over tokens).
   enum class Out : bool { narrow, f32 };
   [[nodiscard]] Matrix product(const Matrix& a, const Matrix& b, Out out = Out::narrow) const {
     const std::size_t m = a.rows;
@@ -100,9 +112,20 @@ class Arithmetic {
     add_product(a_variance, squares(b.value), m, n, k, c.variance);
     const bool exact = std::all_of(b.variance.begin(), b.variance.end(), [](double v) { return v == 0; });
     if (!exact) add_product(a_squares, b.variance, m, n, k, c.variance);
-    if (out == Out::narrow) store(c);
+    if (out == Out::f32) {
+      Numbers drift(m * n, 0.0);
+      add_product(roots(a.variance), magnitudes(b.value), m, n, k, drift);
+      if (!exact) add_product(magnitudes(a.value), roots(b.variance), m, n, k, drift);
+      for (std::size_t i = 0; i < drift.size(); ++i) c.variance[i] += drift_variance(drift[i]);
+    } else {
+      store(c);
+    }
     return c;
   }
+
+  /// The errors of different tokens may be one and the same: then a sum over tokens drifts by the sum of one deviation
+  /// of each of its terms.
+  [[nodiscard]] static double drift_variance(double drift) noexcept { return squared(drift / deviations); }
 
   /// What is kept in the model's dtype is rounded to it.
   void store(Matrix& a) const {
@@ -343,6 +366,7 @@ ReferenceStep reference_step(const ModelOptions& options, std::span<const std::v
   Matrix dtable(byte_values, d);
   Numbers terms(byte_values, 0.0);
   Numbers sizes(byte_values * d, 0.0);
+  Numbers drifts(byte_values * d, 0.0);
   for (std::size_t i = 0; i < tokens * context; ++i) {
     terms[batch.contexts[i]] += 1;
     for (std::size_t j = 0; j < d; ++j) {
@@ -350,10 +374,12 @@ ReferenceStep reference_step(const ModelOptions& options, std::span<const std::v
       dtable.value[place] += dembedded.value[i * d + j];
       dtable.variance[place] += dembedded.variance[i * d + j];
       sizes[place] += squared(dembedded.value[i * d + j]);
+      drifts[place] += std::sqrt(dembedded.variance[i * d + j]);
     }
   }
   for (std::size_t place = 0; place < sizes.size(); ++place) {
     dtable.variance[place] += terms[place / d] * arithmetic.sum() * sizes[place];
+    dtable.variance[place] += Arithmetic::drift_variance(drifts[place]);
   }
   step.gradients[0] = bounded(dtable);
   return step;

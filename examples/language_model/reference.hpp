@@ -32,8 +32,11 @@ struct ReferenceStep {
 ///
 /// where ε₃₂ is fp32's roundoff (sums are kept in fp32), ε the dtype's (what is stored or sent is rounded to it), and
 /// squares are of each element. Norms, GELU and softmax carry variances by their derivatives. A result may be off by
-/// eight deviations: one in millions of independent normal errors passes five. |unfused − ref64|, which DESIGN would
-/// allow on top, is not.
+/// eight deviations: one in millions of independent normal errors passes five.
+///
+/// Across tokens errors need not be independent: a model that has learnt little more than how frequent each byte is has
+/// nearly the same activations for every token, and they round alike. So a gradient, which is a sum over tokens, may
+/// also drift by one deviation of each of its terms, all with one sign. DESIGN's bound for that sum is wider.
 [[nodiscard]] ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
                                            const Tokens& batch);
 

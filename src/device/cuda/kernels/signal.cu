@@ -54,11 +54,11 @@ __global__ void __launch_bounds__(max_signals) signal_kernel(const SignalArgumen
 }
 
 // The first of this rank's waits to miss its deadline says so; the others only see the abort.
-// `control` is host memory, and only kernels of this GPU compete for `failed`, so that the exchange need not be atomic
-// for the CPU, which some PCIe roots do not offer. The CPU reads `failure` after it has acquired failed == 2.
+// `control` is host memory, on which a PCIe root need not offer atomics: only kernels of this GPU compete for `failed`,
+// so the exchange is atomic for this GPU alone. The CPU reads `failure` after it has acquired failed == 2.
 __device__ void report_timeout(WaitControl* control, const SignalWait& wait, std::uint64_t expected, std::uint64_t seen,
                                std::uint64_t waited_ns) {
-  if (atomicCAS_system(&control->failed, 0U, 1U) == 0U) {
+  if (atomicCAS(&control->failed, 0U, 1U) == 0U) {
     control->failure = {wait.operation, wait.peer, wait.channel, expected, seen, waited_ns};
     store_release_system(&control->failed, 2U);
   }
