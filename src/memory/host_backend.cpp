@@ -18,6 +18,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/shared_memory.hpp"
 
 namespace tandem {
 namespace {
@@ -169,22 +170,12 @@ class HostBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity());
-    const auto refuse = [&](const char* call) {
-      return OutOfMemory(
-          format("{} bytes of shared host memory were asked for; {} failed: {}", bytes, call, std::strerror(errno)));
-    };
     // Taking pages until none is left would have the kernel kill processes, ours or others': ask first.
     if (const std::size_t available = available_bytes(); rounded > available) {
       throw OutOfMemory(
           format("{} bytes of shared host memory were asked for; this machine has {} left", bytes, available));
     }
-    FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) throw refuse("memfd_create");
-    if (::ftruncate(fd.get(), static_cast<off_t>(rounded)) != 0) throw refuse("ftruncate");
-    // Pages are taken now: a machine that is full says so here, and not as SIGBUS at some later write.
-    if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(rounded)) != 0) throw refuse("fallocate");
-    // Nobody can shrink it under a peer's feet.
-    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw refuse("sealing");
+    FileDescriptor fd = create_shared_memory(rounded);
     const Description description = describe(fd.get());
     return std::make_shared<HostSegment>(
         mapped().insert(description, std::make_shared<Memory>(std::move(fd), rounded)));
