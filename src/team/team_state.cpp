@@ -34,12 +34,11 @@ Team::State::State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int
     : core_(std::move(core)),
       id_(id),
       members_(std::move(members)),
-      control_(page_.data()),
       formation_(core_->bootstrap(), core_->launch().rank, id | formation_bit) {
   const auto self = std::find(members_.begin(), members_.end(), core_->launch().rank);
   rank_ = static_cast<int>(self - members_.begin());
   core_->device()->register_memory(page_.data(), ControlPage::bytes());
-  control_->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_->env().timeout).count());
+  control()->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_->env().timeout).count());
   core_->enter(*this);
 }
 
@@ -145,7 +144,7 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
   std::vector<std::size_t> missing;
   for (std::size_t step = 1; step < size; ++step) missing.push_back((self + step) % size);
   const auto stop = [this] {
-    if (load(control_->abort) != 0) throw_failure();
+    if (load(control()->abort) != 0) throw_failure();
   };
   while (!missing.empty()) {
     try {
@@ -207,7 +206,7 @@ std::uint32_t Team::State::register_operation(std::string name) {
 }
 
 std::chrono::milliseconds Team::State::timeout() const noexcept {
-  const auto ns = std::atomic_ref(control_->timeout_ns).load(std::memory_order_relaxed);
+  const auto ns = std::atomic_ref(control()->timeout_ns).load(std::memory_order_relaxed);
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(ns));
 }
 
@@ -216,10 +215,10 @@ void Team::State::set_timeout(std::chrono::milliseconds timeout) {
     throw InvalidArgument(format("a team's timeout was given as {} ms; allowed: 1 ms and more", timeout.count()));
   }
   const auto ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
-  std::atomic_ref(control_->timeout_ns).store(ns, std::memory_order_relaxed);
+  std::atomic_ref(control()->timeout_ns).store(ns, std::memory_order_relaxed);
 }
 
-bool Team::State::failed() const noexcept { return load(control_->abort) != 0 || peer_failed(); }
+bool Team::State::failed() const noexcept { return load(control()->abort) != 0 || peer_failed(); }
 
 bool Team::State::peer_failed() const noexcept {
   return std::any_of(peers_.begin(), peers_.end(),
@@ -227,7 +226,7 @@ bool Team::State::peer_failed() const noexcept {
 }
 
 void Team::State::check() {
-  if (load(control_->abort) == 0) {
+  if (load(control()->abort) == 0) {
     if (!peer_failed()) return;
     fail_like_peer();
   }
@@ -244,7 +243,7 @@ void Team::State::fail_like_peer() {
       if (failure.cause == Cause::timeout) failure.cause = Cause::aborted;  // it was not this rank that waited
       return fail(std::move(failure));
     }
-    if (load(control_->abort) != 0) return;
+    if (load(control()->abort) != 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const auto peer =
@@ -258,9 +257,9 @@ void Team::State::fail_like_peer() {
 void Team::State::fail(Failure failure) noexcept {
   {
     const std::lock_guard lock(failure_mutex_);
-    if (failure_.cause == Cause::none && load(control_->failed) == 0) failure_ = std::move(failure);
+    if (failure_.cause == Cause::none && load(control()->failed) == 0) failure_ = std::move(failure);
   }
-  std::atomic_ref(control_->abort).store(1, std::memory_order_release);
+  std::atomic_ref(control()->abort).store(1, std::memory_order_release);
 }
 
 void Team::State::throw_failure() {
@@ -270,7 +269,7 @@ void Team::State::throw_failure() {
     std::unique_lock lock(failure_mutex_);
     if (failure_.cause == Cause::none) {
       lock.unlock();  // it asks the core, whose lock comes before this one
-      Failure found = failure_of_wait(*control_, core_->launch().rank);
+      Failure found = failure_of_wait(*control(), core_->launch().rank);
       lock.lock();
       if (failure_.cause == Cause::none) failure_ = std::move(found);
     }

@@ -39,7 +39,7 @@ class Team::State {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
-  [[nodiscard]] WaitControl* control() const noexcept { return control_; }
+  [[nodiscard]] WaitControl* control() const noexcept { return page_.data(); }
 
   /// The members' first call together, under this name: from here on each sees the others' control words.
   void meet(std::string_view what);
@@ -92,7 +92,6 @@ class Team::State {
   std::vector<int> members_;
   int rank_ = -1;
   ControlPage page_;
-  WaitControl* control_;
   std::vector<std::pair<int, ControlPage>> peers_;  // by world rank
   std::uint64_t sequence_ = 0;
   Formation formation_;
