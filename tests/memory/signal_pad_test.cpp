@@ -116,15 +116,20 @@ TEST_P(Pad, SignalsAreCountedAndChannelsAreApart) {
   });
 }
 
+/// Queues a wait for the team's rank 2 on channel 3, which puts no such signal.
+void wait_in_vain(const Team& team, const SignalPad& pad, StreamRef stream) {
+  team.set_timeout(80ms);
+  pad.wait_signal(stream, 2, 3);
+}
+
 TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
   on(3, [](World& world) {
     const Team team = world.team({2, 0, 1});
     auto tensor = ready(team, 1);
     team.barrier();
     if (world.rank() == 0) {
-      team.set_timeout(80ms);
       const Stream stream(world.device());
-      tensor.signal_pad().wait_signal(stream, 2, 3);  // world rank 1
+      wait_in_vain(team, tensor.signal_pad(), stream);
       try {
         team.synchronize(stream);
         ADD_FAILURE() << "nobody signalled, and the wait ended well";
@@ -149,10 +154,9 @@ TEST_P(Pad, NothingCountsAfterAPeersDeadlineEvenIfItDidNotSay) {
     auto tensor = ready(team, 1);
     team.barrier();
     if (world.rank() == 0) {
-      team.set_timeout(80ms);
       const Stream stream(world.device());
-      tensor.signal_pad().wait_signal(stream, 2, 3);  // world rank 1
-      stream.synchronize();                           // its stream has run on, and it has told nobody
+      wait_in_vain(team, tensor.signal_pad(), stream);
+      stream.synchronize();  // its stream has run on, and it has told nobody
     }
     world.team().barrier();
     if (world.rank() != 0) {
