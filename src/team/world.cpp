@@ -3,7 +3,6 @@
 
 #include <exception>
 #include <numeric>
-#include <sched.h>
 #include <utility>
 #include <vector>
 
@@ -31,13 +30,6 @@ class World::State {
 };
 
 namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
 
 DeviceId choose_device(const InitOptions& options, const Launch& launch, const Env& env) {
   if (options.device) return *options.device;
@@ -72,7 +64,6 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
     DeviceOptions device;
     device.link = env.link;
     device.gemm = env.gemm;
-    device.spin = launch.local_size <= usable_cores();
     opened.device = open_device(opened.id, device);
   } catch (const std::exception& error) {
     opened.error = std::current_exception();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <new>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
@@ -44,8 +45,8 @@ class Mapping {
 };
 
 // One of two ranks: fills its own box, signals, waits, reads the other's box. Gives the number of wrong elements.
-int exchange(Shared& shared, std::size_t me, int rounds, bool spin, std::uint64_t delay_seed) {
-  const auto device = open_device({}, {.spin = spin});
+int exchange(Shared& shared, std::size_t me, int rounds, std::uint64_t delay_seed) {
+  const auto device = open_device({});
   const Registered<WaitControl> page(device);
   WaitControl* const control = page.data();
   control->timeout_ns = 60'000'000'000;
@@ -78,13 +79,33 @@ int exchange(Shared& shared, std::size_t me, int rounds, bool spin, std::uint64_
   return wrong;
 }
 
-class HostSignalTest : public ::testing::TestWithParam<bool> {};
+enum class Cores : bool { any, one };
+
+// Threads and processes that a test starts run where it may run itself: who waits on one core has to leave it to the
+// other.
+class HostSignalTest : public ::testing::TestWithParam<Cores> {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed_), &allowed_), 0);
+    if (GetParam() == Cores::any) return;
+    std::size_t first = 0;
+    while (!CPU_ISSET(first, &allowed_)) ++first;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+  }
+  void TearDown() override { ::sched_setaffinity(0, sizeof(allowed_), &allowed_); }
+
+ private:
+  cpu_set_t allowed_{};
+};
 
 TEST_P(HostSignalTest, TwoThreadsExchange) {
   const Mapping mapping;
   int wrong[2] = {-1, -1};
-  std::thread other([&] { wrong[1] = exchange(mapping.get(), 1, 1000, GetParam(), device_seed()); });
-  wrong[0] = exchange(mapping.get(), 0, 1000, GetParam(), device_seed());
+  std::thread other([&] { wrong[1] = exchange(mapping.get(), 1, 1000, device_seed()); });
+  wrong[0] = exchange(mapping.get(), 0, 1000, device_seed());
   other.join();
   EXPECT_EQ(wrong[0], 0);
   EXPECT_EQ(wrong[1], 0);
@@ -94,8 +115,8 @@ TEST_P(HostSignalTest, TwoProcessesExchange) {
   const Mapping mapping;
   const ::pid_t child = ::fork();
   ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(exchange(mapping.get(), 1, 1000, GetParam(), device_seed()) == 0 ? 0 : 1);
-  const int wrong = exchange(mapping.get(), 0, 1000, GetParam(), device_seed());
+  if (child == 0) ::_exit(exchange(mapping.get(), 1, 1000, device_seed()) == 0 ? 0 : 1);
+  const int wrong = exchange(mapping.get(), 0, 1000, device_seed());
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(wrong, 0);
@@ -104,7 +125,7 @@ TEST_P(HostSignalTest, TwoProcessesExchange) {
 
 // Waits long enough on both sides that the waiter is asleep when the signal or the abort comes.
 struct Waiter {
-  Waiter(bool spin, std::chrono::nanoseconds timeout) : device(open_device({}, {.spin = spin})) {
+  explicit Waiter(std::chrono::nanoseconds timeout) {
     control->timeout_ns = static_cast<std::uint64_t>(timeout.count());
   }
   // How long the wait took.
@@ -116,7 +137,7 @@ struct Waiter {
     stream.synchronize();
     return Clock::now() - begin;
   }
-  std::shared_ptr<Device> device;
+  std::shared_ptr<Device> device = open_device({});
   Registered<WaitControl> page{device};
   WaitControl* control = page.data();
   Mapping mapping;
@@ -124,7 +145,7 @@ struct Waiter {
 
 TEST_P(HostSignalTest, ASleeperIsWoken) {
   // Futex slices end every 20 ms anyway, so look at the median of several.
-  const Waiter waiter(GetParam(), 60s);
+  const Waiter waiter(60s);
   std::vector<Clock::duration> late;
   for (int i = 0; i < 9; ++i) {
     Clock::time_point put_at;
@@ -148,7 +169,7 @@ TEST_P(HostSignalTest, ASleeperIsWoken) {
 }
 
 TEST_P(HostSignalTest, AnAbortEndsAWaitSoon) {
-  const Waiter waiter(GetParam(), 60s);
+  const Waiter waiter(60s);
   std::thread other([&] {
     std::this_thread::sleep_for(30ms);
     std::atomic_ref(waiter.control->abort).store(1);
@@ -160,7 +181,7 @@ TEST_P(HostSignalTest, AnAbortEndsAWaitSoon) {
 }
 
 TEST_P(HostSignalTest, ADeadlineIsRecorded) {
-  const Waiter waiter(GetParam(), 40ms);
+  const Waiter waiter(40ms);
   EXPECT_GE(waiter.run(), 40ms);
   EXPECT_EQ(waiter.control->abort, 1U);
   ASSERT_EQ(waiter.control->failed, 2U);
@@ -173,7 +194,7 @@ TEST_P(HostSignalTest, ADeadlineIsRecorded) {
 }
 
 TEST_P(HostSignalTest, OnlyTheFirstDeadlineIsRecorded) {
-  const Waiter waiter(GetParam(), 20ms);
+  const Waiter waiter(20ms);
   std::vector<Stream> streams;
   for (std::uint32_t i = 0; i < 4; ++i) streams.emplace_back(*waiter.device);
   for (std::uint32_t i = 0; i < 2; ++i) {
@@ -188,9 +209,11 @@ TEST_P(HostSignalTest, OnlyTheFirstDeadlineIsRecorded) {
   EXPECT_EQ(failure.peer, static_cast<int>(failure.operation));
 }
 
-std::string patience_name(const ::testing::TestParamInfo<bool>& info) { return info.param ? "spinning" : "yielding"; }
+std::string cores_name(const ::testing::TestParamInfo<Cores>& info) {
+  return info.param == Cores::one ? "one_core" : "any_core";
+}
 
-INSTANTIATE_TEST_SUITE_P(Host, HostSignalTest, ::testing::Bool(), patience_name);
+INSTANTIATE_TEST_SUITE_P(Host, HostSignalTest, ::testing::Values(Cores::any, Cores::one), cores_name);
 
 }  // namespace
 }  // namespace tandem::testing

@@ -116,7 +116,6 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link
   std::string gemm = "auto";          ///< host: which GEMM (see Env::gemm)
-  bool spin = true;                   ///< host: waits may spin before they sleep; false where ranks outnumber cores
 };
 
 /// How many devices of this type this process can use; 0 if none. Never throws.

@@ -65,8 +65,7 @@ void* allocate_aligned(std::size_t bytes) {
 HostDevice::HostDevice(const DeviceOptions& options)
     : Device(DeviceId{DeviceType::host, 0}),
       gemm_choice_(options.gemm),
-      gemm_library_(choose_gemm_library(options.gemm)),
-      spin_(options.spin) {
+      gemm_library_(choose_gemm_library(options.gemm)) {
   if (options.link) link_.emplace(*options.link);
 }
 
@@ -118,7 +117,7 @@ void HostDevice::download(void* host_memory, const void* device_memory, std::siz
 
 StreamRef HostDevice::stream_create(StreamPriority priority) {
   const std::uint64_t number = streams_made_.fetch_add(1, std::memory_order_relaxed) + 1;
-  HostStreamPtr stream = HostStreamPtr::adopt(new HostStream(workers_, priority, number, spin_));
+  HostStreamPtr stream = HostStreamPtr::adopt(new HostStream(workers_, priority, number));
   workers_.remember(*stream.get());
   return StreamRef(stream.release());
 }
@@ -240,9 +239,8 @@ void HostDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
 
 void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
   if (waits.empty()) return;
-  host_stream(stream).enqueue_with(
-      [control, spin = spin_](std::span<const SignalWait> all) { wait_signals(all, *control, spin); }, waits,
-      TaskWeight::light);
+  host_stream(stream).enqueue_with([control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits,
+                                   TaskWeight::light);
 }
 
 void HostDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

@@ -66,7 +66,6 @@ class HostDevice final : public Device {
  private:
   const std::string gemm_choice_;
   const HostGemmLibrary gemm_library_;
-  const bool spin_;
   std::optional<EmulatedLink> link_;
   std::atomic<std::uint64_t> streams_made_{0};
   HostWorkers workers_;

@@ -9,6 +9,7 @@
 
 #include "tandem/base/trace.hpp"
 
+#include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
 
 namespace tandem {
@@ -17,11 +18,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A peer's signal is usually a few microseconds away, less than a sleep costs. Where there is a core for every rank,
-// the first looks are the closest together; then the core is offered to whoever else has work, which is what brings the
-// peer forward where cores are short, and costs next to nothing where they are not.
-constexpr std::int64_t spin_ns = 2'000;
-constexpr std::int64_t patience_ns = 100'000;
+// A peer's signal is usually a few microseconds away, less than a sleep costs. Where nobody else wants the core, looks
+// are close together, with an offer of the core now and then; else every look is followed by one, which brings the peer
+// forward where cores are short.
+constexpr std::int64_t offer_every_ns = 20'000;
+// Then the waiter sleeps. An idle core of a virtual machine wakes up as late as 0.4 ms after the call: with less
+// patience than that, ranks that have once slept keep each other asleep.
+constexpr std::int64_t patience_ns = 1'000'000;
+constexpr std::int64_t patience_with_others_ns = 100'000;
 constexpr int spins_between_looks = 32;
 // An abort is a plain store that wakes nobody, so sleepers look up this often.
 constexpr std::chrono::nanoseconds sleep_slice = 20ms;
@@ -75,7 +79,7 @@ void put_signals(std::span<const SignalPut> puts) noexcept {
   }
 }
 
-void wait_signals(std::span<const SignalWait> waits, WaitControl& control, bool spin) noexcept {
+void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept {
   // All waits of a call began together, so they share one deadline.
   std::int64_t began = 0;
   for (const SignalWait& wait : waits) {
@@ -85,6 +89,7 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control, bool 
     if (began == 0) began = Trace::now_ns();
     const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
     const std::int64_t looked_from = Trace::now_ns();
+    std::int64_t offered_at = looked_from;
     while (value_of(word) < target && !aborted(control)) {
       const std::int64_t now = Trace::now_ns();
       const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
@@ -92,10 +97,12 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control, bool 
         fail(wait, control, value_of(word), now - began);
         break;
       }
-      if (spin && now - looked_from < spin_ns) {
+      const bool wanted = core_is_wanted();
+      if (!wanted && now - offered_at < offer_every_ns) {
         for (int i = 0; i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
-      } else if (now - looked_from < patience_ns) {
-        ::sched_yield();
+      } else if (now - looked_from < (wanted ? patience_with_others_ns : patience_ns)) {
+        offer_core();
+        offered_at = Trace::now_ns();
       } else {
         const std::uint64_t left = std::min<std::uint64_t>(timeout_ns - waited, std::uint64_t{1} << 40);
         sleep_on(word, target, std::chrono::nanoseconds(static_cast<std::int64_t>(left)));

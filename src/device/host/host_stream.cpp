@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <sched.h>
 
+#include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
 #include "device/host/host_workers.hpp"
 
@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 // A thread that waits for another one to drain looks this many times before it sleeps; about 2 µs.
 constexpr int spins_before_sleep = 40;
-constexpr int yields_before_sleep = 4;
+constexpr int offers_before_sleep = 4;
 // It sleeps in slices, then tries again to drain the stream itself.
 constexpr auto sleep_slice = 5ms;
 // This many tasks are worth a worker, however light each one is.
@@ -144,13 +144,14 @@ void HostStream::finish(std::uint64_t ticket) noexcept {
 
 // Somebody else drains: waits a while for it, and returns when the ticket has passed or when it is worth another try.
 void HostStream::wait_passed(std::uint64_t ticket) noexcept {
-  for (int i = 0; spin_ && i < spins_before_sleep; ++i) {
+  const int spins = core_is_wanted() ? 0 : spins_before_sleep;
+  for (int i = 0; i < spins; ++i) {
     if (passed(ticket) || !draining_.load(std::memory_order_relaxed)) return;
     cpu_relax();
   }
-  for (int i = 0; i < yields_before_sleep; ++i) {
+  for (int i = 0; i < offers_before_sleep; ++i) {
     if (passed(ticket) || !draining_.load(std::memory_order_relaxed)) return;
-    ::sched_yield();
+    offer_core();
   }
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   const std::uint64_t seen = completed_.load(std::memory_order_seq_cst);

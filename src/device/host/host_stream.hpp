@@ -36,8 +36,8 @@ enum class TaskWeight : std::uint8_t { light, heavy };
 /// sides write first and read second, sequentially consistent, so one of them sees the other.
 class HostStream {
  public:
-  HostStream(HostWorkers& workers, StreamPriority priority, std::uint64_t number, bool spin) noexcept
-      : workers_(workers), number_(number), priority_(priority), spin_(spin) {}
+  HostStream(HostWorkers& workers, StreamPriority priority, std::uint64_t number) noexcept
+      : workers_(workers), number_(number), priority_(priority) {}
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
@@ -153,7 +153,6 @@ class HostStream {
   HostWorkers& workers_;
   const std::uint64_t number_;
   const StreamPriority priority_;
-  const bool spin_;
   std::atomic<std::uint32_t> references_{1};
 
   // Who enqueues. The segment that is filled is never null once `enqueued_` is not 0.

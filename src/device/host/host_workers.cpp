@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto tick_length = 100us;
-constexpr int idle_ticks_before_sleep = 20;
+constexpr int idle_ticks_before_sleep = 5;
 constexpr auto sleep_slice = 1s;
 
 }  // namespace
@@ -119,6 +119,8 @@ void HostWorkers::call_later(HostStream& stream) noexcept {
 }
 
 void HostWorkers::keep_pace() noexcept {
+  // A stream that it calls a worker for late starts late.
+  set_time_slice(TimeSlice::shortest);
   HostStream* watched = nullptr;
   int idle_ticks = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
