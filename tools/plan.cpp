@@ -141,7 +141,7 @@ int plan(Arguments arguments) {
       ->type_name("NAME");
   app.add_option_function<Text>(
          "--groups",
-         [&](const Text& text) { options.groups = static_cast<int>(parse_integer("--groups", text, 1, 63)); },
+         [&](const Text& text) { options.groups = static_cast<int>(parse_integer("--groups", text, 1, 252)); },
          "linear operations: products for the part that overlaps")
       ->type_name("N");
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");

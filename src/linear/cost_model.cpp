@@ -12,6 +12,13 @@
 namespace tandem {
 namespace {
 
+/// Into how many groups a shard that leaves may be cut: finer ones cost more launches than they hide.
+constexpr int groups_for_each_shard = 4;
+
+bool is_reduction(LinearKind kind) noexcept {
+  return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
+}
+
 /// The times of an operation's pieces, from a device's constants.
 class Pieces {
  public:
@@ -19,8 +26,8 @@ class Pieces {
       : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
 
   [[nodiscard]] int peers() const { return ranks_ - 1; }
-  [[nodiscard]] double gemm(int shards) const {
-    const double rows = static_cast<double>(std::min(shard_ * shards, spec_.m));
+  [[nodiscard]] double gemm(double shards) const {
+    const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
     const double flops = 2.0 * rows * static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
     return costs_.gemm_launch_seconds + flops / costs_.gemm_flops_per_second;
   }
@@ -50,36 +57,38 @@ class Pieces {
   [[nodiscard]] double sequence() const { return gemm(ranks_) + comm(); }
 
   [[nodiscard]] double pipeline(int groups) const {
+    if (groups == 0) return sequence();  // a team of one
     // The fork, the join, and a wait before or after each group: launches like any other.
     const double hops = (groups + 2) * costs_.gemm_launch_seconds;
-    const bool gather = kind_ == LinearKind::all_gather_linear || kind_ == LinearKind::linear_weight_gradient;
-    const std::vector<int> sizes = growing_groups(peers(), groups);
-    if (costs_.copies_cost_compute) {
-      double products = gemm(1);
-      for (const int size : sizes) products += gemm(size);
-      return hops + products + comm();
-    }
-    double compute = gather ? gemm(1) : 0;
-    double wire_free = 0;
-    int arrived = 0;
-    for (const int size : sizes) {
-      arrived += size;
-      if (gather) {
-        compute = std::max(compute, latency() + arrived * wire()) + gemm(size);
-      } else {
-        compute += gemm(size);
-        wire_free = std::max(wire_free, compute) + size * wire();
-      }
-    }
-    if (!gather) compute = std::max(compute + gemm(1), wire_free + latency()) + epilogue();
-    return hops + compute;
+    if (costs_.copies_cost_compute)
+      return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
+    return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
 
  private:
-  /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
-  [[nodiscard]] std::int64_t columns() const {
-    return kind_ == LinearKind::linear_reduce_scatter || kind_ == LinearKind::linear_all_reduce ? spec_.n : spec_.k;
+  /// The own shard first, then groups as they arrive.
+  [[nodiscard]] double arriving(int groups) const {
+    double compute = gemm(1);
+    int arrived = 0;
+    for (const int size : growing_groups(peers(), groups)) {
+      arrived += size;
+      compute = std::max(compute, latency() + arrived * wire()) + gemm(size);
+    }
+    return compute;
   }
+  /// Groups that leave when they are computed, then the own shard, then the sum.
+  [[nodiscard]] double leaving(int groups) const {
+    const double size = static_cast<double>(peers()) / groups;
+    double compute = 0;
+    double wire_free = 0;
+    for (int group = 0; group < groups; ++group) {
+      compute += gemm(size);
+      wire_free = std::max(wire_free, compute) + size * wire();
+    }
+    return std::max(compute + gemm(1), wire_free + latency()) + epilogue();
+  }
+  /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
+  [[nodiscard]] std::int64_t columns() const { return is_reduction(kind_) ? spec_.n : spec_.k; }
 
   LinearKind kind_;
   const LinearSpec& spec_;
@@ -104,16 +113,20 @@ std::string_view name(LinearKind kind) noexcept {
 
 std::vector<std::string> linear_algorithms(LinearKind) { return {"pipeline", "sequence"}; }
 
+int most_groups(LinearKind kind, int ranks) noexcept {
+  return std::max(ranks - 1, 0) * (is_reduction(kind) ? groups_for_each_shard : 1);
+}
+
 LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
                     const LinearOptions& options) {
   const std::vector<std::string> known = linear_algorithms(kind);
   if (options.algorithm != "auto" && std::ranges::find(known, options.algorithm) == known.end()) {
     throw InvalidArgument(format("{} has no algorithm '{}'; known: {}", name(kind), options.algorithm, listed(known)));
   }
-  const int most_groups = std::max(ranks - 1, 0);
-  if (options.groups && (*options.groups < 1 || *options.groups > std::max(most_groups, 1))) {
+  const int most = most_groups(kind, ranks);
+  if (options.groups && (*options.groups < 1 || *options.groups > std::max(most, 1))) {
     throw InvalidArgument(format("{}: {} groups were asked for on a team of {}; possible: 1 to {}", name(kind),
-                                 *options.groups, ranks, std::max(most_groups, 1)));
+                                 *options.groups, ranks, std::max(most, 1)));
   }
   if (options.groups && options.algorithm == "sequence") {
     throw InvalidArgument(
@@ -126,9 +139,9 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   choice.predicted.t_gemm = pieces.gemm(ranks);
   choice.predicted.t_comm = pieces.comm();
   choice.predicted.t_sequence = pieces.sequence();
-  int groups = options.groups ? std::min(*options.groups, most_groups) : std::min(1, most_groups);
+  int groups = options.groups ? std::min(*options.groups, most) : std::min(1, most);
   if (!options.groups) {
-    for (int candidate = groups; candidate <= most_groups; ++candidate) {
+    for (int candidate = groups; candidate <= most; ++candidate) {
       if (pieces.pipeline(candidate) < pieces.pipeline(groups)) groups = candidate;
     }
   }

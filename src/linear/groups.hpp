@@ -14,7 +14,24 @@ namespace tandem {
 /// both 0.
 [[nodiscard]] std::vector<int> growing_groups(int peers, int groups);
 
-/// The row ranges of M that these ranks own, as few as they make, none empty, ascending.
+/// Rows that one group multiplies for one owner, and whether they begin and end what the owner gets.
+struct OwnersRows {
+  int owner = 0;
+  RowRange rows;
+  std::int64_t before = 0;  ///< the owner's rows in earlier groups
+  bool first = true;
+  bool last = true;
+};
+
+/// Group `group` of the `groups` equal ones that the owners' shards make, in their order: groups may end inside a
+/// shard. The first push can leave after one group's product, and no more than one group's push is left when the last
+/// product ends. An owner without rows is there all the same, once.
+[[nodiscard]] std::vector<OwnersRows> equal_group(std::int64_t m, int ranks, std::span<const int> owners, int groups,
+                                                  int group);
+
+/// These rows in as few ranges as they make, none empty, ascending.
+[[nodiscard]] std::vector<RowRange> merged(std::vector<RowRange> ranges);
+/// The rows that these ranks own, merged.
 [[nodiscard]] std::vector<RowRange> merged_rows(std::int64_t m, int ranks, std::span<const int> owners);
 
 }  // namespace tandem

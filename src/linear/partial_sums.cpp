@@ -62,31 +62,32 @@ void PartialSums::multiply_own(const Operands& run, StreamRef stream) const {
   multiply(run, own, spec_.beta, stream);
 }
 
-void PartialSums::push(const Operands& run, std::span<const int> owners, StreamRef stream) const {
+void PartialSums::push(std::span<const OwnersRows> parts, StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
-  for (const int& owner : owners) {
-    const std::span<const int> one(&owner, 1);
-    const RowRange rows = shard_rows(run.m, team_.size(), owner);
-    slots_.take(stream, slot_, one);
-    team_.device().copy(stream,
-                        {.dst = slots_.remote(slot_, owner) + static_cast<std::size_t>(team_.rank()) * region_bytes_,
-                         .src = staged(rows.begin),
-                         .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
-                         .path = Path::link});
-    slots_.signal(stream, slot_, one, 0);
+  for (const OwnersRows& part : parts) {
+    const std::span<const int> owner(&part.owner, 1);
+    if (part.first) slots_.take(stream, slot_, owner);
+    team_.device().copy(
+        stream, {.dst = slots_.remote(slot_, part.owner) + static_cast<std::size_t>(team_.rank()) * region_bytes_ +
+                        static_cast<std::size_t>(part.before) * row_bytes_,
+                 .src = staged(part.rows.begin),
+                 .bytes = static_cast<std::size_t>(part.rows.count) * row_bytes_,
+                 .path = Path::link});
+    // One signal for all parts: what was pushed before on this stream has arrived before it.
+    if (part.last) slots_.signal(stream, slot_, owner, 0);
   }
 }
 
 void PartialSums::multiply_overlapped(const Operands& run, int groups, StreamRef stream,
                                       CommunicationStream& communication) {
   slot_ = slots_.next();
-  std::span<const int> owners = slots_.peers();
-  for (const int size : growing_groups(team_.size() - 1, groups)) {
-    const auto group = owners.first(static_cast<std::size_t>(size));
-    owners = owners.subspan(group.size());
-    for (const RowRange rows : merged_rows(run.m, team_.size(), group)) multiply(run, rows, 0.0F, stream);
+  for (int group = 0; group < groups; ++group) {
+    const std::vector<OwnersRows> parts = equal_group(run.m, team_.size(), slots_.peers(), groups, group);
+    std::vector<RowRange> rows;
+    for (const OwnersRows& part : parts) rows.push_back(part.rows);
+    for (const RowRange range : merged(std::move(rows))) multiply(run, range, 0.0F, stream);
     communication.follow(stream);
-    push(run, group, communication.ref());
+    push(parts, communication.ref());
   }
   multiply_own(run, stream);
 }
@@ -99,7 +100,7 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
     for (const RowRange rows : merged_rows(run.m, team_.size(), slots_.peers())) multiply(run, rows, 0.0F, stream);
     multiply_own(run, stream);
   }
-  push(run, slots_.peers(), stream);
+  push(equal_group(run.m, team_.size(), slots_.peers(), 1, 0), stream);
 }
 
 void PartialSums::reduce(const Operands& run, StreamRef stream) {

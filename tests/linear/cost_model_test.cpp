@@ -36,10 +36,26 @@ TEST(CostModel, WhereCopiesCostComputeThereIsNothingToHideBehind) {
   EXPECT_NE(choice.why.find("nothing to hide behind"), std::string::npos);
 }
 
+TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
+  CostTable slow = gpu;
+  slow.link_bytes_per_second /= 8;
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
+    const LinearChoice fine = choose(kind, spec, 4, slow);
+    EXPECT_EQ(fine.algorithm, "pipeline") << name(kind);
+    EXPECT_GT(fine.groups, choose(kind, spec, 4, gpu).groups) << name(kind);
+    EXPECT_LE(fine.groups, most_groups(kind, 4)) << name(kind);
+    EXPECT_LT(fine.predicted.t_pipeline, choose(kind, spec, 4, slow, {.groups = 1}).predicted.t_pipeline);
+  }
+}
+
 TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
   const LinearSpec spec{.m = 8, .n = 64, .k = 64};
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "pipeline", .groups = 3}).groups, 3);
   EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.groups = 4})), InvalidArgument);
+  EXPECT_EQ(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu, {.groups = 12}).groups, 12);
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu, {.groups = 13})),
+               InvalidArgument);
   EXPECT_THROW(
       static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "sequence", .groups = 2})),
       InvalidArgument);
