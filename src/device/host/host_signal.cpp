@@ -86,9 +86,9 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexc
     SignalWord& word = *wait.word;
     const std::uint64_t target = word.taken += wait.count;
     if (value_of(word) >= target) continue;
-    if (began == 0) began = Trace::now_ns();
-    const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
     const std::int64_t looked_from = Trace::now_ns();
+    if (began == 0) began = looked_from;
+    const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
     std::int64_t offered_at = looked_from;
     while (value_of(word) < target && !aborted(control)) {
       const std::int64_t now = Trace::now_ns();

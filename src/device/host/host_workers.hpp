@@ -33,7 +33,8 @@ class HostWorkers {
   }
   /// A worker drains `stream` as soon as it can.
   void call(HostStream& stream) noexcept;
-  /// A worker drains `stream` after a tick or two, if nobody else has by then.
+  /// A worker drains `stream` after a tick or two, if nobody else has by then; the longer nobody needed that, the
+  /// later.
   void call_later(HostStream& stream) noexcept;
 
   /// Streams that exist, for `Device::synchronize`.
@@ -62,6 +63,7 @@ class HostWorkers {
   std::thread pacemaker_;
   std::atomic<HostStream*> deferred_{nullptr};
   std::atomic<std::uint32_t> pacemaker_sleeps_{0};
+  bool called_in_tick_ = false;  // the pacemaker's own
 
   std::mutex streams_mutex_;
   std::vector<HostStream*> streams_;
