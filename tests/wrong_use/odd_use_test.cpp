@@ -5,9 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <memory>
 #include <optional>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -69,6 +72,36 @@ constexpr Odd odd_uses[] = {
        plan.team().synchronize(stream);
        EXPECT_TRUE(event.query());
        expect_all(x.local(), sum_of_ranks(plan.team()));
+     }},
+    {"AForkedChildLetsGoOfItsCopies",
+     [](World& world) {
+       struct Copies {
+         World world;
+         Stream stream{world.device()};
+         SymmetricTensor x = symmetric_tensor(world.team(), many);
+         AllReduce plan{world.team(), {many, f32}};
+       };
+       auto mine = std::make_unique<Copies>(Copies{.world = std::move(world)});
+       const auto sum = [&] {
+         fill(mine->x.local(), one_of_rank(mine->world.team()));
+         mine->world.team().barrier();
+         slow(mine->world.team(), mine->stream);
+         mine->plan(mine->x, mine->stream);
+         mine->world.team().synchronize(mine->stream);
+         expect_all(mine->x.local(), sum_of_ranks(mine->world.team()));
+       };
+       sum();
+       const ::pid_t child = ::fork();
+       ASSERT_GE(child, 0);
+       if (child == 0) {
+         ::alarm(20);
+         mine.reset();
+         ::_exit(0);
+       }
+       int status = -1;
+       ASSERT_EQ(::waitpid(child, &status, 0), child);
+       EXPECT_EQ(status, 0);
+       sum();
      }},
     {"StreamsAndEventsGoLast",
      [](World& world) {

@@ -65,13 +65,19 @@ void* allocate_aligned(std::size_t bytes) {
 HostDevice::HostDevice(const DeviceOptions& options)
     : Device(DeviceId{DeviceType::host, 0}),
       gemm_choice_(options.gemm),
-      gemm_library_(choose_gemm_library(options.gemm)) {
+      gemm_library_(choose_gemm_library(options.gemm)),
+      process_(::getpid()) {
   if (options.link) link_.emplace(*options.link);
 }
 
 HostDevice::~HostDevice() {
+  if (::getpid() != process_) {
+    // A forked child's copy: the threads are its parent's, and the locks that they held, or slept on, never come free.
+    [[maybe_unused]] const HostWorkers* const never_freed = workers_.release();
+    return;
+  }
   // Work of streams that are already destroyed still runs; it ends, since each wait in it has a deadline.
-  for (const HostStreamPtr& stream : workers_.streams()) stream->finish(stream->ticket());
+  for (const HostStreamPtr& stream : workers_->streams()) stream->finish(stream->ticket());
 }
 
 std::string HostDevice::describe() const {
@@ -118,8 +124,8 @@ void HostDevice::download(void* host_memory, const void* device_memory, std::siz
 
 StreamRef HostDevice::stream_create(StreamPriority priority) {
   const std::uint64_t number = streams_made_.fetch_add(1, std::memory_order_relaxed) + 1;
-  HostStreamPtr stream = HostStreamPtr::adopt(new HostStream(workers_, priority, number));
-  workers_.remember(*stream.get());
+  HostStreamPtr stream = HostStreamPtr::adopt(new HostStream(*workers_, priority, number));
+  workers_->remember(*stream.get());
   return StreamRef(stream.release());
 }
 
@@ -147,7 +153,7 @@ double HostDevice::event_elapsed_ms(void* begin, void* end) {
 
 // First all work, then what it threw: who frees memory next counts on nothing being left to run.
 void HostDevice::synchronize() {
-  const std::vector<HostStreamPtr> streams = workers_.streams();
+  const std::vector<HostStreamPtr> streams = workers_->streams();
   for (const HostStreamPtr& stream : streams) stream->finish(stream->ticket());
   for (const HostStreamPtr& stream : streams) stream->synchronize();
 }
@@ -272,7 +278,7 @@ void HostDevice::trace_end(StreamRef stream) {
 
 // Ranges are added as they end; what is left is to let those end that are queued.
 void HostDevice::trace_collect() {
-  for (const HostStreamPtr& stream : workers_.streams()) stream->finish(stream->ticket());
+  for (const HostStreamPtr& stream : workers_->streams()) stream->finish(stream->ticket());
 }
 
 }  // namespace tandem

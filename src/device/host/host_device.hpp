@@ -68,7 +68,8 @@ class HostDevice final : public Device {
   const HostGemmLibrary gemm_library_;
   std::optional<EmulatedLink> link_;
   std::atomic<std::uint64_t> streams_made_{0};
-  HostWorkers workers_;
+  const std::int64_t process_;
+  std::unique_ptr<HostWorkers> workers_ = std::make_unique<HostWorkers>();
 };
 
 }  // namespace tandem
