@@ -77,6 +77,7 @@ step() {
   fi
   [ $status -eq 0 ] || failures=$((failures + 1))
   rows+=("$(printf '%-44s %-8s %4ss  %s' "${name:0:44}" "$result" "$((SECONDS - begin))" "$(summary "$log" "$status")")")
+  printf '   %s after %s s\n' "$result" "$((SECONDS - begin))"
   return $status
 }
 
