@@ -60,8 +60,9 @@ class Pieces {
     if (groups == 0) return sequence();  // a team of one
     // The fork, the join, and a wait before or after each group: launches like any other.
     const double hops = (groups + 2) * costs_.gemm_launch_seconds;
-    if (costs_.copies_cost_compute)
+    if (costs_.copies_cost_compute) {
       return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
+    }
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
 

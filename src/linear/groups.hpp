@@ -25,7 +25,7 @@ struct OwnersRows {
 
 /// Group `group` of the `groups` equal ones that the owners' shards make, in their order: groups may end inside a
 /// shard. The first push can leave after one group's product, and no more than one group's push is left when the last
-/// product ends. An owner without rows is there all the same, once.
+/// product ends. Every owner begins and ends once, also one without rows.
 [[nodiscard]] std::vector<OwnersRows> equal_group(std::int64_t m, int ranks, std::span<const int> owners, int groups,
                                                   int group);
 
