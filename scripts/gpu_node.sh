@@ -160,7 +160,7 @@ export LD_LIBRARY_PATH="$build/src${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # One rank for each GPU; a lone GPU is shared by two.
 ranks=$((gpus > 1 ? gpus : 2))
 # Teams as large as there are GPUs; up to 5 also where ranks share them. Ranks that share a GPU take turns of
-# milliseconds, so there is time for fewer cases, and for a smaller batch.
+# milliseconds, so there is time for fewer cases, and for a tenth of the training.
 sizes=()
 for n in 1 2 3 4 5 8; do
   if [ "$n" -le 5 ] || [ "$n" -le "$gpus" ]; then sizes+=("$n"); fi
@@ -170,7 +170,7 @@ cases=20
 demo=()
 if [ "$gpus" -eq 1 ]; then
   cases=10
-  demo=(--batch 512)
+  demo=(--steps 40)
 fi
 
 case "$part" in
