@@ -23,6 +23,7 @@ struct InitOptions {
 
 /// All ranks of a job, seen from one of them. An object, nothing global: ranks may be threads of one process, and a
 /// process may start again after its world has ended. It lives until the last copy and the last team of it are gone.
+/// A process that a rank forks is no rank: it may let go of its copies, which nobody hears of, but use none of them.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const noexcept;
