@@ -157,9 +157,10 @@ TEST(Launchers, TwoJobsOfMpirunAtOnce) {
 }
 
 TEST(Launchers, Torchrun) {
-  if (!installed("python3 -c 'import torch.distributed.run'")) GTEST_SKIP() << "python3 has no torch";
-  expect_ranks(run("python3 -m torch.distributed.run --standalone --nproc-per-node 3 --no-python " + probe), 3,
-               "torchrun");
+  const std::string torchrun = "python3 -m torch.distributed.run --standalone --no-python ";
+  // Debian 12's torch 1.13 is there, but its torchrun starts nothing under Python 3.11.
+  if (!installed(torchrun + "--nproc-per-node 1 true")) GTEST_SKIP() << "python3 has no torchrun that starts `true`";
+  expect_ranks(run(torchrun + "--nproc-per-node 3 " + probe), 3, "torchrun");
 }
 
 }  // namespace
