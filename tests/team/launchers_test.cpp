@@ -157,10 +157,10 @@ TEST(Launchers, TwoJobsOfMpirunAtOnce) {
 }
 
 TEST(Launchers, Torchrun) {
-  const std::string torchrun = "python3 -m torch.distributed.run --standalone --no-python ";
+  const std::string torchrun = "python3 -m torch.distributed.run --standalone --no_python ";
   // Debian 12's torch 1.13 is there, but its torchrun starts nothing under Python 3.11.
-  if (!installed(torchrun + "--nproc-per-node 1 true")) GTEST_SKIP() << "python3 has no torchrun that starts `true`";
-  expect_ranks(run(torchrun + "--nproc-per-node 3 " + probe), 3, "torchrun");
+  if (!installed(torchrun + "--nproc_per_node 1 true")) GTEST_SKIP() << "python3 has no torchrun that starts `true`";
+  expect_ranks(run(torchrun + "--nproc_per_node 3 " + probe), 3, "torchrun");
 }
 
 }  // namespace
