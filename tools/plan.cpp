@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.hpp"
@@ -141,7 +142,9 @@ int plan(Arguments arguments) {
       ->type_name("NAME");
   app.add_option_function<Text>(
          "--groups",
-         [&](const Text& text) { options.groups = static_cast<int>(parse_integer("--groups", text, 1, 252)); },
+         [&](const Text& text) {
+           options.groups = static_cast<int>(parse_integer("--groups", text, 1, std::numeric_limits<int>::max()));
+         },
          "linear operations: products for the part that overlaps")
       ->type_name("N");
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
