@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/base/scalar.hpp"
@@ -33,13 +34,14 @@ template <typename T>
 void embed_rows_backward(const TensorView& contexts, const TensorView& dout, const TensorView& dtable) {
   const std::int64_t d = dtable.size(1);
   const auto* bytes = contexts.data_as<const std::uint8_t>();
-  auto* sums = dtable.data_as<float>();
-  std::fill_n(sums, dtable.numel(), 0.0F);
+  // A frequent byte has thousands of terms: one after the other in fp32, each would round the whole sum so far.
+  std::vector<double> sums(static_cast<std::size_t>(dtable.numel()), 0.0);
   for (std::int64_t i = 0; i < contexts.numel(); ++i) {
     const T* from = dout.data_as<const T>() + i * d;
-    float* to = sums + bytes[i] * d;
-    for (std::int64_t j = 0; j < d; ++j) to[j] += static_cast<float>(from[j]);
+    double* to = sums.data() + bytes[i] * d;
+    for (std::int64_t j = 0; j < d; ++j) to[j] += static_cast<double>(static_cast<float>(from[j]));
   }
+  std::transform(sums.begin(), sums.end(), dtable.data_as<float>(), [](double sum) { return static_cast<float>(sum); });
 }
 
 template <typename T> void rms_norm_rows(const TensorView& x, const TensorView& y, const TensorView& scale) {
