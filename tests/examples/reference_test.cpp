@@ -73,6 +73,39 @@ TEST(Reference, BoundsGrowWithTheDtypesRoundoff) {
   EXPECT_EQ(coarse.loss.value[0], fine.loss.value[0]);
 }
 
+// One token whose context is one byte, again and again, and a projection that is the same at every place: the errors of
+// all places are one error, which adds up, and does not average out.
+TEST(Reference, ErrorsThatOneTokensPlacesShareAddUp) {
+  const std::uint64_t seed = testing::seed();
+  const ModelOptions options{.tokens = 1, .context = 64, .embedding = 16, .hidden = 32, .width = 8, .layers = 0};
+  const auto places = static_cast<std::size_t>(options.context);
+  const auto d = static_cast<std::size_t>(options.embedding);
+  const auto hidden = static_cast<std::size_t>(options.hidden);
+  const auto random = [seed](std::uint64_t key, std::size_t i) {
+    return static_cast<float>(random_normal(random_bits(seed, key), i));
+  };
+  std::vector<std::vector<float>> parameters(3);
+  for (std::size_t i = 0; i < byte_values * d; ++i) parameters[0].push_back(random(0, i));
+  for (std::size_t i = 0; i < hidden * places * d; ++i) {
+    parameters[1].push_back(random(1, i / (places * d) * d + i % d));
+  }
+  for (std::size_t i = 0; i < byte_values * hidden; ++i) parameters[2].push_back(0.1F * random(2, i));
+  const Tokens batch = Text(std::string(places + 1, '-'), options.context).sample(seed, 0, {0, 1});
+
+  const ReferenceStep step = reference_step(options, parameters, batch);
+  const std::size_t row = '-' * d;
+  for (std::size_t j = 0; j < d; ++j) {
+    double squares = 0;
+    for (std::size_t h = 0; h < hidden; ++h) {
+      // A projection's gradient is dx · embedded: its bound tells that of dx.
+      const double dx = step.gradients[1].bound[h * places * d + j] / std::abs(parameters[0][row + j]);
+      squares += dx * dx * std::pow(parameters[1][h * places * d + j], 2);
+    }
+    EXPECT_GE(step.gradients[0].bound[row + j], 0.5 * static_cast<double>(places) * std::sqrt(squares))
+        << "element " << j << ", seed " << seed;
+  }
+}
+
 TEST(Reference, AnUntrainedHeadKnowsNothing) {
   SmallStep small(testing::seed());
   std::fill(small.parameters[2].begin(), small.parameters[2].end(), 0.0F);
