@@ -162,6 +162,33 @@ Loss softmax_cross_entropy(const Matrix& logits, std::span<const std::uint8_t> t
   return loss;
 }
 
+/// The gradient of a byte is the sum over the places where it stands.
+Matrix embed_backward(const Matrix& dembedded, std::span<const std::uint8_t> contexts, std::size_t d,
+                      Arithmetic& arithmetic) {
+  Matrix dtable(byte_values, d);
+  Numbers terms(byte_values, 0.0);
+  Numbers sizes(byte_values * d, 0.0);
+  Numbers drifts(byte_values * d, 0.0);
+  for (std::size_t i = 0; i < contexts.size(); ++i) {
+    terms[contexts[i]] += 1;
+    for (std::size_t j = 0; j < d; ++j) {
+      const std::size_t place = contexts[i] * d + j;
+      dtable.value[place] += dembedded.value[i * d + j];
+      dtable.variance[place] += dembedded.variance[i * d + j];
+      sizes[place] += squared(dembedded.value[i * d + j]);
+      drifts[place] += std::sqrt(dembedded.variance[i * d + j]);
+    }
+  }
+  for (std::size_t byte = 0; byte < byte_values; ++byte) {
+    for (std::size_t place = byte * d; place < (byte + 1) * d; ++place) {
+      dtable.variance[place] += terms[byte] * arithmetic.rounding() * sizes[place];
+      dtable.variance[place] += Arithmetic::drift_variance(drifts[place]);
+    }
+  }
+  arithmetic.settle(dtable);
+  return dtable;
+}
+
 /// What a block's forward pass leaves for its backward pass.
 struct BlockState {
   Matrix up, down;  // [width, hidden], [hidden, width]
@@ -224,27 +251,7 @@ std::vector<Matrix> results(const ModelOptions& options, std::span<const std::ve
   }
   gradients[1] = arithmetic.product(transposed(dx), embedded, as_f32);
 
-  const Matrix dembedded = arithmetic.product(dx, projection);
-  Matrix dtable(byte_values, d);
-  Numbers terms(byte_values, 0.0);
-  Numbers sizes(byte_values * d, 0.0);
-  Numbers drifts(byte_values * d, 0.0);
-  for (std::size_t i = 0; i < tokens * context; ++i) {
-    terms[batch.contexts[i]] += 1;
-    for (std::size_t j = 0; j < d; ++j) {
-      const std::size_t place = batch.contexts[i] * d + j;
-      dtable.value[place] += dembedded.value[i * d + j];
-      dtable.variance[place] += dembedded.variance[i * d + j];
-      sizes[place] += squared(dembedded.value[i * d + j]);
-      drifts[place] += std::sqrt(dembedded.variance[i * d + j]);
-    }
-  }
-  for (std::size_t place = 0; place < sizes.size(); ++place) {
-    dtable.variance[place] += terms[place / d] * arithmetic.rounding() * sizes[place];
-    dtable.variance[place] += Arithmetic::drift_variance(drifts[place]);
-  }
-  arithmetic.settle(dtable);
-  gradients[0] = std::move(dtable);
+  gradients[0] = embed_backward(arithmetic.product(dx, projection), batch.contexts, d, arithmetic);
   return out;
 }
 
