@@ -8,42 +8,28 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <gtest/gtest.h>
-#include <iomanip>
-#include <iterator>
-#include <memory>
-#include <numeric>
 #include <random>
 #include <set>
-#include <sstream>
+#include <span>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
-#include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
-#include "tandem/collective/all_to_all.hpp"
-#include "tandem/collective/broadcast.hpp"
-#include "tandem/collective/reduce_scatter.hpp"
 #include "tandem/device/buffer.hpp"
-#include "tandem/linear/all_gather_linear.hpp"
-#include "tandem/linear/linear_all_reduce.hpp"
-#include "tandem/linear/linear_reduce_scatter.hpp"
-#include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/team/world.hpp"
 
+#include "fault/leftovers.hpp"
+#include "fault/operations.hpp"
 #include "support/devices.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
 
-namespace tandem {
+namespace tandem::fault {
 namespace {
 
 using namespace std::chrono_literals;
@@ -53,51 +39,6 @@ using testing::Shared;
 std::int64_t now_us() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();  // one clock for all processes
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-}
-
-/// The abstract sockets of this machine whose name begins so.
-std::vector<std::string> sockets_named(const std::string& begin) {
-  std::vector<std::string> found;
-  std::ifstream sockets("/proc/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    if (line.find(begin) != std::string::npos) found.push_back(line);
-  }
-  return found;
-}
-
-/// How the names of a job's sockets begin.
-std::string socket_prefix(std::uint64_t job_hash) {
-  std::ostringstream name;
-  name << "@tandem/" << ::geteuid() << "/" << std::hex << std::setw(16) << std::setfill('0') << job_hash;
-  return name.str();
-}
-
-std::set<std::string> names_in_shared_memory() {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.insert(entry.path());
-  return names;
-}
-
-bool is_mapped_by_somebody(const std::string& path) {
-  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream maps(process.path() / "maps");  // no process, or already gone: nothing to read
-    for (std::string line; std::getline(maps, line);) {
-      if (line.ends_with(path)) return true;
-    }
-  }
-  return false;
-}
-
-/// What is new since `before` and nobody's: another program of this machine may use names there meanwhile.
-std::set<std::string> left_in_shared_memory(const std::set<std::string>& before) {
-  std::set<std::string> left;
-  for (int attempt = 0; attempt < 20; ++attempt) {
-    left = names_in_shared_memory();
-    std::erase_if(left, [&](const std::string& path) { return before.contains(path) || is_mapped_by_somebody(path); });
-    if (left.empty()) break;
-    std::this_thread::sleep_for(50ms);  // made and not mapped yet, or about to be removed
-  }
-  return left;
 }
 
 /// What the ranks of one job and the test know together.
@@ -307,180 +248,6 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
   });
 }
 
-/// What a rank has at hand for the operation that it is in when somebody is killed.
-class Stage {
- public:
-  Stage(const World& world, const Team& its_team, bool is_large)
-      : team(its_team),
-        stream(world.device()),
-        large(is_large),
-        symmetric(SymmetricTensor::empty(team, {team.size() * count()}, f32)),
-        plain_(world.shared_device(), static_cast<std::size_t>(places * team.size() * count()) * sizeof(float)) {
-    symmetric.rendezvous();
-  }
-
-  /// Elements that one rank sends to one other.
-  [[nodiscard]] std::int64_t count() const { return large ? 50'000 : 1000; }
-  [[nodiscard]] std::int64_t all() const { return team.size() * count(); }
-  /// The same for each pair of ranks, of different sizes.
-  [[nodiscard]] std::vector<std::int64_t> counts() const {
-    std::vector<std::int64_t> counts;
-    for (int from = 0; from < team.size(); ++from) {
-      for (int to = 0; to < team.size(); ++to) counts.push_back(count() / (1 + (from + 2 * to) % 3));
-    }
-    return counts;
-  }
-  /// Plain tensors, each in a place of its own.
-  [[nodiscard]] TensorView plain(int place, const Dims& sizes) const {
-    return {plain_.data_as<float>() + place * all(), sizes, f32, team.device().id()};
-  }
-  [[nodiscard]] std::vector<int> everyone_reversed() const {
-    std::vector<int> everyone(static_cast<std::size_t>(team.size()));
-    std::iota(everyone.rbegin(), everyone.rend(), 0);
-    return everyone;
-  }
-  /// Of linear layers. Both algorithms get their turn.
-  [[nodiscard]] LinearSpec spec() const { return {.m = large ? 2500 : 50, .n = 40, .k = 30, .dtype = f32}; }
-  [[nodiscard]] LinearOptions options() const { return {.algorithm = large ? "pipeline" : "sequence"}; }
-  [[nodiscard]] std::int64_t own_rows() const { return shard_rows(spec().m, team.size(), team.rank()).count; }
-
-  Team team;
-  Stream stream;
-  bool large;
-  SymmetricTensor symmetric;
-  int turn = 0;
-
- private:
-  static constexpr int places = 3;
-  Buffer plain_;
-};
-
-using Work = std::function<void()>;
-
-/// Makes a plan; each call of what this returns runs it once, and waits for the result.
-template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, const Body& body) {
-  return [&stage, body, plan = std::make_shared<Plan>(std::move(plan))] {
-    body(*plan, stage);
-    stage.team.synchronize(stage.stream);
-    ++stage.turn;
-  };
-}
-
-struct Operation {
-  const char* name;
-  Work (*prepare)(Stage& stage);  ///< collective
-};
-
-constexpr Operation operations[] = {
-    {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }},
-    {"making a team",
-     [](Stage& s) -> Work {
-       return [&s] {
-         const Team other = s.team.team(s.everyone_reversed());
-         s.team.check();
-       };
-     }},
-    {"rendezvous",
-     [](Stage& s) -> Work {
-       return [&s] {
-         auto tensor = SymmetricTensor::empty(s.team, {16}, f32, {.channels = 1});
-         tensor.rendezvous();
-         tensor.signal_pad().barrier(s.stream, 0);
-         s.team.synchronize(s.stream);
-       };
-     }},
-    {"making a plan", [](Stage& s) -> Work { return [&s] { const AllReduce plan(s.team, {s.count(), f32}); }; }},
-    {"AllGather, symmetric",
-     [](Stage& s) {
-       return runs_of(s, AllGather(s.team, {s.count(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
-     }},
-    {"AllGather, plain",
-     [](Stage& s) {
-       return runs_of(s, AllGather(s.team, {s.count(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.count()}), t.plain(1, {t.all()}), t.stream); });
-     }},
-    {"ReduceScatter, symmetric",
-     [](Stage& s) {
-       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
-     }},
-    {"ReduceScatter, plain",
-     [](Stage& s) {
-       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.count()}), t.stream); });
-     }},
-    {"AllReduce, symmetric",
-     [](Stage& s) {
-       return runs_of(s, AllReduce(s.team, {s.all(), f32}), [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
-     }},
-    {"AllReduce, plain",
-     [](Stage& s) {
-       return runs_of(s, AllReduce(s.team, {s.all(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(0, {t.all()}), t.stream); });
-     }},
-    {"AllToAll, symmetric",
-     [](Stage& s) {
-       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.symmetric, t.stream); });
-     }},
-    {"AllToAll, plain",
-     [](Stage& s) {
-       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.all()}), t.stream); });
-     }},
-    {"AllToAll with counts",
-     [](Stage& s) {
-       return runs_of(s, AllToAll(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
-         const std::vector<std::int64_t> counts = t.counts();
-         std::int64_t sent = 0;
-         for (int to = 0; to < t.team.size(); ++to) {
-           sent += counts[static_cast<std::size_t>(t.team.rank() * t.team.size() + to)];
-         }
-         plan(t.plain(0, {sent}), t.symmetric, counts, t.stream);
-       });
-     }},
-    {"Broadcast, symmetric",
-     [](Stage& s) {
-       return runs_of(s, Broadcast(s.team, {s.all(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.symmetric, t.turn % t.team.size(), t.stream); });
-     }},
-    {"Broadcast, plain",
-     [](Stage& s) {
-       return runs_of(s, Broadcast(s.team, {s.all(), f32}),
-                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.turn % t.team.size(), t.stream); });
-     }},
-    {"AllGatherLinear",
-     [](Stage& s) {
-       return runs_of(s, AllGatherLinear(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
-         const LinearSpec& l = plan.spec();
-         plan(t.plain(0, {t.own_rows(), l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
-       });
-     }},
-    {"LinearReduceScatter",
-     [](Stage& s) {
-       return runs_of(s, LinearReduceScatter(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
-         const LinearSpec& l = plan.spec();
-         plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {t.own_rows(), l.n}), t.stream);
-       });
-     }},
-    {"LinearAllReduce",
-     [](Stage& s) {
-       return runs_of(s, LinearAllReduce(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
-         const LinearSpec& l = plan.spec();
-         plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
-       });
-     }},
-    {"LinearWeightGradient",
-     [](Stage& s) {
-       return runs_of(s, LinearWeightGradient(s.team, s.spec(), GatheredOperand::x, s.options()),
-                      [](auto& plan, Stage& t) {
-                        const LinearSpec& l = plan.spec();
-                        plan(t.plain(0, {l.m, l.n}), t.plain(1, {t.own_rows(), l.k}), t.plain(2, {l.n, l.k}), t.stream);
-                      });
-     }},
-};
-
 class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
  protected:
   void SetUp() override {
@@ -493,7 +260,8 @@ class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
 TEST_P(KillOn, AtARandomPointOfAnyOperation) {
   std::mt19937_64 random(testing::seed());
   const bool host = GetParam() == DeviceType::host;
-  const std::size_t kinds = std::size(operations);
+  const std::span<const Operation> operations = all_operations();
+  const std::size_t kinds = operations.size();
   const std::size_t wanted = host ? static_cast<std::size_t>(200 * testing::stress_scale()) : 21;
   const std::set<std::string> before = names_in_shared_memory();
   for (std::size_t round = 0; round < std::max(wanted, kinds) && !HasFailure(); ++round) {
@@ -534,4 +302,4 @@ TEST_P(KillOn, AtARandomPointOfAnyOperation) {
 TANDEM_ON_EACH_DEVICE(KillOn);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fault

@@ -11,9 +11,9 @@
 
 #include "base/format.hpp"
 #include "device/cuda/blas_handle.hpp"
-#include "device/cuda/capture.hpp"
 #include "device/cuda/check.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/copies.hpp"
 #include "device/cuda/cuda_gemm.hpp"
 #include "device/cuda/device_memory.hpp"
 #include "device/cuda/driver.hpp"
@@ -23,6 +23,7 @@
 #include "device/cuda/kernels/reduce.hpp"
 #include "device/cuda/kernels/signal.hpp"
 #include "device/cuda/native_stream.hpp"
+#include "device/cuda/properties.hpp"
 #include "device/cuda/stream_trace.hpp"
 #include "device/cuda/visible_devices.hpp"
 
@@ -33,39 +34,6 @@ using namespace cuda;  // NOLINT(google-build-using-namespace): tandem::cuda, th
 
 // Enough blocks to keep every load unit busy; more would only queue.
 constexpr int blocks_per_multiprocessor = 8;
-// cudaMemcpyBatchAsync came with this driver.
-constexpr int batch_driver_version = 12080;
-// Copies handed over in one batch; a longer list becomes several batches, in order.
-constexpr std::size_t max_batch = 64;
-
-/// What the driver says of itself and of one device.
-struct Properties {
-  std::string name;
-  int multiprocessors = 0;
-  int major = 0;
-  int minor = 0;
-  std::size_t memory_bytes = 0;
-  std::size_t max_pitch = 0;
-  bool unified_addressing = false;
-  int driver_version = 0;
-  int runtime_version = 0;
-};
-
-Properties query_properties(int index) {
-  cudaDeviceProp device{};
-  check(cudaGetDeviceProperties(&device, index), "cudaGetDeviceProperties");
-  Properties p;
-  p.name = device.name;
-  p.multiprocessors = device.multiProcessorCount;
-  p.major = device.major;
-  p.minor = device.minor;
-  p.memory_bytes = device.totalGlobalMem;
-  p.max_pitch = device.memPitch;
-  p.unified_addressing = device.unifiedAddressing != 0;
-  check(cudaDriverGetVersion(&p.driver_version), "cudaDriverGetVersion");
-  check(cudaRuntimeGetVersion(&p.runtime_version), "cudaRuntimeGetVersion");
-  return p;
-}
 
 std::string version_text(int version) { return format("{}.{}", version / 1000, version % 1000 / 10); }
 
@@ -120,7 +88,6 @@ class CudaDevice final : public Device {
   [[nodiscard]] int max_blocks() const noexcept { return properties_.multiprocessors * blocks_per_multiprocessor; }
   void load_kernels();
   void warm_up();
-  void copy_one(cudaStream_t stream, const Copy& copy);
   void copy_blocking(void* dst, const void* src, std::size_t bytes);
 
   Properties properties_;
@@ -341,71 +308,14 @@ void CudaDevice::synchronize() {
   host_calls_.rethrow_any();
 }
 
-void CudaDevice::copy_one(cudaStream_t stream, const Copy& copy) {
-  if (copy.bytes == 0 || copy.rows == 0) return;
-  const bool dense = copy.rows == 1 || (copy.dst_pitch == copy.bytes && copy.src_pitch == copy.bytes);
-  if (dense) {
-    check(cudaMemcpyAsync(copy.dst, copy.src, copy.bytes * copy.rows, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-    return;
-  }
-  if (std::max(copy.dst_pitch, copy.src_pitch) <= properties_.max_pitch) {
-    check(cudaMemcpy2DAsync(copy.dst, copy.dst_pitch, copy.src, copy.src_pitch, copy.bytes, copy.rows,
-                            cudaMemcpyDefault, stream),
-          "cudaMemcpy2DAsync");
-    return;
-  }
-  // Rows further apart than the engines can count (2 GiB).
-  for (std::size_t row = 0; row < copy.rows; ++row) {
-    check(cudaMemcpyAsync(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
-                          static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes, cudaMemcpyDefault,
-                          stream),
-          "cudaMemcpyAsync");
-  }
-}
-
 void CudaDevice::copy(StreamRef stream, const Copy& copy) {
   const CurrentContext current(*context_);
-  copy_one(native(stream), copy);
+  enqueue_copy(native(stream), copy, properties_);
 }
 
-void CudaDevice::copy_batch(StreamRef stream_ref, std::span<const Copy> copies) {
+void CudaDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
   const CurrentContext current(*context_);
-  const cudaStream_t stream = native(stream_ref);
-#if CUDART_VERSION >= 13000
-  // A batch cannot be captured (error 900), and the legacy stream takes none.
-  const bool batch = copies.size() > 1 && properties_.driver_version >= batch_driver_version && stream != nullptr &&
-                     stream != cudaStreamLegacy && captured_graph(stream) == nullptr;
-  if (batch) {
-    std::array<void*, max_batch> dsts;
-    std::array<const void*, max_batch> srcs;
-    std::array<std::size_t, max_batch> sizes;
-    std::size_t count = 0;
-    const auto flush = [&] {
-      if (count == 0) return;
-      cudaMemcpyAttributes attributes{};
-      attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-      attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
-      std::size_t from = 0;
-      check(cudaMemcpyBatchAsync(dsts.data(), srcs.data(), sizes.data(), count, &attributes, &from, 1, stream),
-            "cudaMemcpyBatchAsync");
-      count = 0;
-    };
-    for (const Copy& copy : copies) {
-      if (copy.bytes == 0 || copy.rows == 0) continue;
-      if (copy.rows != 1) {
-        copy_one(stream, copy);  // a batch takes no strides
-        continue;
-      }
-      dsts[count] = copy.dst;
-      srcs[count] = copy.src;
-      sizes[count] = copy.bytes;
-      if (++count == max_batch) flush();
-    }
-    flush();
-    return;
-  }
-#endif
-  for (const Copy& copy : copies) copy_one(stream, copy);
+  enqueue_copies(native(stream), copies, properties_);
 }
 
 void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/properties.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/check.hpp"
+
+namespace tandem::cuda {
+
+Properties query_properties(int device) {
+  cudaDeviceProp found{};
+  check(cudaGetDeviceProperties(&found, device), "cudaGetDeviceProperties");
+  Properties p;
+  p.name = found.name;
+  p.multiprocessors = found.multiProcessorCount;
+  p.major = found.major;
+  p.minor = found.minor;
+  p.memory_bytes = found.totalGlobalMem;
+  p.max_pitch = found.memPitch;
+  p.unified_addressing = found.unifiedAddressing != 0;
+  check(cudaDriverGetVersion(&p.driver_version), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&p.runtime_version), "cudaRuntimeGetVersion");
+  return p;
+}
+
+}  // namespace tandem::cuda

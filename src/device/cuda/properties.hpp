@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tandem::cuda {
+
+/// What the driver says of itself and of one device.
+struct Properties {
+  std::string name;
+  int multiprocessors = 0;
+  int major = 0;  ///< of the compute capability
+  int minor = 0;
+  std::size_t memory_bytes = 0;
+  std::size_t max_pitch = 0;  ///< between the rows of a strided copy, in bytes
+  bool unified_addressing = false;
+  int driver_version = 0;  ///< 12080 is 12.8
+  int runtime_version = 0;
+};
+
+/// Throws DeviceError.
+[[nodiscard]] Properties query_properties(int device);
+
+}  // namespace tandem::cuda

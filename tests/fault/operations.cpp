@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fault/operations.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+namespace tandem::fault {
+namespace {
+
+/// Makes a plan; each call of what this returns runs it once, and waits for the result.
+template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, const Body& body) {
+  return [&stage, body, plan = std::make_shared<Plan>(std::move(plan))] {
+    body(*plan, stage);
+    stage.team.synchronize(stage.stream);
+    ++stage.turn;
+  };
+}
+
+constexpr Operation operations[] = {
+    {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }},
+    {"making a team",
+     [](Stage& s) -> Work {
+       return [&s] {
+         const Team other = s.team.team(s.everyone_reversed());
+         s.team.check();
+       };
+     }},
+    {"rendezvous",
+     [](Stage& s) -> Work {
+       return [&s] {
+         auto tensor = SymmetricTensor::empty(s.team, {16}, f32, {.channels = 1});
+         tensor.rendezvous();
+         tensor.signal_pad().barrier(s.stream, 0);
+         s.team.synchronize(s.stream);
+       };
+     }},
+    {"making a plan", [](Stage& s) -> Work { return [&s] { const AllReduce plan(s.team, {s.count(), f32}); }; }},
+    {"AllGather, symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     }},
+    {"AllGather, plain",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.count()}), t.plain(1, {t.all()}), t.stream); });
+     }},
+    {"ReduceScatter, symmetric",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     }},
+    {"ReduceScatter, plain",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.count()}), t.stream); });
+     }},
+    {"AllReduce, symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}), [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     }},
+    {"AllReduce, plain",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(0, {t.all()}), t.stream); });
+     }},
+    {"AllToAll, symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.symmetric, t.stream); });
+     }},
+    {"AllToAll, plain",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.all()}), t.stream); });
+     }},
+    {"AllToAll with counts",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
+         const std::vector<std::int64_t> counts = t.counts();
+         std::int64_t sent = 0;
+         for (int to = 0; to < t.team.size(); ++to) {
+           sent += counts[static_cast<std::size_t>(t.team.rank() * t.team.size() + to)];
+         }
+         plan(t.plain(0, {sent}), t.symmetric, counts, t.stream);
+       });
+     }},
+    {"Broadcast, symmetric",
+     [](Stage& s) {
+       return runs_of(s, Broadcast(s.team, {s.all(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.turn % t.team.size(), t.stream); });
+     }},
+    {"Broadcast, plain",
+     [](Stage& s) {
+       return runs_of(s, Broadcast(s.team, {s.all(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.turn % t.team.size(), t.stream); });
+     }},
+    {"AllGatherLinear",
+     [](Stage& s) {
+       return runs_of(s, AllGatherLinear(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
+         const LinearSpec& l = plan.spec();
+         plan(t.plain(0, {t.own_rows(), l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
+       });
+     }},
+    {"LinearReduceScatter",
+     [](Stage& s) {
+       return runs_of(s, LinearReduceScatter(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
+         const LinearSpec& l = plan.spec();
+         plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {t.own_rows(), l.n}), t.stream);
+       });
+     }},
+    {"LinearAllReduce",
+     [](Stage& s) {
+       return runs_of(s, LinearAllReduce(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {
+         const LinearSpec& l = plan.spec();
+         plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
+       });
+     }},
+    {"LinearWeightGradient",
+     [](Stage& s) {
+       return runs_of(s, LinearWeightGradient(s.team, s.spec(), GatheredOperand::x, s.options()),
+                      [](auto& plan, Stage& t) {
+                        const LinearSpec& l = plan.spec();
+                        plan(t.plain(0, {l.m, l.n}), t.plain(1, {t.own_rows(), l.k}), t.plain(2, {l.n, l.k}), t.stream);
+                      });
+     }},
+};
+
+}  // namespace
+
+std::span<const Operation> all_operations() { return operations; }
+
+}  // namespace tandem::fault

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/linear/linear_spec.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/world.hpp"
+
+namespace tandem::fault {
+
+/// What a rank has at hand for the operation that it is in when somebody is killed.
+class Stage {
+ public:
+  Stage(const World& world, const Team& its_team, bool is_large)
+      : team(its_team),
+        stream(world.device()),
+        large(is_large),
+        symmetric(SymmetricTensor::empty(team, {team.size() * count()}, f32)),
+        plain_(world.shared_device(), static_cast<std::size_t>(places * team.size() * count()) * sizeof(float)) {
+    symmetric.rendezvous();
+  }
+
+  /// Elements that one rank sends to one other.
+  [[nodiscard]] std::int64_t count() const { return large ? 50'000 : 1000; }
+  [[nodiscard]] std::int64_t all() const { return team.size() * count(); }
+  /// The same for each pair of ranks, of different sizes.
+  [[nodiscard]] std::vector<std::int64_t> counts() const {
+    std::vector<std::int64_t> counts;
+    for (int from = 0; from < team.size(); ++from) {
+      for (int to = 0; to < team.size(); ++to) counts.push_back(count() / (1 + (from + 2 * to) % 3));
+    }
+    return counts;
+  }
+  /// Plain tensors, each in a place of its own.
+  [[nodiscard]] TensorView plain(int place, const Dims& sizes) const {
+    return {plain_.data_as<float>() + place * all(), sizes, f32, team.device().id()};
+  }
+  [[nodiscard]] std::vector<int> everyone_reversed() const {
+    std::vector<int> everyone(static_cast<std::size_t>(team.size()));
+    std::iota(everyone.rbegin(), everyone.rend(), 0);
+    return everyone;
+  }
+  /// Of linear layers. Both algorithms get their turn.
+  [[nodiscard]] LinearSpec spec() const { return {.m = large ? 2500 : 50, .n = 40, .k = 30, .dtype = f32}; }
+  [[nodiscard]] LinearOptions options() const { return {.algorithm = large ? "pipeline" : "sequence"}; }
+  [[nodiscard]] std::int64_t own_rows() const { return shard_rows(spec().m, team.size(), team.rank()).count; }
+
+  Team team;
+  Stream stream;
+  bool large;
+  SymmetricTensor symmetric;
+  int turn = 0;
+
+ private:
+  static constexpr int places = 3;
+  Buffer plain_;
+};
+
+using Work = std::function<void()>;
+
+struct Operation {
+  const char* name;
+  Work (*prepare)(Stage& stage);  ///< collective
+};
+
+/// Everything that ranks do together.
+[[nodiscard]] std::span<const Operation> all_operations();
+
+}  // namespace tandem::fault

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wrong_use/rows.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "tandem/base/env.hpp"
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+
+#include "tools/bench.hpp"
+#include "tools/plan.hpp"
+#include "tools/run.hpp"
+#include "tools/verify.hpp"
+
+namespace tandem::wrong_use {
+namespace {
+
+std::vector<float>& memory() {
+  static std::vector<float> floats(4096);
+  return floats;
+}
+TensorView view(const Dims& sizes, DType dtype = f32) { return {memory().data(), sizes, dtype}; }
+Stream stream_of(const World& world) { return Stream(world.device()); }
+
+Wrong alone(const std::function<void()>& wrong) { return wrong; }
+Wrong variable(const char* name, const char* value) {
+  return alone([=] {
+    static_cast<void>(Env::from([=](const std::string& asked) -> std::optional<std::string> {
+      return asked == name ? std::optional<std::string>(value) : std::nullopt;
+    }));
+  });
+}
+Wrong launcher(const std::map<std::string, std::string>& variables) {
+  return alone([=] {
+    static_cast<void>(Launch::detect([&](const std::string& asked) -> std::optional<std::string> {
+      const auto found = variables.find(asked);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    }));
+  });
+}
+Wrong command(int (*run)(tools::Arguments), const std::vector<std::string>& words) {
+  return alone([=] { static_cast<void>(run(words)); });
+}
+template <typename Plan, typename... Arguments> Wrong linear(const LinearSpec& spec, const Arguments&... arguments) {
+  return [=](World& world) { const Plan plan(world.team(), spec, arguments...); };
+}
+Wrong all_gather_linear(const std::function<void(AllGatherLinear&, StreamRef)>& use) {
+  return [use](World& world) {
+    AllGatherLinear plan(world.team(), {.m = 8, .n = 3, .k = 5});
+    use(plan, stream_of(world));
+  };
+}
+Wrong all_reduce(const std::function<void(AllReduce&, StreamRef)>& use) {
+  return [use](World& world) {
+    AllReduce plan(world.team(), {8, f32});
+    use(plan, stream_of(world));
+  };
+}
+
+}  // namespace
+
+const std::vector<Row>& rows() {
+  using namespace tools;
+  static const std::vector<Row> table{
+      // Names and values
+      {"UnknownDType", 0, alone([] { static_cast<void>(parse_dtype("fp32")); }), {"'fp32' is not known", "f32, f16"}},
+      {"TooManyDimensions", 0, alone([] { const Dims dims{1, 1, 1, 1, 1, 1, 1, 1, 1}; }), {"9 dimensions", "at most"}},
+      {"NegativeExtent", 0, alone([] { static_cast<void>(Dims{2, -3}.numel()); }), {"[2, -3]", "negative"}},
+      {"TooManyElements", 0, alone([] { static_cast<void>(Dims{1LL << 40, 1LL << 40}.numel()); }), {"2^63"}},
+      {"NullTensor", 0, alone([] { const TensorView x(nullptr, {4}, f32); }), {"null pointer", "[4]"}},
+      {"StridesOfAnotherLength", 0, alone([] { const TensorView x(memory().data(), {4, 2}, {1}, f32); }), {"differ"}},
+      {"NarrowedTooFar", 0, alone([] { static_cast<void>(view({4}).narrow(0, 3, 2)); }), {"dimension 0", "[4]"}},
+      {"ReshapedToOtherSize", 0, alone([] { static_cast<void>(view({4}).reshaped({5})); }), {"[4]", "[5]"}},
+      {"MalformedLink", 0, alone([] { static_cast<void>(parse_link("20us")); }), {"'20us'", "LATENCY,BANDWIDTH"}},
+      // The environment
+      {"EnvLog", 0, variable("TANDEM_LOG", "loud"), {"TANDEM_LOG is 'loud'", "none, error, warn"}},
+      {"EnvTimeout", 0, variable("TANDEM_TIMEOUT", "soon"), {"TANDEM_TIMEOUT is 'soon'", "ms, s, m or h"}},
+      {"EnvTimeoutTooShort", 0, variable("TANDEM_TIMEOUT", "0"), {"TANDEM_TIMEOUT is '0'", "from 1ms"}},
+      {"EnvDevice", 0, variable("TANDEM_DEVICE", "gpu"), {"TANDEM_DEVICE is 'gpu'", "auto, host, cuda"}},
+      {"EnvLink", 0, variable("TANDEM_LINK", "fast"), {"'fast'", "LATENCY,BANDWIDTH"}},
+      {"EnvGemm", 0, variable("TANDEM_GEMM", "mkl"), {"TANDEM_GEMM is 'mkl'", "auto, onednn, builtin"}},
+      {"EnvUnknown",
+       0,
+       alone([] {
+         ::setenv("TANDEM_TIME_OUT", "5", 1);
+         try {
+           static_cast<void>(Env::from_process());
+         } catch (...) {
+           ::unsetenv("TANDEM_TIME_OUT");
+           throw;
+         }
+       }),
+       {"TANDEM_TIME_OUT", "no such variable", "TANDEM_TIMEOUT"}},
+      {"LaunchRank",
+       0,
+       launcher({{"TANDEM_RANK", "2"}, {"TANDEM_WORLD_SIZE", "2"}, {"TANDEM_JOB", "j"}}),
+       {"TANDEM_RANK is '2'", "from 0 to 1", "tandem run"}},
+      {"LaunchSize",
+       0,
+       launcher({{"TANDEM_RANK", "0"}, {"TANDEM_WORLD_SIZE", "two"}, {"TANDEM_JOB", "j"}}),
+       {"TANDEM_WORLD_SIZE is 'two'", "whole number"}},
+      {"LaunchIncomplete", 0, launcher({{"TANDEM_RANK", "0"}}), {"is not set", "tandem run"}},
+      {"LaunchGiven",
+       0,
+       alone([] {
+         static_cast<void>(init({.launch = Launch{3, 2, 0, 1, 1, "wrong.use", "tests"}, .env = Env{}, .device = {}}));
+       }),
+       {"rank 3 in a world of 2"}},
+      {"SeveralNodes",
+       0,
+       alone([] {
+         static_cast<void>(init({.launch = Launch{0, 2, 0, 1, 2, "wrong.use", "tests"}, .env = Env{}, .device = {}}));
+       }),
+       {"2 nodes", "one node"},
+       Kind::unsupported},
+      // Worlds and teams
+      {"InitTwice",
+       1,
+       [](World& world) {
+         static_cast<void>(init({.launch = world.launch(), .env = Env{}, .device = DeviceId{DeviceType::host, 0}}));
+       },
+       {"while a world of job", "rank {rank}"}},
+      {"TeamOfStrangers", 2, [](World& world) { static_cast<void>(world.team({0, 2})); }, {"rank 2", "0 to 1"}},
+      {"TeamOfTwins", 2, [](World& world) { static_cast<void>(world.team({1, 1})); }, {"rank 1", "twice"}},
+      {"RankOutsideOfTeam",
+       2,
+       [](World& world) { static_cast<void>(world.team().world_rank(2)); },
+       {"rank 2", "0 to 1"}},
+      {"EmptyTeamUsed", 1, [](World&) { Team().barrier(); }, {"empty", "not one of its members"}},
+      {"DifferentCalls",
+       2,
+       [](World& world) { static_cast<void>(world.team().exchange(world.rank() == 0 ? "left" : "right", {})); },
+       {"different calls", "'left'", "'right'"}},
+      {"DifferentArguments",
+       2,
+       [](World& world) { world.team().agree("size", world.rank() == 0 ? "4" : "5"); },
+       {"'size'", "'4'", "'5'"}},
+      {"TimeoutOfNothing",
+       1,
+       [](World& world) { world.team().set_timeout(std::chrono::milliseconds(0)); },
+       {"0 ms", "1 ms and more"}},
+      // Memory
+      {"UnknownBackend",
+       1,
+       [](World& world) { static_cast<void>(SymmetricMemory::allocate(world.team(), 64, {.backend = "rdma"})); },
+       {"'rdma' is not known", "host"}},
+      {"NoChannels",
+       1,
+       [](World& world) { static_cast<void>(SymmetricMemory::allocate(world.team(), 64, {.channels = 0})); },
+       {"0 channels", "1 to 4096", "rank {rank}"}},
+      {"DifferentSizes",
+       2,
+       [](World& world) { SymmetricTensor::empty(world.team(), {4 + world.rank()}, f32).rendezvous(); },
+       {"rank 0 (", "has 'f32[4]'", "has 'f32[5]'"}},
+      {"DifferentDTypes",
+       2,
+       [](World& world) { SymmetricTensor::empty(world.team(), {4}, world.rank() == 0 ? f32 : i32).rendezvous(); },
+       {"rank 0 (", "has 'f32[4]'", "has 'i32[4]'"}},
+      {"NoRendezvous",
+       1,
+       [](World& world) { static_cast<void>(SymmetricTensor::empty(world.team(), {4}, f32).remote(0)); },
+       {"before its rendezvous", "rank {rank}"}},
+      {"RendezvousTwice",
+       2,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {4}, f32);
+         x.rendezvous();
+         x.rendezvous();
+       },
+       {"rendezvous was called twice", "rank {rank}"}},
+      {"RemoteOfStranger",
+       2,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {4}, f32);
+         x.rendezvous();
+         static_cast<void>(x.remote(2));
+       },
+       {"rank 2", "on rank {rank} of a team of 2"}},
+      {"SignalOfStranger",
+       2,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {4}, f32);
+         x.rendezvous();
+         x.signal_pad().put_signal(stream_of(world), -1, 0);
+       },
+       {"rank -1", "team of 2"}},
+      {"SignalChannel",
+       2,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {4}, f32);
+         x.rendezvous();
+         x.signal_pad().put_signal(stream_of(world), 0, 16);
+       },
+       {"channel 16", "0 to 15"}},
+      {"WrappedMalloc",
+       1,
+       [](World& world) { static_cast<void>(SymmetricMemory::wrap(world.team(), memory().data(), 64)); },
+       {"64 bytes", "SymmetricTensor::empty"},
+       Kind::unsupported},
+      {"WrappedMisaligned",
+       1,
+       [](World& world) {
+         auto* bytes = reinterpret_cast<std::byte*>(memory().data());
+         static_cast<void>(SymmetricTensor::wrap(world.team(), bytes + 1, {4}, f32));
+       },
+       {"alignment is 4", "rank {rank}"}},
+      {"NeverMade", 0, alone([] { static_cast<void>(SymmetricMemory().bytes()); }), {"never made"}},
+      // Collectives
+      {"CollectiveDType",
+       2,
+       all_reduce([](AllReduce& plan, StreamRef s) { plan(view({8}, i32), view({8}), s); }),
+       {"AllReduce on rank {rank} of 2", "i32[8]", "f32"}},
+      {"CollectiveTooMuch",
+       2,
+       all_reduce([](AllReduce& plan, StreamRef s) { plan(view({9}), view({9}), s); }),
+       {"9 elements", "at most 8"}},
+      {"CollectiveShape",
+       2,
+       all_reduce([](AllReduce& plan, StreamRef s) { plan(view({8}), view({7}), s); }),
+       {"7 elements", "8 are needed"}},
+      {"CollectiveStrided",
+       2,
+       all_reduce([](AllReduce& plan, StreamRef s) { plan(TensorView(memory().data(), {8}, {2}, f32), view({8}), s); }),
+       {"strides [2]", "dense"}},
+      {"CollectiveElsewhere",
+       2,
+       all_reduce([](AllReduce& plan, StreamRef s) {
+         plan(TensorView(memory().data(), {8}, f32, {DeviceType::cuda, 0}), view({8}), s);
+       }),
+       {"cuda:0", "this rank's device is host"}},
+      {"CollectiveOtherTeam",
+       2,
+       [](World& world) {
+         const Team other = world.team({1, 0});
+         SymmetricTensor x = SymmetricTensor::empty(other, {8}, f32);
+         x.rendezvous();
+         AllReduce plan(world.team(), {8, f32});
+         plan(x, stream_of(world));
+       },
+       {"of team", "this plan is of team"}},
+      {"CollectiveNoRendezvous",
+       2,
+       [](World& world) {
+         const SymmetricTensor x = SymmetricTensor::empty(world.team(), {8}, f32);
+         AllReduce plan(world.team(), {8, f32});
+         plan(x, stream_of(world));
+       },
+       {"had no rendezvous", "rank {rank}"}},
+      {"CollectiveAlgorithm",
+       2,
+       [](World& world) { AllGather(world.team(), {8, f32}, {.algorithm = "ring"}); },
+       {"'ring' is not known", "auto, push, pull"}},
+      {"CollectiveUnsummable",
+       2,
+       [](World& world) { ReduceScatter(world.team(), {8, u8}); },
+       {"u8 cannot be summed", "f32, f16, bf16"}},
+      {"CollectiveNegative", 2, [](World& world) { AllGather(world.team(), {-1, f32}); }, {"-1", "rank {rank}"}},
+      {"CollectiveRoot",
+       2,
+       [](World& world) {
+         Broadcast plan(world.team(), {8, f32});
+         plan(view({8}), 2, stream_of(world));
+       },
+       {"root 2", "0 to 1"}},
+      {"CollectiveCounts",
+       2,
+       [](World& world) {
+         AllToAll plan(world.team(), {8, f32});
+         plan(view({8}), view({8}), std::vector<std::int64_t>{1, 2, 3}, stream_of(world));
+       },
+       {"3 counts", "2 ranks need 4"}},
+      {"CollectiveWithoutStaging",
+       2,
+       [](World& world) {
+         AllReduce plan(world.team(), {8, f32}, {.staging = false});
+         plan(view({8}), view({8}), stream_of(world));
+       },
+       {"without staging", "symmetric tensors only"}},
+      {"DifferentPlans",
+       2,
+       [](World& world) {
+         if (world.rank() == 0) {
+           AllReduce(world.team(), {8, f32});
+         } else {
+           AllGather(world.team(), {8, f32});
+         }
+       },
+       {"AllReduce", "AllGather"}},
+      {"PlansOfDifferentSizes",
+       2,
+       [](World& world) { AllReduce(world.team(), {8 + world.rank(), f32}); },
+       {"AllReduce", "8", "9"}},
+      {"PlanMovedFrom",
+       2,
+       [](World& world) {
+         AllReduce plan(world.team(), {8, f32});
+         const AllReduce moved = std::move(plan);
+         plan(view({8}), view({8}), stream_of(world));  // NOLINT(bugprone-use-after-move)
+       },
+       {"team is empty"}},
+      {"LinearPlanMovedFrom",
+       2,
+       [](World& world) {
+         AllGatherLinear plan(world.team(), {.m = 8, .n = 3, .k = 5});
+         const AllGatherLinear moved = std::move(plan);
+         plan(view({4, 5}), view({3, 5}), view({8, 3}), stream_of(world));  // NOLINT(bugprone-use-after-move)
+       },
+       {"team is empty"}},
+      {"PlanOfEmptyTeam", 1, [](World&) { AllReduce(Team(), {8, f32}); }, {"not one of its members"}},
+      {"TwoRunsOnOneTensor",
+       2,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {8}, f32);
+         x.rendezvous();
+         AllGather plan(world.team(), {4, f32});
+         plan.start(x, stream_of(world));
+         try {
+           plan.start(x, stream_of(world));
+         } catch (...) {
+           plan.finish(stream_of(world));
+           throw;
+         }
+       },
+       {"another one is open", "finish()"}},
+      {"FinishedBeforeStart",
+       1,
+       [](World& world) {
+         AllGather plan(world.team(), {4, f32});
+         plan.finish(stream_of(world));
+       },
+       {"without start()"}},
+      // Linear layers
+      {"LinearDType",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .dtype = i32}),
+       {"AllGatherLinear on rank {rank}", "i32", "f32, bf16 or f16"},
+       Kind::unsupported},
+      {"LinearNegative", 2, linear<LinearReduceScatter>({.m = 8, .n = -3, .k = 5}), {"n=-3", "rank {rank}"}},
+      {"LinearAlgorithm",
+       2,
+       linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "fused"}),
+       {"'fused'", "auto, pipeline, sequence"}},
+      {"LinearGroups",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.groups = 2}),
+       {"2 groups", "1 to 1"}},
+      {"LinearGroupsOfSequence",
+       3,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "sequence", .groups = 2}),
+       {"2 groups", "sequence"}},
+      {"LinearDifferentSpecs",
+       2,
+       [](World& world) { const LinearReduceScatter plan(world.team(), {.m = 8 + world.rank(), .n = 3, .k = 5}); },
+       {"LinearReduceScatter", "m=8", "m=9"}},
+      {"LinearTooManyTokens",
+       2,
+       all_gather_linear(
+           [](AllGatherLinear& plan, StreamRef s) { plan(view({5, 5}), view({3, 5}), view({10, 3}), s); }),
+       {"10 tokens", "at most 8"}},
+      {"LinearShard",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({8, 3}), s); }),
+       {"x is f32[8, 5]", "[4, 5] are needed"}},
+      {"LinearWeight",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({5, 3}), view({8, 3}), s); }),
+       {"weight is f32[5, 3]", "[3, 5] are needed"}},
+      {"LinearUnexpectedBias",
+       2,
+       all_gather_linear(
+           [](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({3, 5}), view({3}), view({8, 3}), s); }),
+       {"bias", "without LinearSpec::bias"}},
+      {"LinearGatheredNotKept",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); }),
+       {"gathered()", "keep_gathered"}},
+      {"GradientWithBias",
+       2,
+       linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .bias = true}, GatheredOperand::x),
+       {"LinearWeightGradient", "bias"},
+       Kind::unsupported},
+      // Command lines
+      {"BenchNothing", 0, command(bench, {}), {"operation", "--help"}},
+      {"BenchUnknown", 0, command(bench, {"gather"}), {"unknown operation 'gather'", "all_gather, reduce_scatter"}},
+      {"BenchSize", 0, command(bench, {"all_reduce", "-b", "1Q"}), {"-b is '1Q'", "512, 64K"}},
+      {"BenchSizes", 0, command(bench, {"all_reduce", "-b", "2M", "-e", "1M"}), {"-b is 2M", "-e is 1M"}},
+      {"BenchFactor", 0, command(bench, {"all_reduce", "-f", "1"}), {"-f is '1'", "from 2"}},
+      {"BenchStep", 0, command(bench, {"all_reduce", "-i", "0"}), {"-i is '0'", "1 byte and more"}},
+      {"BenchRanks", 0, command(bench, {"all_reduce", "-n", "65"}), {"-n is '65'", "from 1 to 64"}},
+      {"BenchDType", 0, command(bench, {"all_reduce", "-d", "fp12"}), {"'fp12' is not known", "f16"}},
+      {"BenchUnsummable", 0, command(bench, {"all_reduce", "-d", "u8"}), {"-d is u8", "f32, f16, bf16"}},
+      {"BenchLinearDType", 0, command(bench, {"all_gather_linear", "-d", "f64"}), {"-d is f64", "bf16"}},
+      {"BenchShape", 0, command(bench, {"all_gather_linear", "--shape", "4,5"}), {"'4,5'", "M,N,K"}},
+      {"BenchShapeOfCollective", 0, command(bench, {"all_reduce", "--shape", "4,5,6"}), {"no --shape"}},
+      {"BenchAlgorithm", 0, command(bench, {"all_reduce", "--algorithm", "ring"}), {"'ring'", "one_shot, two_shot"}},
+      {"BenchDevice", 0, command(bench, {"all_reduce", "--device", "tpu"}), {"'tpu'", "auto, host, cuda"}},
+      {"BenchLink", 0, command(bench, {"all_reduce", "--link", "1us"}), {"'1us'", "LATENCY,BANDWIDTH"}},
+      {"BenchInPlace", 0, command(bench, {"all_to_all", "--in-place"}), {"no form in place"}},
+      {"BenchUnknownOption", 0, command(bench, {"all_reduce", "--fast"}), {"--fast", "--help"}},
+      {"VerifyUnknown", 0, command(verify, {"gather"}), {"unknown operation 'gather'", "all, all_gather"}},
+      {"VerifyCases", 0, command(verify, {"--cases", "0"}), {"--cases is '0'", "from 1"}},
+      {"VerifyCaseAndCases", 0, command(verify, {"--cases", "5", "--case", "1"}), {"--case", "--help"}},
+      {"VerifySeed", 0, command(verify, {"--seed", "lucky"}), {"--seed is 'lucky'", "whole number"}},
+      {"PlanWithoutShape", 0, command(plan, {"all_gather_linear"}), {"needs --shape M,N,K"}},
+      {"PlanShape", 0, command(plan, {"all_gather_linear", "--shape", "a,b,c"}), {"'a,b,c'", "M,N,K"}},
+      {"PlanGroups",
+       0,
+       command(plan, {"all_gather_linear", "-n", "2", "--shape", "8,8,8", "--groups", "5"}),
+       {"5 groups", "1 to 1"}},
+      {"PlanGroupsOfCollective", 0, command(plan, {"all_reduce", "--groups", "2"}), {"no --groups"}},
+      {"RunNothing", 0, command(run, {"-n", "2"}), {"program is missing", "tandem run -n 4"}},
+      {"RunRanks", 0, command(run, {"--", "true"}), {"-n is missing"}},
+      {"RunOnFailure",
+       0,
+       command(run, {"-n", "2", "--on-failure", "wait", "--", "true"}),
+       {"'wait'", "stop, continue"}},
+  };
+  return table;
+}
+
+}  // namespace tandem::wrong_use

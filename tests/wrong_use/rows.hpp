@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tandem/team/world.hpp"
+
+namespace tandem::wrong_use {
+
+enum class Kind { invalid_argument, unsupported };
+
+/// What a row does, on every rank of a world or without one.
+struct Wrong {
+  template <typename Body>
+    requires std::is_invocable_v<const Body&, World&>
+  Wrong(const Body& body) : in_world(body) {}
+  template <typename Body>
+    requires std::is_invocable_v<const Body&>
+  Wrong(const Body& body) : alone(body) {}
+
+  std::function<void(World&)> in_world;
+  std::function<void()> alone;
+};
+
+/// One wrong use, and what it must be told.
+struct Row {
+  const char* name;
+  int ranks;  ///< 0: no world is needed
+  Wrong wrong;
+  std::vector<std::string> fragments;
+  Kind kind = Kind::invalid_argument;
+};
+
+[[nodiscard]] const std::vector<Row>& rows();
+
+}  // namespace tandem::wrong_use
