@@ -268,7 +268,13 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOpt
 }
 
 const std::vector<int>& team_sizes() {
-  static const std::vector<int> sizes{1, 2, 3, 4, 5, 8};
+  static const std::vector<int> sizes = [] {
+    std::vector<int> all{1, 2, 3, 4, 5, 8};
+    if (const char* most = std::getenv("TANDEM_TEST_MAX_RANKS"); most != nullptr) {
+      std::erase_if(all, [largest = std::atoi(most)](int size) { return size > largest; });
+    }
+    return all;
+  }();
   return sizes;
 }
 

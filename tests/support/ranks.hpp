@@ -24,7 +24,8 @@ struct RankOptions {
 /// expectation, crashed or did not end. Call it before this process has used a GPU: processes are forked.
 void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options = {});
 
-/// The team sizes that every collective and linear operation is tested at.
+/// The team sizes that everything is tested at: 1, 2, 3, 4, 5 and 8, or up to TANDEM_TEST_MAX_RANKS where a tool makes
+/// each rank slow.
 [[nodiscard]] const std::vector<int>& team_sizes();
 
 /// This run's seed: TANDEM_TEST_SEED, or a fresh one that is printed with the test's name.
