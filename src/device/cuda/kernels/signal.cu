@@ -70,9 +70,8 @@ __device__ void report_timeout(WaitControl* control, const SignalWait& wait, std
 // - each thread acquires its own word at system scope, and the kernel ends after its last thread: what the peers
 //   released is visible to all that follows in the stream;
 // - the fast path (the count is already there) reads nothing of the host's memory;
-// - otherwise the abort word is read every 50 µs only, a round trip over PCIe each, and the loop ends at the deadline
-// at
-//   the latest, so that the kernel always ends;
+// - otherwise the abort word is read every 50 µs only, a round trip over PCIe each; the loop ends by the deadline, and
+//   so does the kernel;
 // - it is one block: it cannot be half resident, and it takes no more than a corner of one SM while it waits.
 __global__ void __launch_bounds__(max_signals) wait_kernel(const WaitArguments arguments) {
   const unsigned i = threadIdx.x;
