@@ -86,7 +86,8 @@ constexpr std::array<Variable, 7> variables{{
      read_device},
     {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s", "none", "the host device's emulated link",
      [](Env& env, const Variable&, const std::string& value) { env.link = parse_link(value); }},
-    {"TANDEM_TRACE", "a path", "no trace", "where the Chrome trace of the run is written",
+    {"TANDEM_TRACE", "a path; %h is the host, %p the process, %r the rank", "no trace",
+     "where a Chrome trace of all ranks is written when their worlds end",
      [](Env& env, const Variable&, const std::string& value) { env.trace = value; }},
     {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product", read_gemm},
 }};

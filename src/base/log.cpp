@@ -7,32 +7,15 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <unistd.h>
 #include <utility>
 
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/path_pattern.hpp"
 
 namespace tandem {
 namespace {
-
-std::string expand(const std::string& pattern, int rank) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  std::string path;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    switch (next) {
-      case 'h': path += host.data(); break;
-      case 'p': path += std::to_string(::getpid()); break;
-      case 'r': path += std::to_string(rank); break;
-      default: path += pattern[i]; continue;
-    }
-    ++i;
-  }
-  return path;
-}
 
 constexpr std::array<spdlog::level::level_enum, 5> levels{spdlog::level::off, spdlog::level::err, spdlog::level::warn,
                                                           spdlog::level::info, spdlog::level::trace};
@@ -55,9 +38,9 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   } else {
     try {
-      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(expand(file, rank));
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(expand_path(file, rank));
     } catch (const spdlog::spdlog_ex& error) {
-      throw InvalidArgument(format("the log file '{}' could not be opened: {}", expand(file, rank), error.what()));
+      throw InvalidArgument(format("the log file '{}' could not be opened: {}", expand_path(file, rank), error.what()));
     }
   }
   sink_ = std::make_unique<Sink>(Sink{spdlog::logger("tandem", std::move(sink))});

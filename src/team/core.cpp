@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "team/core.hpp"
 
+#include <exception>
 #include <set>
 #include <unistd.h>
 #include <utility>
@@ -40,12 +41,13 @@ Seat::~Seat() {
   seats().taken.erase(key_);
 }
 
-Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::shared_ptr<Device> device,
-           std::unique_ptr<Bootstrap> bootstrap)
+Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
+           std::shared_ptr<Device> device, std::unique_ptr<Bootstrap> bootstrap)
     : seat_(std::move(seat)),
       launch_(std::move(launch)),
       env_(std::move(env)),
       log_(std::move(log)),
+      trace_(std::move(trace)),
       device_(std::move(device)),
       process_(::getpid()),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
@@ -54,7 +56,15 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::sha
                       [this](int peer, const Abort& abort) { on_aborted(peer, abort); }});
 }
 
-Core::~Core() = default;
+Core::~Core() {
+  if (trace_ == nullptr || forked()) return;
+  try {
+    device_->trace_collect();
+    trace_->add(device_->trace().chrome_events(launch_.rank));
+  } catch (const std::exception& error) {
+    log_.write(LogLevel::warn, format("rank {} is missing from the trace: {}", launch_.rank, error.what()));
+  }
+}
 
 std::uint64_t Core::next_team_id() {
   const std::lock_guard lock(mutex_);

@@ -14,6 +14,8 @@
 #include "tandem/team/launch.hpp"
 #include "tandem/team/team.hpp"
 
+#include "base/trace_file.hpp"
+
 namespace tandem {
 
 /// Marks that a rank of a job lives in this process, so that a second `init` is an error and no hang. The only thing
@@ -35,8 +37,10 @@ class Core {
  public:
   enum class Presence : unsigned char { here, left, lost };
 
-  Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::shared_ptr<Device> device,
-       std::unique_ptr<Bootstrap> bootstrap);
+  /// `trace` is null unless the run is to be traced.
+  Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
+       std::shared_ptr<Device> device, std::unique_ptr<Bootstrap> bootstrap);
+  /// Writes the trace, if there is to be one, and then alone waits for what is queued on the device.
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -66,6 +70,7 @@ class Core {
   Launch launch_;
   Env env_;
   Log log_;
+  std::unique_ptr<TraceFile> trace_;
   std::shared_ptr<Device> device_;
   std::int64_t process_;
 

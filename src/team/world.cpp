@@ -118,13 +118,15 @@ World init(const InitOptions& options) {
   }
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
   Log log(env.log, env.log_file, launch.rank);
+  auto trace = env.trace.empty() ? nullptr : std::make_unique<TraceFile>(env.trace, launch.rank, launch.job);
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
   compare_devices(*mesh, launch, env, opened);
 
-  auto core =
-      std::make_shared<Core>(std::move(seat), launch, env, std::move(log), std::move(opened.device), std::move(mesh));
+  if (trace != nullptr) opened.device->trace().enable(true);
+  auto core = std::make_shared<Core>(std::move(seat), launch, env, std::move(log), std::move(trace),
+                                     std::move(opened.device), std::move(mesh));
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   std::iota(everyone.begin(), everyone.end(), 0);
   auto team = std::make_shared<Team::State>(core, 0, std::move(everyone));

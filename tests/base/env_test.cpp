@@ -36,6 +36,7 @@ TEST(Env, ReadsEachVariable) {
                         {"TANDEM_DEVICE", "host"},
                         {"TANDEM_LINK", "20us,1.5GB/s"},
                         {"TANDEM_GEMM", "builtin"},
+                        {"TANDEM_TRACE", "/tmp/trace.json"},
                         {"TANDEM_LOG_FILE", "/tmp/%r"}});
   EXPECT_EQ(env.log, LogLevel::info);
   EXPECT_EQ(env.timeout, 250ms);
@@ -43,6 +44,7 @@ TEST(Env, ReadsEachVariable) {
   EXPECT_EQ(env.link->latency, 20us);
   EXPECT_EQ(env.link->bytes_per_second, 1.5e9);
   EXPECT_EQ(env.gemm, "builtin");
+  EXPECT_EQ(env.trace, "/tmp/trace.json");
   EXPECT_EQ(env.log_file, "/tmp/%r");
   EXPECT_EQ(read({{"TANDEM_TIMEOUT", "90"}}).timeout, 90s);
   EXPECT_EQ(read({{"TANDEM_TIMEOUT", "5m"}}).timeout, 5min);

@@ -2,12 +2,18 @@
 #include "tandem/team/world.hpp"
 
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <thread>
+#include <unistd.h>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/trace_range.hpp"
 
 #include "support/ranks.hpp"
 
@@ -15,6 +21,7 @@ namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::RankOptions;
 using testing::run_ranks;
 
 /// How to join another world of the same processes, named after `name`.
@@ -52,6 +59,49 @@ TEST(World, ASecondInitIsAnErrorAndNoHang) {
     InitOptions same = another(world, "");
     expect_names(refusal<InvalidArgument>(same), {"init was called while a world", world.launch().job, "let go"});
     world.team().barrier();
+  });
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(World, WritesOneTraceOfAllRanks) {
+  const std::string path = ::testing::TempDir() + "tandem-trace-" + std::to_string(::getpid()) + ".json";
+  for (const int ranks : {3, 1, 4}) {  // each job's trace takes the place of the one before
+    const auto traced = [](World& world) {
+      const Stream stream(world.device());
+      {
+        const TraceRange range(world.device(), stream, "a range", TraceKind::compute);
+      }
+      world.team().synchronize(stream);
+    };
+    RankOptions options;
+    options.env.trace = path;
+    run_ranks(ranks, traced, options);
+    const std::string text = contents(path);
+    EXPECT_TRUE(text.starts_with("{") && text.ends_with("}\n]}\n")) << text;
+    EXPECT_EQ(count(text, "traceEvents"), 1U) << text;
+    EXPECT_EQ(count(text, R"("name":"a range")"), static_cast<std::size_t>(ranks)) << text;
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(count(text, "\"name\":\"rank " + std::to_string(rank) + "\""), 1U) << text;
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(World, ATraceThatCannotBeWrittenIsAnErrorAtOnce) {
+  run_ranks(1, [](World& world) {
+    InitOptions options = another(world, ".traced");
+    options.env->trace = "/nowhere/rank%r.json";
+    expect_names(refusal<InvalidArgument>(options), {"TANDEM_TRACE", "rank 0", "'/nowhere/rank0.json'"});
   });
 }
 

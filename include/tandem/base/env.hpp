@@ -33,7 +33,7 @@ struct TANDEM_API Env {
   std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: the deadline of each wait: "60", "250ms", "10s", "5m"
   std::string device = "auto";                ///< TANDEM_DEVICE: auto, host or cuda
   std::optional<LinkOptions> link;            ///< TANDEM_LINK: the host device's emulated link
-  std::string trace;                          ///< TANDEM_TRACE: a path for the Chrome trace; empty: no trace
+  std::string trace;                          ///< TANDEM_TRACE: a path as above for a Chrome trace; empty: none
   std::string gemm = "auto";                  ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
 
   using Lookup = std::function<std::optional<std::string>(const std::string&)>;
