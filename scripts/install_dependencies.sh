@@ -88,13 +88,30 @@ if $list; then
   exit 0
 fi
 
+# The first of an entry's names that this machine's apt knows, or nothing.
+known_to_apt() {
+  local names name
+  IFS='|' read -r -a names <<<"$1"
+  for name in "${names[@]}"; do
+    if [[ -n $(apt-cache search --names-only "^${name//+/\\+}\$") ]]; then
+      echo "$name"
+      return
+    fi
+  done
+}
+
 as_root=()
 if ((EUID != 0)); then
   if command -v sudo >/dev/null && sudo --non-interactive true 2>/dev/null; then
     as_root=(sudo --non-interactive)
   else
+    packages=()
+    for entry in "${missing[@]}"; do
+      chosen=$(known_to_apt "$entry")
+      packages+=("${chosen:-${entry//|/ or }}")
+    done
     echo "Missing: ${missing[*]}" >&2
-    echo "This needs root. Run as root, or ask whoever may: apt-get install ${missing[*]%%|*}" >&2
+    echo "This needs root. Run as root, or ask whoever may: apt-get install ${packages[*]}" >&2
     exit 1
   fi
 fi
@@ -104,11 +121,7 @@ echo "== apt-get update"
 "${as_root[@]}" apt-get update --quiet=2
 packages=()
 for entry in "${missing[@]}"; do
-  IFS='|' read -r -a names <<<"$entry"
-  chosen=
-  for name in "${names[@]}"; do
-    if [[ -z $chosen && -n $(apt-cache search --names-only "^${name//+/\\+}\$") ]]; then chosen=$name; fi
-  done
+  chosen=$(known_to_apt "$entry")
   if [[ -z $chosen ]]; then
     echo "install_dependencies.sh: this distribution has no package ${entry//|/ or }" >&2
     exit 1
