@@ -24,8 +24,12 @@ class CudaBackend : public testing::OnEachDevice {};
 template <typename Function> Function driver(const char* name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
-  if (cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result) != cudaSuccess ||
-      found == nullptr) {
+#if CUDART_VERSION >= 12050
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+  if (error != cudaSuccess || found == nullptr) {
     throw Error(std::string("the driver has no ") + name);
   }
   return reinterpret_cast<Function>(found);
