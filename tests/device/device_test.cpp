@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "tandem/base/error.hpp"
@@ -68,6 +69,17 @@ TEST(OpenDevice, SaysWhyThereIsNoCuda) {
   } catch (const Unsupported& error) {
     EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
   }
+}
+
+TEST(OpenDevice, NamesTheCudaDriverIfThatIsMissing) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const std::string why = why_no_device(DeviceType::cuda);
+#if defined(TANDEM_WITH_CUDA)
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed, as in the library
+  EXPECT_EQ(why.starts_with("libcuda.so.1 was not found ("), driver == nullptr) << why;
+#else
+  EXPECT_EQ(why, "built without CUDA");
+#endif
 }
 
 TEST(OpenDevice, RefusesAnUnknownGemmAndListsTheKnown) {
