@@ -27,16 +27,10 @@ Buffer random_buffer(const Team& team, std::int64_t elements, DType dtype) {
   return buffer;
 }
 
-/// The local product alone, of the whole shape and in one piece.
 class LocalProduct {
  public:
   LocalProduct(const Team& team, const LinearProblem& problem) {
-    const LinearSpec spec = problem.spec(team.rank());
-    GemmSpec gemm{
-        .m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = spec.dtype, .out_dtype = spec.dtype};
-    if (problem.is_gradient()) {
-      gemm = {.m = spec.n, .n = spec.k, .k = spec.m, .transpose_a = true, .dtype = spec.dtype, .out_dtype = f32};
-    }
+    const GemmSpec gemm = local_product(problem, team.rank());
     a_ = random_buffer(team, gemm.m * gemm.k, gemm.dtype);
     b_ = random_buffer(team, gemm.n * gemm.k, gemm.dtype);
     d_ = Buffer(team.shared_device(), static_cast<std::size_t>(gemm.m * gemm.n) * size_of(gemm.out_dtype));
@@ -80,6 +74,20 @@ const Form& best_form(Operation operation) {
 }
 
 }  // namespace
+
+GemmSpec local_product(const LinearProblem& problem, int rank) {
+  const LinearSpec spec = problem.spec(rank);
+  if (problem.is_gradient()) {
+    return {.m = spec.n, .n = spec.k, .k = spec.m, .transpose_a = true, .dtype = spec.dtype, .out_dtype = f32};
+  }
+  return {.m = spec.m,
+          .n = spec.n,
+          .k = spec.k,
+          .transpose_a = spec.x == Layout::transposed,
+          .transpose_b = spec.weight == Layout::normal,
+          .dtype = spec.dtype,
+          .out_dtype = spec.dtype};
+}
 
 LinearTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
                            LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tandem/device/gemm.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/team/team.hpp"
 
@@ -27,6 +28,9 @@ struct LinearTimes {
     return most > 0 ? (sequence - overlap) / most : 0;
   }
 };
+
+/// What `rank` multiplies, of its whole shape, in one piece and in the operation's own layouts.
+[[nodiscard]] GemmSpec local_product(const LinearProblem& problem, int rank);
 
 /// Collective. Times an operation beside what it is made of: the best unsplit local product, the collective, and one
 /// after the other. Parts, sequence and overlap run in turns, so that all of them meet the same clocks. `stream` is the
