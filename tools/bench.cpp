@@ -7,13 +7,15 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "tools/collective_run.hpp"
 
 namespace tandem::tools {
 namespace {
 
 constexpr const char* footer = R"(
 Collectives print nccl-tests' columns. SIZE is what a rank gets of all_gather, gives to reduce_scatter and all_to_all,
-and the whole of all_reduce and broadcast. algbw = size / time; busbw = algbw times
+and the whole of all_reduce and broadcast. The first line says in which tensors: those that the algorithm takes, and of
+all_to_all's without one the push into a symmetric output. algbw = size / time; busbw = algbw times
   2 (n - 1) / n   all_reduce
   (n - 1) / n     all_gather, reduce_scatter, all_to_all
   1               broadcast
@@ -39,6 +41,20 @@ void check(const BenchOptions& options) {
   if (options.in_place && options.operation == Operation::all_to_all) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
   }
+}
+
+/// Whether collectives run on plain tensors: as asked for, else only where the algorithm takes no symmetric ones.
+bool on_plain_tensors(const BenchOptions& options, bool plain, bool symmetric) {
+  if (is_linear(options.operation)) return false;
+  const auto has = [&](bool is_symmetric) {
+    return form_for(options.operation, options.algorithm, is_symmetric, false) != nullptr;
+  };
+  if ((plain && !has(false)) || (symmetric && !has(true))) {
+    throw InvalidArgument(format("--algorithm {} of {} takes {} tensors alone; {} was given", options.algorithm,
+                                 name(options.operation), plain ? "symmetric" : "plain",
+                                 plain ? "--plain" : "--symmetric"));
+  }
+  return plain || !has(true);
 }
 
 }  // namespace
@@ -78,6 +94,7 @@ int bench(Arguments arguments) {
            flags, [option, &target](const Text& text) { target = parse_bytes(option, text); }, help)
         ->type_name("BYTES");
   };
+  bool plain = false;
   bool symmetric = false;
   int groups = 0;
   app.add_option_function<Text>(
@@ -113,8 +130,10 @@ int bench(Arguments arguments) {
          "linear operations: the global sizes; may be given several times")
       ->type_name("M,N,K")
       ->delimiter('\0');
-  auto* plain = app.add_flag("--plain", options.plain, "collectives on plain tensors");
-  app.add_flag("--symmetric", symmetric, "collectives on symmetric tensors (the default)")->excludes(plain);
+  auto* plain_flag = app.add_flag("--plain", plain, "collectives on plain tensors");
+  app.add_flag("--symmetric", symmetric,
+               "collectives on symmetric tensors (the default where the algorithm takes them)")
+      ->excludes(plain_flag);
   app.add_flag("--in-place", options.in_place, "collectives in place alone");
   integer("--root", "--root", "broadcast: the rank that sends (default 0)", options.root, 0, 63);
   app.add_flag("--blocking", options.blocking, "the host waits for each run on CUDA too");
@@ -129,6 +148,7 @@ int bench(Arguments arguments) {
   if (const auto code = parse(app, arguments)) return *code;
   if (groups != 0) options.groups = groups;
   check(options);
+  options.plain = on_plain_tensors(options, plain, symmetric);
 
   const World world = join(options.ranks, "bench", arguments);
   if (options.root >= world.size()) {

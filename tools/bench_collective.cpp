@@ -102,18 +102,21 @@ std::int64_t wrong_elements(std::span<const std::byte> got, std::span<const std:
   return wrong;
 }
 
-const Form& form_for(const BenchOptions& options, bool in_place) {
-  const auto all = forms(options.operation);
-  const auto is = [&](const Form& form) {
-    const bool symmetric = form.symmetric_input || form.symmetric_output;
-    // Symmetric on both sides where there is such a form: the last but one of all_reduce's.
-    return form.in_place == in_place && symmetric != options.plain;
+/// What is measured: out of place unless --in-place was given, and in place where there is such a form.
+struct Forms {
+  const Form* apart = nullptr;
+  const Form* in_place = nullptr;
+};
+
+Forms forms_of(const BenchOptions& options) {
+  const auto pick = [&](bool in_place) {
+    return form_for(options.operation, options.algorithm, !options.plain, in_place);
   };
-  const Form* best = nullptr;
-  for (const Form& form : all) {
-    if (is(form)) best = &form;
-  }
-  return *best;
+  return {.apart = options.in_place ? nullptr : pick(false), .in_place = pick(true)};
+}
+
+nlohmann::ordered_json json_of(const Form* form) {
+  return form == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(form->name);
 }
 
 class CollectiveBench {
@@ -211,11 +214,17 @@ std::string time_text(double microseconds) {
 int bench_collective(const World& world, const BenchOptions& given) {
   BenchOptions options = given;
   options.dtype = given.dtype.value_or(f32);
-  Report report(world,
-                format("tandem bench {}: {} tensors, {} iterations, {} for warm-up, {}", name(options.operation),
-                       options.plain ? "plain" : "symmetric", options.iterations, options.warmup, setting(world)),
-                options.report);
+  const Forms measured = forms_of(options);
+  Report report(
+      world,
+      format("tandem bench {} (tensors: {}): algorithm {}, {} iterations, {} for warm-up, {}", name(options.operation),
+             measured.apart == nullptr ? measured.in_place->name : measured.apart->name, options.algorithm,
+             options.iterations, options.warmup, setting(world)),
+      options.report);
   report.set("operation", name(options.operation));
+  report.set("algorithm", options.algorithm);
+  report.set("out_of_place_tensors", json_of(measured.apart));
+  report.set("in_place_tensors", json_of(measured.in_place));
   print_header(report, options.stats);
 
   CollectiveBench bench(world, options);
@@ -229,8 +238,8 @@ int bench_collective(const World& world, const BenchOptions& given) {
                         {.algorithm = options.algorithm});
     std::optional<Figures> apart;
     std::optional<Figures> in_place;
-    if (!options.in_place) apart = bench.measure(plan, problem, form_for(options, false));
-    if (options.operation != Operation::all_to_all) in_place = bench.measure(plan, problem, form_for(options, true));
+    if (measured.apart != nullptr) apart = bench.measure(plan, problem, *measured.apart);
+    if (measured.in_place != nullptr) in_place = bench.measure(plan, problem, *measured.in_place);
 
     const std::int64_t whole = options.operation == Operation::all_to_all ? problem.rows * world.size() : problem.rows;
     const auto bytes = static_cast<std::int64_t>(static_cast<std::size_t>(whole) * size_of(problem.dtype));

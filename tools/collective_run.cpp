@@ -64,6 +64,31 @@ std::span<const Form> forms(Operation operation) {
   }
 }
 
+std::vector<std::string> algorithms(Operation operation, const Form& form) {
+  switch (operation) {
+    case Operation::all_gather: return {"auto", form.symmetric_output ? "push" : "pull"};
+    case Operation::reduce_scatter: return {"auto", form.symmetric_input ? "direct" : "staged"};
+    case Operation::all_to_all:
+      return {"auto", form.symmetric_output ? "push" : form.symmetric_input ? "pull" : "staged"};
+    case Operation::broadcast:
+      if (!form.symmetric_output) return {"auto", "staged"};
+      return {"auto", "push", "pull"};
+    default: return {"auto", "one_shot", "two_shot"};
+  }
+}
+
+const Form* form_for(Operation operation, const std::string& algorithm, bool symmetric, bool in_place) {
+  const auto sides = [](const Form& form) { return int{form.symmetric_input} + int{form.symmetric_output}; };
+  const Form* best = nullptr;
+  for (const Form& form : forms(operation)) {
+    const std::vector<std::string> takers = algorithms(operation, form);
+    if (form.in_place != in_place || (sides(form) > 0) != symmetric) continue;
+    if (std::ranges::find(takers, algorithm) == takers.end()) continue;
+    if (best == nullptr || sides(form) > sides(*best)) best = &form;
+  }
+  return best;
+}
+
 Shard CollectiveProblem::shard(int rank) const {
   const Shard shard = shard_of(rows, ranks, rank);
   return {shard.begin * row, shard.count * row};

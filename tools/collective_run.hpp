@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -30,6 +31,11 @@ struct Form {
 
 /// The forms that a collective has.
 [[nodiscard]] std::span<const Form> forms(Operation operation);
+/// "auto", and the algorithms that take tensors of this form.
+[[nodiscard]] std::vector<std::string> algorithms(Operation operation, const Form& form);
+/// The form to measure an algorithm in, on symmetric or on plain tensors: with as much symmetric as there is; a plan's
+/// own choice for all_to_all is to push. Null if the algorithm takes no such tensors.
+[[nodiscard]] const Form* form_for(Operation operation, const std::string& algorithm, bool symmetric, bool in_place);
 
 /// The sizes of one run of a collective.
 struct CollectiveProblem {

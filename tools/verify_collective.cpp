@@ -18,20 +18,6 @@ constexpr std::array summed{f32, f16, bf16, f64, i32, i64};
 constexpr std::array moved{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
 constexpr std::array<std::size_t, 3> pieces{0, 256, 2048};
 
-/// The algorithms that take tensors of this form.
-std::vector<std::string> fitting(Operation operation, const Form& form) {
-  switch (operation) {
-    case Operation::all_gather: return {"auto", form.symmetric_output ? "push" : "pull"};
-    case Operation::reduce_scatter: return {"auto", form.symmetric_input ? "direct" : "staged"};
-    case Operation::all_to_all:
-      return {"auto", form.symmetric_output ? "push" : form.symmetric_input ? "pull" : "staged"};
-    case Operation::broadcast:
-      if (!form.symmetric_output) return {"auto", "staged"};
-      return {"auto", "push", "pull"};
-    default: return {"auto", "one_shot", "two_shot"};
-  }
-}
-
 CollectiveProblem random_problem(Operation operation, Case& self) {
   Random& random = self.random();
   CollectiveProblem problem{.operation = operation, .ranks = self.team().size()};
@@ -98,7 +84,7 @@ void run_collective_case(Operation operation, Case& self) {
   Random& random = self.random();
   const CollectiveProblem whole = random_problem(operation, self);
   const Form& form = random.pick(forms(operation));
-  const CollectiveOptions options{.algorithm = random.pick(fitting(operation, form)),
+  const CollectiveOptions options{.algorithm = random.pick(algorithms(operation, form)),
                                   .piece_bytes = random.pick(pieces)};
   const std::int64_t offset = random.between(0, 3);
   const bool counted = operation == Operation::all_to_all && random.chance(50);

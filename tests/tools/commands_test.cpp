@@ -59,6 +59,36 @@ TEST_P(Commands, BenchMeasuresEveryCollective) {
   }
 }
 
+TEST_P(Commands, BenchMeasuresEveryAlgorithmInTheTensorsThatItTakes) {
+  struct Row {
+    const char* arguments;
+    const char* tensors;
+  };
+  for (const Row& row : {Row{"all_gather --algorithm push", "into symmetric"},
+                         {"all_gather --algorithm pull", "plain"},
+                         {"reduce_scatter --algorithm direct", "from symmetric"},
+                         {"reduce_scatter --algorithm staged", "plain"},
+                         {"all_reduce --algorithm one_shot", "symmetric"},
+                         {"all_reduce --algorithm two_shot", "symmetric"},
+                         {"all_reduce --algorithm two_shot --plain", "plain"},
+                         {"all_to_all", "into symmetric"},
+                         {"all_to_all --algorithm push", "into symmetric"},
+                         {"all_to_all --algorithm pull", "from symmetric"},
+                         {"all_to_all --algorithm staged", "plain"},
+                         {"all_to_all --plain", "plain"},
+                         {"broadcast --algorithm push", "into symmetric"},
+                         {"broadcast --algorithm pull", "into symmetric"},
+                         {"broadcast --algorithm staged", "plain"}}) {
+    const Outcome outcome = tandem_command("bench " + std::string(row.arguments) + ranks() +
+                                           " -b 12 -e 12K -f 1024 --iters 2 -w 1 --json -");
+    ASSERT_EQ(outcome.code, success) << row.arguments << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["wrong"], 0) << row.arguments;
+    EXPECT_EQ(document["out_of_place_tensors"], row.tensors) << row.arguments;
+    for (const auto& size : document["rows"]) EXPECT_GT(size["out_of_place_time_us"].get<double>(), 0) << row.arguments;
+  }
+}
+
 TEST_P(Commands, BenchMeasuresEveryLinearOperation) {
   for (const std::string& operation : operation_names()) {
     if (!is_linear(parse_operation(operation))) continue;
@@ -126,7 +156,8 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
 
 TEST(CommandLine, WrongOnesExitWithTwo) {
   for (const char* wrong :
-       {"", "dance", "bench", "bench all_reduce -b 1Q", "verify gather", "plan all_gather_linear"}) {
+       {"", "dance", "bench", "bench all_reduce -b 1Q", "bench all_to_all --algorithm push --plain",
+        "bench all_to_all --algorithm staged --symmetric", "verify gather", "plan all_gather_linear"}) {
     EXPECT_EQ(tandem_command(std::string(wrong) + " 2>/dev/null").code, bad_command_line) << wrong;
   }
 }
