@@ -10,6 +10,7 @@
 #include "support/oracle.hpp"
 #include "tools/bench.hpp"
 #include "tools/collective_run.hpp"
+#include "tools/corruption.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -134,7 +135,7 @@ class CollectiveBench {
     run(plan, stream_);
     team.synchronize(stream_);
     Figures figures;
-    figures.wrong = count_wrong(run, data);
+    figures.wrong = count_wrong(run.result(), data);
     if (figures.wrong != 0) return figures;
     for (int i = 0; i < options_.warmup; ++i) timing_.measure([&] { run(plan, stream_); });
     static_cast<void>(timing_.collect());
@@ -142,7 +143,11 @@ class CollectiveBench {
     const std::vector<double> times = timing_.collect();
     figures.time = median(times);
     figures.p99 = percentile(times, 99);
-    if (!form.in_place) figures.wrong = count_wrong(run, data);  // in place, sums have gone on growing
+    if (!form.in_place) {  // in place, sums have gone on growing
+      std::vector<std::byte> result = run.result();
+      if (corrupts(world_.rank())) corrupt(result, problem.dtype);
+      figures.wrong = count_wrong(result, data);
+    }
     if (!options_.timeline.empty()) {
       world_.device().trace().clear();
       world_.device().trace().enable(true);
@@ -155,8 +160,8 @@ class CollectiveBench {
   }
 
  private:
-  [[nodiscard]] std::int64_t count_wrong(const CollectiveRun& run, const Data& data) const {
-    const std::int64_t mine = wrong_elements(run.result(), data.output(world_.rank()), size_of(*options_.dtype));
+  [[nodiscard]] std::int64_t count_wrong(std::span<const std::byte> result, const Data& data) const {
+    const std::int64_t mine = wrong_elements(result, data.output(world_.rank()), size_of(*options_.dtype));
     std::int64_t all = 0;
     for (const auto& rank : gather_numbers(world_.team(), {static_cast<double>(mine)})) {
       all += static_cast<std::int64_t>(rank[0]);

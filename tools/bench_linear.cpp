@@ -8,6 +8,7 @@
 #include "base/format.hpp"
 #include "support/oracle.hpp"
 #include "tools/bench.hpp"
+#include "tools/corruption.hpp"
 #include "tools/linear_problem.hpp"
 #include "tools/linear_times.hpp"
 #include "tools/timing.hpp"
@@ -25,18 +26,32 @@ std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
   return numbers;
 }
 
-/// How many elements of this rank's output are wrong: all of them for small outputs, else a grid of rows and columns
-/// that meets every rank's part; and everywhere, that something was written.
-std::int64_t wrong_here(const LinearRun& run, const LinearProblem& problem, int rank) {
+constexpr std::int64_t sampled_lines = 64;
+
+LinearProblem problem_of(const BenchOptions& options, const Shape& shape, int ranks) {
+  return {.kind = linear_kind(options.operation),
+          .shape = shape,
+          .ranks = ranks,
+          .dtype = *options.dtype,
+          .key = options.seed};
+}
+
+/// Whether every element of a rank's output is compared: for small outputs only, since an fp64 product takes its time.
+bool is_checked_whole(const LinearProblem& problem, int rank) {
   constexpr std::int64_t small = 1 << 24;  // multiplications
-  constexpr std::int64_t lines = 64;
   const LinearProblem::Block block = problem.output(rank);
   const std::int64_t depth = problem.is_gradient() ? problem.shape.m : problem.shape.k;
-  const bool whole = block.elements() == 0 || depth <= small / block.elements();
-  const auto rows = spread(block.rows, whole ? block.rows.count : lines);
-  const auto columns = spread(block.columns, whole ? block.columns.count : lines);
+  return block.elements() == 0 || depth <= small / block.elements();
+}
 
-  const std::vector<std::byte> result = run.result();
+/// How many elements of this rank's output are wrong: all of them for small outputs, else a grid of rows and columns
+/// that meets every rank's part; and everywhere, that something was written.
+std::int64_t wrong_here(std::span<const std::byte> result, const LinearProblem& problem, int rank) {
+  const LinearProblem::Block block = problem.output(rank);
+  const bool whole = is_checked_whole(problem, rank);
+  const auto rows = spread(block.rows, whole ? block.rows.count : sampled_lines);
+  const auto columns = spread(block.columns, whole ? block.columns.count : sampled_lines);
+
   const DType dtype = problem.output_dtype();
   const std::size_t element = size_of(dtype);
   std::vector<std::byte> picked;
@@ -65,22 +80,20 @@ class LinearBench {
 
   void measure(const Shape& shape, Report& report) {
     const Team& team = world_.team();
-    LinearProblem problem{.kind = linear_kind(options_.operation),
-                          .shape = shape,
-                          .ranks = team.size(),
-                          .dtype = *options_.dtype,
-                          .key = options_.seed};
+    const LinearProblem problem = problem_of(options_, shape, team.size());
     LinearRun run(team, problem);
     LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
-    const std::int64_t wrong = check(overlap, run, problem) + check(sequence, run, problem);
-    wrong_ += wrong;
+    std::int64_t wrong = check(overlap, run, problem) + check(sequence, run, problem);
     LinearTimes times;
     if (wrong == 0) {
       times =
           measure_linear(team, problem, run, overlap, sequence, timing_, stream_, options_.warmup, options_.iterations);
-      wrong_ += count(run, problem);
+      std::vector<std::byte> result = run.result();
+      if (corrupts(world_.rank())) corrupt(result, problem.output_dtype());
+      wrong = count(result, problem);
     }
+    wrong_ += wrong;
     add_row(report, problem, overlap, times, wrong);
     if (!options_.timeline.empty()) {
       world_.device().trace().clear();
@@ -99,11 +112,11 @@ class LinearBench {
     world_.team().barrier();
     run(plan, stream_);
     world_.team().synchronize(stream_);
-    return count(run, problem);
+    return count(run.result(), problem);
   }
 
-  [[nodiscard]] std::int64_t count(const LinearRun& run, const LinearProblem& problem) const {
-    const auto mine = static_cast<double>(wrong_here(run, problem, world_.rank()));
+  [[nodiscard]] std::int64_t count(std::span<const std::byte> result, const LinearProblem& problem) const {
+    const auto mine = static_cast<double>(wrong_here(result, problem, world_.rank()));
     std::int64_t all = 0;
     for (const auto& rank : gather_numbers(world_.team(), {mine})) all += static_cast<std::int64_t>(rank[0]);
     return all;
@@ -121,6 +134,7 @@ class LinearBench {
                                   {"algorithm", choice.algorithm},
                                   {"groups", choice.groups},
                                   {"why", choice.why},
+                                  {"checked", is_checked_whole(problem, 0) ? "all" : "sample"},
                                   {"wrong", wrong}};
     std::string line = format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6}", problem.shape.m, problem.shape.n, problem.shape.k,
                               name(problem.dtype), algorithm, wrong);
@@ -153,7 +167,11 @@ class LinearBench {
   std::int64_t wrong_ = 0;
 };
 
-void print_header(Report& report, bool stats) {
+void print_header(Report& report, bool sampled, bool stats) {
+  if (sampled) {
+    report.comment(
+        format("#wrong of large shapes is out of a sample: {0} x {0} elements of each rank's output", sampled_lines));
+  }
   report.comment("");
   report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>9} {:>9} {:>9}{} {:>9} {:>7} {:>9} {:>7}", "M",
                         "N", "K", "type", "algorithm", "#wrong", "t_gemm", "t_comm", "t_seq", "t_overlap",
@@ -176,7 +194,10 @@ int bench_linear(const World& world, const BenchOptions& given) {
                        options.iterations, options.warmup, setting(world)),
                 options.report);
   report.set("operation", name(options.operation));
-  print_header(report, options.stats);
+  const bool sampled = std::ranges::any_of(options.shapes, [&](const Shape& shape) {
+    return !is_checked_whole(problem_of(options, shape, world.size()), 0);
+  });
+  print_header(report, sampled, options.stats);
   LinearBench bench(world, options);
   for (const Shape& shape : options.shapes) bench.measure(shape, report);
   report.set("wrong", bench.wrong());

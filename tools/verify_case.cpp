@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <string_view>
@@ -14,6 +12,7 @@
 #include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
+#include "tools/corruption.hpp"
 #include "tools/parse.hpp"
 #include "tools/timing.hpp"
 
@@ -52,10 +51,8 @@ Case::Case(const Team& team, const CaseName& name)
       key_(key_of(name)),
       random_(key({1})),
       own_(key({2, static_cast<std::uint64_t>(team.rank())})),
-      delays_(random_.chance(25) || name.delay) {
-  const char* corrupt = std::getenv("TANDEM_TEST_CORRUPT");
-  corrupt_ = corrupt != nullptr && std::strcmp(corrupt, "1") == 0 && team.rank() == 0;
-}
+      delays_(random_.chance(25) || name.delay),
+      corrupt_(corrupts(team.rank())) {}
 
 std::uint64_t Case::key(std::initializer_list<std::uint64_t> parts) const { return testing::key(key_, parts); }
 
@@ -79,7 +76,7 @@ void Case::maybe_delay(StreamRef stream) {
 
 std::vector<std::byte> Case::taken(std::vector<std::byte> result, DType dtype) {
   if (corrupt_ && !result.empty()) {
-    result[size_of(dtype) - 1] ^= std::byte{0x40};
+    corrupt(result, dtype);
     corrupt_ = false;
   }
   return result;

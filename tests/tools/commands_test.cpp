@@ -136,6 +136,21 @@ TEST_P(Commands, PlanSaysWhatWouldRun) {
   }
 }
 
+TEST_P(Commands, BenchPrintsNoSpeedForWhatGoesWrongWhileItIsTimed) {
+  const Outcome linear = tandem_command(
+      "bench all_gather_linear" + ranks() + " --shape 33,17,29 --iters 2 -w 1 --json -", "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(linear.code, failure);
+  const auto row = nlohmann::json::parse(linear.out)["rows"][0];
+  EXPECT_EQ(row["wrong"], 1);
+  EXPECT_TRUE(row["t_overlap_us"].is_null());
+  const Outcome collective =
+      tandem_command("bench all_gather" + ranks() + " -b 4K -e 4K --iters 2 -w 1 --json -", "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(collective.code, failure);
+  const auto size = nlohmann::json::parse(collective.out)["rows"][0];
+  EXPECT_EQ(size["out_of_place_wrong"], 1);
+  EXPECT_TRUE(size["out_of_place_time_us"].is_null());
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Commands, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
 
 TEST(CommandLine, BenchPrintsTheColumnsOfNcclTests) {
@@ -144,6 +159,17 @@ TEST(CommandLine, BenchPrintsTheColumnsOfNcclTests) {
   for (const char* part : {"algbw", "busbw", "#wrong", "redop", "out-of-place", "in-place", "# Avg bus bandwidth"}) {
     EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
   }
+}
+
+TEST(CommandLine, BenchSaysWhereItComparesASample) {
+  const std::string command = "bench all_gather_linear -n 1 --iters 1 -w 0 --shape 8,8,8 ";
+  const std::string sample = "# #wrong of large shapes is out of a sample: 64 x 64 elements of each rank's output\n";
+  EXPECT_FALSE(contains(tandem_command(command).out, sample));
+  EXPECT_TRUE(contains(tandem_command(command + "--shape 257,256,256").out, sample));
+  const Outcome outcome = tandem_command(command + "--shape 257,256,256 --json -");
+  const auto rows = nlohmann::json::parse(outcome.out)["rows"];
+  EXPECT_EQ(rows[0]["checked"], "all");
+  EXPECT_EQ(rows[1]["checked"], "sample");
 }
 
 TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
