@@ -74,7 +74,11 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       "Trains a byte-level language model on a text, split over all ranks, with its communication beside its compute.\n"
       "Checks the first, the middle and the last step against one rank, and draws each rank's timeline.",
       "demo");
-  app.footer("Example: tandem demo -n 4 --text book.txt --steps 500 --out book");
+  app.footer(
+      "Trains on the machine as it is. On the host the last steps run once more over an emulated link, that of --link "
+      "or\n"
+      "TANDEM_LINK or one of 100us,500MB/s, into a timeline of its own.\n"
+      "Example: tandem demo -n 4 --text book.txt --steps 500 --out book");
   add_rank_options(app, options.ranks);
   const auto number = [&app](const char* name, std::optional<std::int64_t>& value, std::int64_t most,
                              const char* meaning) {
@@ -311,21 +315,19 @@ void Demo::draw() {
 }
 
 int Demo::run(Arguments arguments) {
-  RankOptions first = options_.ranks;
-  std::optional<LinkOptions> link = std::exchange(first.link, std::nullopt);
-  const DeviceType device = parse_device("--device", first.device);
-  if (link && device == DeviceType::cuda) {
-    throw InvalidArgument("--link emulates a link of the host device; it does not go with --device cuda");
+  Env env = environment(options_.ranks);
+  const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+  RankOptions ranks = options_.ranks;
+  if (Launch::detect().launcher == "none" && !ranks.ranks && device == DeviceType::host) {
+    ranks.ranks = default_host_ranks;
   }
-  if (Launch::detect().launcher == "none" && !first.ranks && device == DeviceType::host) {
-    first.ranks = default_host_ranks;
-  }
-  std::optional<World> world = join(first, "demo", arguments);
+  // The first run is the machine as it is, even where the environment asks for a link: that is for the second.
+  std::optional<LinkOptions> link = std::exchange(env.link, std::nullopt);
+  std::optional<World> world = join(ranks, env, "demo", arguments);
   const bool cuda = world->device().id().type == DeviceType::cuda;
   const int rank = world->rank();
   const Launch launch = world->launch();
-  Env env = world->env();
-  if (!link && !env.link && !cuda && world->size() > 1) link = parse_link(default_link);
+  if (!link && !cuda && world->size() > 1) link = parse_link(default_link);
   voice_.emplace(rank == 0, options_.json);
   training_ = training_options(options_, world->device().id().type);
   if (rank == 0) std::filesystem::create_directories(options_.out);

@@ -65,14 +65,21 @@ Env environment(const RankOptions& options) {
   if (options.device != "auto") env.device = options.device;
   if (options.link) env.link = options.link;
   if (env.link && parse_device("TANDEM_DEVICE", env.device) == DeviceType::cuda) {
-    throw InvalidArgument("--link emulates a link of the host device; it does not go with --device cuda");
+    const char* device = options.device == "cuda" ? "--device cuda"
+                         : env.device == "cuda"   ? "TANDEM_DEVICE=cuda"
+                                                  : "cuda, which was found; --device host chooses the host";
+    throw InvalidArgument(format("{} emulates a link of the host device; it does not go with {}",
+                                 options.link ? "--link" : "TANDEM_LINK", device));
   }
   return env;
 }
 
 World join(const RankOptions& options, const char* command, Arguments arguments) {
+  return join(options, environment(options), command, arguments);
+}
+
+World join(const RankOptions& options, Env env, const char* command, Arguments arguments) {
   const Launch launch = Launch::detect();
-  Env env = environment(options);
   if (launch.launcher == "none") {
     const int ranks = options.ranks.value_or(default_ranks(parse_device("TANDEM_DEVICE", env.device)));
     if (ranks != 1) become_launcher(ranks, command, arguments);

@@ -27,5 +27,7 @@ void add_rank_options(CLI::App& app, RankOptions& options);
 /// srun) that is the launcher's; -n may then be left out, or say the same. Otherwise the process becomes `tandem run`
 /// with this same command line, and does not come back; one rank needs no launcher.
 [[nodiscard]] World join(const RankOptions& options, const char* command, Arguments arguments);
+/// The same in another environment than those options say.
+[[nodiscard]] World join(const RankOptions& options, Env env, const char* command, Arguments arguments);
 
 }  // namespace tandem::tools

@@ -73,6 +73,19 @@ class Demo(unittest.TestCase):
         for row in document["operations"]:
             self.assertGreater(row["t_overlap_us"], 0)
 
+    def test_takes_device_and_link_from_the_environment_too(self):
+        options = [option for option in SMALL if option not in ("--device", "host")]
+        run = demo(*options, "--text", str(self.text), "--json", "--out", str(self.out), TANDEM_DEVICE="host",
+                   TANDEM_LINK="50us,1GB/s")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        document = json.loads(run.stdout)
+        self.assertEqual(document["ranks"], 4)
+        self.assertEqual([trace_of(path)[2] for path in document["timelines"]],
+                         ["host", "host, emulated link 50us,1GB/s"])
+        run = demo(*options, "--link", "50us,1GB/s", "--out", str(self.out), TANDEM_DEVICE="cuda")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("--link emulates a link of the host device; it does not go with TANDEM_DEVICE=cuda", run.stderr)
+
     def test_one_rank_has_nobody_to_talk_to(self):
         run = demo("-n", "1", *SMALL, "--text", str(self.text), "--out", str(self.out))
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
