@@ -17,7 +17,7 @@ std::optional<int> parse(CLI::App& app, Arguments arguments) {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them last first
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    std::fputs(format("{}\n", app.help()).c_str(), stdout);
+    std::fputs(format("{}\n", app.help("tandem")).c_str(), stdout);
     return success;
   } catch (const CLI::ParseError& error) {
     throw InvalidArgument(format("{}; `tandem {} --help` shows what there is", error.what(), app.get_name()));

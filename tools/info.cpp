@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ std::string launcher() {
 
 /// The devices that can be opened, and what there is to say of all.
 struct Devices {
+  std::optional<LinkOptions> link;
   std::vector<std::shared_ptr<Device>> open;
   Json lines = Json::array();
 };
@@ -56,7 +58,7 @@ Devices devices() {
     options.gemm = env.gemm;
   } catch (const std::exception&) {  // told below, as the environment's own trouble
   }
-  Devices devices;
+  Devices devices{.link = options.link, .open = {}};
   for (const DeviceType type : {DeviceType::host, DeviceType::cuda}) {
     const int count = device_count(type);
     if (count == 0) devices.lines.push_back({{"id", name(type)}, {"is", format("none: {}", why_no_device(type))}});
@@ -84,9 +86,10 @@ Json links(const Devices& devices) {
   Json lines = Json::array();
   for (const auto& device : one_of_each(devices)) {
     const CostTable costs = device->costs();
+    const char* source = devices.link ? "emulated" : "assumed by the cost model, not measured here";
     lines.push_back({{"id", name(device->id().type)},
-                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer, as the cost model takes it",
-                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6)}});
+                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer, {}",
+                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6, source)}});
   }
   return lines;
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tandem bench`, `verify` and `plan` as a user runs them.
+// The commands as a user runs them; `demo` has tests of its own.
 #include <array>
 #include <cstdio>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <sys/wait.h>
+#include <vector>
+
+#include "tandem/device/device.hpp"
 
 #include "tools/command.hpp"
 #include "tools/operation.hpp"
@@ -173,10 +177,61 @@ TEST(CommandLine, BenchSaysWhereItComparesASample) {
 }
 
 TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
-  for (const std::string command : {"bench", "verify", "plan"}) {
+  std::istringstream list(tandem_command("--help").out);
+  int commands = 0;
+  for (std::string line; std::getline(list, line);) {
+    if (!line.starts_with("  ")) continue;
+    const std::string command = line.substr(2, line.find(' ', 2) - 2);
     const Outcome outcome = tandem_command(command + " --help");
     EXPECT_EQ(outcome.code, success);
-    EXPECT_TRUE(contains(outcome.out, "\n  tandem " + command + " ")) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, "Usage: tandem " + command + " [OPTIONS]")) << outcome.out;
+    const std::size_t examples = outcome.out.find("\nExample");
+    ASSERT_NE(examples, std::string::npos) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out.substr(examples), " tandem " + command + " ")) << outcome.out;
+    ++commands;
+  }
+  EXPECT_GE(commands, 5);
+}
+
+/// The value of the line of a section of `info --json`.
+std::string line_of(const nlohmann::json& document, const char* section, const std::string& id) {
+  for (const auto& line : document[section]) {
+    if (line["id"] == id) return line["is"];
+  }
+  ADD_FAILURE() << section << " has no " << id << ": " << document[section];
+  return "";
+}
+
+TEST(CommandLine, InfoSaysWhatThereIsAndWhyNot) {
+  const Outcome outcome = tandem_command("info --json", "TANDEM_LINK=20us,1GB/s");
+  ASSERT_EQ(outcome.code, success);
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_TRUE(line_of(document, "devices", "host").find("emulated link of 20 us") != std::string::npos);
+  EXPECT_EQ(line_of(document, "memory_backends", "host"), "on host");
+  EXPECT_FALSE(contains(line_of(document, "gemm", "host"), "cannot be used")) << document["gemm"];
+  EXPECT_EQ(document["launcher"], "none: a world of one");
+  EXPECT_EQ(line_of(document, "links", "host"), "1.0 GB/s and 20.0 us from a rank to a peer, emulated");
+  EXPECT_TRUE(contains(line_of(nlohmann::json::parse(tandem_command("info --json").out), "links", "host"),
+                       "assumed by the cost model, not measured here"));
+  if (device_count(DeviceType::cuda) == 0) {
+    EXPECT_TRUE(contains(line_of(document, "memory_backends", "cuda"), "none: ")) << document["memory_backends"];
+  }
+  const Outcome inside = tandem_command("run -n 2 --no-prefix -- " TANDEM_TEST_CLI " info --json | grep launcher");
+  EXPECT_TRUE(contains(inside.out, "rank 1 of 2")) << inside.out;
+}
+
+TEST(CommandLine, InfoSaysWhyThereIsNoCuda) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const auto document = nlohmann::json::parse(tandem_command("info --json").out);
+  EXPECT_EQ(line_of(document, "devices", "cuda"), "none: " + why_no_device(DeviceType::cuda));
+}
+
+TEST(CommandLine, InfoPrintsItAsText) {
+  const Outcome outcome = tandem_command("info");
+  EXPECT_EQ(outcome.code, success);
+  for (const char* part : {"\ndevices\n  host", "\nmemory backends\n", "\nmatrix products\n", "\nenvironment\n",
+                           "TANDEM_DEVICE    = host"}) {
+    EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
   }
 }
 
