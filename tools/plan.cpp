@@ -10,7 +10,7 @@
 #include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
-#include "tools/collective_run.hpp"
+#include "tools/collective_prediction.hpp"
 #include "tools/linear_problem.hpp"
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
@@ -22,8 +22,10 @@ namespace {
 constexpr const char* footer = R"(
 Linear operations: --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered,
 K where y is reduced). The cost model answers for rank 0, which has the largest share; no ranks are started.
-Collectives: the plan for --size is made by -n ranks, and says what it would do with smaller ones as well. t_link is the
-least that the links allow: a latency, and the bytes that one rank sends.
+Collectives: -n ranks start and make the plan for --size, which allocates its staging memory; nothing is run. The plan
+says what it would do with smaller ones as well. What is predicted are the times for symmetric tensors and for plain
+ones by the cost model's constants, which nobody measured here: a latency for each round of data, the bytes of one
+rank's link, and those of its memory.
 
 Examples:
   tandem plan all_gather_linear -n 4 --shape 8192,16384,8192 --link 20us,10GB/s
@@ -95,22 +97,28 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
                             {.algorithm = options.algorithm});
   if (world.rank() != 0) return success;
-  const CostTable costs = world.device().costs();
-  const double seconds = world.size() == 1
-                             ? 0
-                             : costs.link_latency_seconds + static_cast<double>(options.size) *
-                                                                bus_factor(options.operation, world.size()) /
-                                                                costs.link_bytes_per_second;
+  std::string predicted;
+  nlohmann::ordered_json predictions;
+  for (const bool symmetric : {true, false}) {
+    const Form* form = form_for(options.operation, options.algorithm, symmetric, false);
+    if (form == nullptr) continue;  // the algorithm takes no such tensors
+    const CollectivePrediction prediction =
+        predict(options.operation, options.algorithm, *form, world.size(), options.size, world.device());
+    const double microseconds = prediction.seconds * 1e6;
+    predicted +=
+        format("{}{} ({}) {:.1f} us", predicted.empty() ? "" : ", ", form->name, prediction.algorithm, microseconds);
+    predictions.push_back({{"tensors", form->name}, {"algorithm", prediction.algorithm}, {"time_us", microseconds}});
+  }
   tell(options,
-       format("# tandem plan {} of {} bytes: {} ranks on {}\n{}\nt_link {:.1f} us\n", name(options.operation),
-              bytes_to_string(options.size), world.size(), setting(world), plan.describe(), seconds * 1e6),
+       format("# tandem plan {} of {} bytes: {} ranks on {}\n{}\npredicted: {}\n", name(options.operation),
+              bytes_to_string(options.size), world.size(), setting(world), plan.describe(), predicted),
        {{"operation", name(options.operation)},
         {"size", options.size},
         {"type", name(problem.dtype)},
         {"ranks", world.size()},
         {"device", setting(world)},
         {"plan", plan.describe()},
-        {"t_link_us", seconds * 1e6}});
+        {"predicted", predictions}});
   return success;
 }
 

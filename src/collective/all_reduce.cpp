@@ -55,9 +55,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
 bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
   if (options().algorithm != "auto") return options().algorithm == "one_shot";
   if (!options().staging) return false;
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
-  if (place == Place::symmetric) return bytes_of(count) <= tuning.one_shot_symmetric_bytes;
-  return ranks() <= 2 || bytes_of(count) <= tuning.one_shot_bytes;
+  return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
 }
 
 Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {

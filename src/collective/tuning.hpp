@@ -31,4 +31,11 @@ struct CollectiveTuning {
   return {};
 }
 
+/// Whether an all-reduce is read whole by every rank, where nothing else was asked for.
+[[nodiscard]] constexpr bool one_shot_wins(const CollectiveTuning& tuning, int ranks, std::size_t bytes,
+                                           bool symmetric) noexcept {
+  if (symmetric) return bytes <= tuning.one_shot_symmetric_bytes;
+  return ranks <= 2 || bytes <= tuning.one_shot_bytes;
+}
+
 }  // namespace tandem

@@ -136,7 +136,7 @@ TEST_P(Commands, PlanSaysWhatWouldRun) {
     ASSERT_EQ(outcome.code, success) << outcome.out;
     const auto document = nlohmann::json::parse(outcome.out);
     EXPECT_EQ(document["operation"], operation);
-    EXPECT_TRUE(document.contains(linear ? "t_sequence_us" : "t_link_us"));
+    EXPECT_TRUE(document.contains(linear ? "t_sequence_us" : "predicted"));
   }
 }
 
@@ -156,6 +156,35 @@ TEST_P(Commands, BenchPrintsNoSpeedForWhatGoesWrongWhileItIsTimed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Commands, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+
+TEST(CommandLine, PlanPredictsCollectivesByAlgorithm) {
+  struct Row {
+    const char* operation;
+    std::vector<std::string> algorithms;  // for symmetric tensors, and for plain ones where both are taken
+    double carried;                       // by the link of one of four ranks, in sizes
+    int rounds;
+  };
+  for (const Row& row : {Row{"all_gather", {"push", "pull"}, 0.75, 1},
+                         {"all_gather --algorithm pull", {"pull"}, 0.75, 1},
+                         {"reduce_scatter", {"direct", "staged"}, 0.75, 1},
+                         {"all_reduce", {"two_shot", "two_shot"}, 1.5, 2},
+                         {"all_reduce --algorithm one_shot", {"one_shot", "one_shot"}, 3, 1},
+                         {"all_to_all", {"push", "staged"}, 0.75, 1},
+                         {"broadcast --algorithm push", {"push"}, 3, 1},
+                         {"broadcast --algorithm pull", {"pull"}, 1, 1}}) {
+    const Outcome outcome =
+        tandem_command("plan " + std::string(row.operation) + " -n 4 --size 1M --link 100us,0.001GB/s --json -");
+    ASSERT_EQ(outcome.code, success) << row.operation;
+    const auto predicted = nlohmann::json::parse(outcome.out)["predicted"];
+    ASSERT_EQ(predicted.size(), row.algorithms.size()) << row.operation << predicted;
+    for (std::size_t i = 0; i < predicted.size(); ++i) {
+      EXPECT_EQ(predicted[i]["algorithm"], row.algorithms[i]) << row.operation;
+      const double link = row.rounds * 100 + row.carried * (1 << 20);
+      EXPECT_GE(predicted[i]["time_us"].get<double>(), link * 0.999) << row.operation;
+      EXPECT_LT(predicted[i]["time_us"].get<double>(), link * 1.002) << row.operation;  // memory is far faster
+    }
+  }
+}
 
 TEST(CommandLine, BenchPrintsTheColumnsOfNcclTests) {
   const Outcome outcome = tandem_command("bench all_reduce -n 2 -b 1K -e 1K --iters 2");

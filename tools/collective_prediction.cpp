@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/collective_prediction.hpp"
+
+#include "collective/tuning.hpp"
+
+namespace tandem::tools {
+namespace {
+
+/// What "auto" comes to.
+std::string chosen(Operation operation, const Form& form, int ranks, std::int64_t bytes, const Device& device) {
+  if (operation == Operation::all_reduce) {
+    const bool one_shot = one_shot_wins(collective_tuning(device.id().type), ranks, static_cast<std::size_t>(bytes),
+                                        form.symmetric_input || form.symmetric_output);
+    return one_shot ? "one_shot" : "two_shot";
+  }
+  if (operation == Operation::broadcast && form.symmetric_output) {
+    return device.costs().copies_cost_compute ? "pull" : "push";
+  }
+  return algorithms(operation, form)[1];
+}
+
+}  // namespace
+
+CollectivePrediction predict(Operation operation, const std::string& algorithm, const Form& form, int ranks,
+                             std::int64_t bytes, const Device& device) {
+  const std::string runs = algorithm == "auto" ? chosen(operation, form, ranks, bytes, device) : algorithm;
+  const CostTable costs = device.costs();
+  const auto whole = static_cast<double>(bytes);
+  const double shard = whole / ranks;
+  const double peers = ranks - 1;
+  double rounds = 1;
+  double carried = peers * shard;  // by one rank's link
+  double touched = 0;              // read or written in one rank's memory
+  switch (operation) {
+    case Operation::all_gather:
+      if (runs == "pull") touched = 2 * shard;  // into the slot
+      break;
+    case Operation::reduce_scatter:
+      touched = (ranks + 1) * shard;
+      if (runs == "staged") touched += 2 * peers * shard;
+      break;
+    case Operation::all_to_all:
+      if (runs == "staged") touched = 2 * peers * shard;
+      break;
+    case Operation::broadcast:
+      carried = runs == "push" ? peers * whole : whole;  // the root's link, or each other rank's own
+      if (runs == "staged") touched = 2 * whole;
+      break;
+    default:
+      if (runs == "one_shot") {
+        carried = peers * whole;
+        touched = (ranks + 1) * whole + 2 * whole;
+      } else {
+        rounds = 2;
+        carried = 2 * peers * shard;
+        touched = (ranks + 1) * shard;
+        if (!form.symmetric_input && !form.symmetric_output) touched += 2 * peers * shard;
+      }
+  }
+  if (ranks == 1) rounds = carried = 0;
+  return {.algorithm = runs,
+          .seconds = rounds * costs.link_latency_seconds + carried / costs.link_bytes_per_second +
+                     touched / costs.memory_bytes_per_second};
+}
+
+}  // namespace tandem::tools
