@@ -47,8 +47,13 @@ SignalWord* SignalPad::word(int owner, int writer, std::uint32_t channel) const 
          static_cast<std::size_t>(writer);
 }
 
-void SignalPad::check(int rank, std::uint32_t channel) const {
-  if (rank < 0 || rank >= team_.size()) {
+void SignalPad::check(std::span<const int> ranks, std::uint32_t channel) const {
+  if (!team_) {
+    throw InvalidArgument(
+        "a signal pad that was never made is used; a symmetric allocation has one after its rendezvous");
+  }
+  for (const int rank : ranks) {
+    if (rank >= 0 && rank < team_.size()) continue;
     throw InvalidArgument(
         format("a signal of rank {} was asked for on rank {} of a team of {}", rank, team_.rank(), team_.size()));
   }
@@ -67,7 +72,7 @@ void SignalPad::wait_signal(StreamRef stream, int rank, std::uint32_t channel, s
 }
 
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
-  for (const int rank : ranks) check(rank, channel);
+  check(ranks, channel);
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalPut, capacity> puts;
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -79,7 +84,7 @@ void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::u
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
-  for (const int rank : ranks) check(rank, channel);
+  check(ranks, channel);
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalWait, capacity> waits;
     for (std::size_t i = 0; i < batch.size(); ++i) {

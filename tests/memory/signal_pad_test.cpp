@@ -208,6 +208,37 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
   });
 }
 
+TEST_P(Pad, ARankWithoutPeersIsToldOfAWrongChannelToo) {
+  on(1, [](World& world) {
+    auto tensor = ready(world.team(), 1, 4);
+    const Stream stream(world.device());
+    const SignalPad& pad = tensor.signal_pad();
+    EXPECT_NO_THROW(pad.barrier(stream, 3));
+    EXPECT_THROW(pad.barrier(stream, 4), InvalidArgument);
+    EXPECT_THROW(pad.put_signals(stream, {}, 4), InvalidArgument);
+    EXPECT_THROW(pad.wait_signals(stream, {}, 4), InvalidArgument);
+    world.team().synchronize(stream);
+  });
+}
+
+TEST_P(Pad, APadThatWasNeverMadeSaysSo) {
+  on(1, [](World& world) {
+    const Stream stream(world.device());
+    const SignalPad pad;
+    const auto refused = [](const std::function<void()>& call) {
+      try {
+        call();
+        ADD_FAILURE() << "a pad without words took a call";
+      } catch (const InvalidArgument& error) {
+        EXPECT_NE(std::string(error.what()).find("never made"), std::string::npos) << error.what();
+      }
+    };
+    refused([&] { pad.barrier(stream, 0); });
+    refused([&] { pad.put_signal(stream, 0, 0); });
+    refused([&] { pad.named(0).wait_signals(stream, {}, 0); });
+  });
+}
+
 TANDEM_ON_EACH_DEVICE(Pad);
 
 }  // namespace

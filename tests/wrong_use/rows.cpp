@@ -206,6 +206,15 @@ const std::vector<Row>& rows() {
          x.signal_pad().put_signal(stream_of(world), 0, 16);
        },
        {"channel 16", "0 to 15"}},
+      {"BarrierChannel",
+       1,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {4}, f32);
+         x.rendezvous();
+         x.signal_pad().barrier(stream_of(world), 99);
+       },
+       {"channel 99", "rank {rank}", "0 to 15"}},
+      {"PadNeverMade", 1, [](World& world) { SignalPad().barrier(stream_of(world), 0); }, {"never made", "rendezvous"}},
       {"WrappedMalloc",
        1,
        [](World& world) { static_cast<void>(SymmetricMemory::wrap(world.team(), memory().data(), 64)); },
