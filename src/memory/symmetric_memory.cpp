@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -85,17 +86,24 @@ class SymmetricMemory::State {
   State& operator=(const State&) = delete;
   /// Work still queued may use all this, here or through a peer's mapping: the team lets go of it later.
   ~State() {
-    team.reclaim([segment = std::move(segment), pad_segment = std::move(pad_segment), mappings = std::move(mappings),
-                  pad_mappings = std::move(pad_mappings), side_by_side = std::move(side_by_side_),
-                  table = std::make_shared<Buffer>(std::move(table))]() mutable {
-      mappings.clear();
-      pad_mappings.clear();
+    team.reclaim([segment = std::move(segment), pad_segment = std::move(pad_segment),
+                  reach = std::make_shared<std::optional<Reach>>(std::move(reach)),
+                  side_by_side = std::move(side_by_side_)]() mutable {
+      reach.reset();
       side_by_side.reset();
-      table.reset();
       segment.reset();
       pad_segment.reset();
     });
   }
+
+  /// What a rendezvous gives, whole or not at all: a failed one may be followed by another.
+  struct Reach {
+    std::vector<std::shared_ptr<Mapping>> mappings;
+    std::vector<std::shared_ptr<Mapping>> pad_mappings;
+    std::vector<std::size_t> offsets;  // of each rank's part in its mapping
+    std::vector<std::byte*> remotes;
+    Buffer table;
+  };
 
   [[nodiscard]] std::size_t pad_bytes() const {
     return std::size_t{channels} * static_cast<std::size_t>(team.size()) * sizeof(SignalWord);
@@ -111,6 +119,7 @@ class SymmetricMemory::State {
     const std::string my_text = mine.terms.text();
 
     std::vector<Parcel> parcels = team.exchange("rendezvous of symmetric memory", pack(std::move(mine)));
+    Reach found;
     std::vector<SignalWord*> words;
     for (int rank = 0; rank < team.size(); ++rank) {
       Announcement theirs = unpack(std::move(parcels[static_cast<std::size_t>(rank)]));
@@ -125,29 +134,38 @@ class SymmetricMemory::State {
       auto data_mapping = backend->map(std::move(theirs.data));
       std::byte* pad_base = own ? pad_segment->data() : data_mapping->data();
       if (pad_apart) {
-        pad_mappings.push_back(backend->map(std::move(theirs.pad)));
-        if (!own) pad_base = pad_mappings.back()->data();
+        found.pad_mappings.push_back(backend->map(std::move(theirs.pad)));
+        if (!own) pad_base = found.pad_mappings.back()->data();
       }
-      remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.terms.offset);
+      found.remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.terms.offset);
       words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.terms.pad_offset));
-      mappings.push_back(std::move(data_mapping));
+      found.mappings.push_back(std::move(data_mapping));
+      found.offsets.push_back(theirs.terms.offset);
     }
-    table = Buffer(team.shared_device(), remotes.size() * sizeof(void*));
-    team.device().upload(table.data(), remotes.data(), remotes.size() * sizeof(void*));
+    found.table = Buffer(team.shared_device(), found.remotes.size() * sizeof(void*));
+    team.device().upload(found.table.data(), found.remotes.data(), found.remotes.size() * sizeof(void*));
     pad = SignalPad(team, std::move(words), channels, team.register_operation("signal pad"));
-    reachable = true;
+    reach = std::move(found);
   }
 
   std::byte* contiguous() {
     const std::scoped_lock lock(contiguous_mutex_);
-    if (offset != 0) {
+    if (side_by_side_ != nullptr) return side_by_side_->data();
+    for (std::size_t rank = 0; rank < reach->offsets.size(); ++rank) {
+      if (reach->offsets[rank] == 0) continue;
       throw Unsupported(
-          format("the contiguous view of a tensor that begins {} bytes into its allocation was asked for on rank {}; "
-                 "wrap from the allocation's start",
-                 offset, team.rank()));
+          format("all ranks' parts in one address range were asked for on rank {}, but rank {}'s begins {} bytes into "
+                 "its allocation; allowed: every rank wraps from its allocation's start",
+                 team.rank(), rank, reach->offsets[rank]));
     }
-    if (side_by_side_ == nullptr) side_by_side_ = backend->map_side_by_side(mappings);
+    side_by_side_ = backend->map_side_by_side(reach->mappings);
     return side_by_side_->data();
+  }
+
+  [[nodiscard]] std::size_t contiguous_stride() const {
+    std::size_t stride = 0;
+    for (const auto& mapping : reach->mappings) stride = std::max(stride, mapping->bytes());
+    return stride;
   }
 
   Team team;
@@ -158,13 +176,8 @@ class SymmetricMemory::State {
   std::shared_ptr<Segment> pad_segment;  // the data's own, where Tandem allocated it
   std::size_t offset = 0;
   std::size_t pad_offset = 0;
-
-  bool reachable = false;
-  std::vector<std::shared_ptr<Mapping>> mappings;
-  std::vector<std::shared_ptr<Mapping>> pad_mappings;
-  std::vector<std::byte*> remotes;
-  Buffer table;
-  SignalPad pad;
+  std::optional<Reach> reach;  // after the rendezvous
+  SignalPad pad;               // not in there: it holds the team, and what the team lets go of later must not
 
  private:
   std::mutex contiguous_mutex_;
@@ -200,7 +213,7 @@ SymmetricMemory::State& SymmetricMemory::state() const {
 
 SymmetricMemory::State& SymmetricMemory::reachable_state() const {
   State& state = this->state();
-  if (!state.reachable) {
+  if (!state.reach) {
     throw InvalidArgument(
         format("symmetric memory of {} bytes on rank {} is used before its rendezvous; call rendezvous() on "
                "all {} ranks of the team first",
@@ -210,7 +223,7 @@ SymmetricMemory::State& SymmetricMemory::reachable_state() const {
 }
 
 void SymmetricMemory::rendezvous() {
-  if (state().reachable) {
+  if (state().reach) {
     throw InvalidArgument(
         format("rendezvous was called twice for one allocation on rank {}; once is enough, for its whole life",
                state_->team.rank()));
@@ -218,7 +231,7 @@ void SymmetricMemory::rendezvous() {
   state_->rendezvous();
 }
 
-bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->reachable; }
+bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->reach.has_value(); }
 const Team& SymmetricMemory::team() const { return state().team; }
 std::string_view SymmetricMemory::backend() const { return state().backend->name(); }
 std::size_t SymmetricMemory::bytes() const { return state().bytes; }
@@ -230,12 +243,12 @@ std::byte* SymmetricMemory::remote(int rank) const {
     throw InvalidArgument(format("the memory of rank {} was asked for on rank {} of a team of {}", rank,
                                  state.team.rank(), state.team.size()));
   }
-  return state.remotes[static_cast<std::size_t>(rank)];
+  return state.reach->remotes[static_cast<std::size_t>(rank)];
 }
 
-void* const* SymmetricMemory::peer_pointers() const { return reachable_state().table.data_as<void*>(); }
+void* const* SymmetricMemory::peer_pointers() const { return reachable_state().reach->table.data_as<void*>(); }
 std::byte* SymmetricMemory::contiguous() const { return reachable_state().contiguous(); }
-std::size_t SymmetricMemory::contiguous_stride() const { return reachable_state().mappings.front()->bytes(); }
+std::size_t SymmetricMemory::contiguous_stride() const { return reachable_state().contiguous_stride(); }
 const SignalPad& SymmetricMemory::signal_pad() const { return reachable_state().pad; }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <string>
 #include <unistd.h>
 #include <vector>
 
@@ -35,6 +36,9 @@ std::vector<std::int32_t> read(Device& device, const TensorView& view) {
   device.download(values.data(), view.data(), view.bytes());
   return values;
 }
+
+const SymmetricMemory& memory_of(const SymmetricMemory& memory) { return memory; }
+const SymmetricMemory& memory_of(const SymmetricTensor& tensor) { return tensor.memory(); }
 
 TEST_P(Tensor, EveryRankReachesEveryOther) {
   for (const int ranks : team_sizes()) {
@@ -73,6 +77,42 @@ TEST_P(Tensor, TheContiguousViewShowsAllRanksInOrder) {
       team.barrier();
     });
   }
+}
+
+TEST_P(Tensor, APartThatARankWrapsFromTheMiddleHasNoContiguousView) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    auto whole = SymmetricTensor::empty(team, {64}, i32);
+    auto part =
+        SymmetricTensor::wrap(team, whole.local().data_as<std::int32_t>() + (team.rank() == 1 ? 16 : 0), {8}, i32);
+    part.rendezvous();
+    try {
+      static_cast<void>(part.contiguous_view());
+      ADD_FAILURE() << "rank 1's part is not where the view would show it";
+    } catch (const Unsupported& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 1's begins 64 bytes"), std::string::npos) << error.what();
+    }
+    team.barrier();
+  });
+}
+
+TEST_P(Tensor, TheContiguousViewTakesAllocationsOfDifferentSizes) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const auto mebibytes = static_cast<std::size_t>(4 * (1 + (team.rank() + 1) % 3));  // the largest is rank 1's
+    const auto memory = SymmetricMemory::allocate(team, mebibytes << 20);
+    auto tensor = SymmetricTensor::wrap(team, memory.data(), {15}, i32);
+    tensor.rendezvous();
+    const auto own = numbers(15, 100 * team.rank());
+    world.device().upload(tensor.local().data(), own.data(), tensor.local().bytes());
+    team.barrier();
+    EXPECT_GE(tensor.memory().contiguous_stride(), std::size_t{12} << 20);
+    const TensorView all = tensor.contiguous_view();
+    for (int rank = 0; rank < team.size(); ++rank) {
+      EXPECT_EQ(read(world.device(), all.narrow(0, rank, 1)), numbers(15, 100 * rank));
+    }
+    team.barrier();
+  });
 }
 
 TEST_P(Tensor, TheDeviceHasATableOfPeerPointers) {
@@ -210,6 +250,39 @@ TEST_P(Tensor, RanksThatDisagreeAreBothNamed) {
       EXPECT_NE(text.find("[4]"), std::string::npos) << text;
       EXPECT_NE(text.find("[5]"), std::string::npos) << text;
     }
+  });
+}
+
+TEST_P(Tensor, ARendezvousThatFailedIsNoHindranceToTheNext) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const int next = (team.rank() + 1) % 3;
+    // The last rank's is the other one, so that the first two have compared equal before they differ.
+    const auto check = [&](auto& first, auto& second) {
+      EXPECT_THROW((team.rank() == 2 ? second : first).rendezvous(), InvalidArgument);
+      for (auto* each : {&first, &second}) {
+        EXPECT_FALSE(memory_of(*each).is_reachable());
+        each->rendezvous();
+        const SymmetricMemory& memory = memory_of(*each);
+        world.device().upload(memory.remote(next), &next, sizeof(next));
+        team.barrier();
+        for (int rank = 0; rank < 3; ++rank) {
+          for (const std::byte* part : {memory.remote(rank), memory.contiguous() + static_cast<std::size_t>(rank) *
+                                                                                       memory.contiguous_stride()}) {
+            int found = -1;
+            world.device().download(&found, part, sizeof(found));
+            EXPECT_EQ(found, rank);
+          }
+        }
+      }
+    };
+    auto small = SymmetricMemory::allocate(team, 400);
+    auto large = SymmetricMemory::allocate(team, 800);
+    check(small, large);
+    auto narrow = SymmetricTensor::empty(team, {4}, i32, {.channels = 1});
+    auto wide = SymmetricTensor::empty(team, {4}, i32, {.channels = 2});
+    check(narrow, wide);
+    team.barrier();
   });
 }
 

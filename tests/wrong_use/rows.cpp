@@ -215,6 +215,17 @@ const std::vector<Row>& rows() {
        },
        {"channel 99", "rank {rank}", "0 to 15"}},
       {"PadNeverMade", 1, [](World& world) { SignalPad().barrier(stream_of(world), 0); }, {"never made", "rendezvous"}},
+      {"ContiguousFromTheMiddle",
+       2,
+       [](World& world) {
+         SymmetricTensor x = SymmetricTensor::empty(world.team(), {8}, f32);
+         auto* begin = x.local().data_as<float>() + (world.rank() == 1 ? 4 : 0);
+         SymmetricTensor part = SymmetricTensor::wrap(world.team(), begin, {4}, f32);
+         part.rendezvous();
+         static_cast<void>(part.contiguous_view());
+       },
+       {"on rank {rank}", "rank 1's begins 16 bytes", "wraps from"},
+       Kind::unsupported},
       {"WrappedMalloc",
        1,
        [](World& world) { static_cast<void>(SymmetricMemory::wrap(world.team(), memory().data(), 64)); },

@@ -37,8 +37,9 @@ class TANDEM_API SymmetricMemory {
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
   /// Collective, once; a second call is an InvalidArgument. Makes the peers' memory reachable and the signal pad
-  /// usable. Throws InvalidArgument, naming two ranks, where bytes, backends or channels differ. It is a barrier, since
-  /// no rank may signal into a pad that its owner has not cleared.
+  /// usable. Throws InvalidArgument on every rank, naming two, where bytes, backends or channels differ: the memory is
+  /// then as before, and another rendezvous may follow. It is a barrier, since no rank may signal into a pad that its
+  /// owner has not cleared.
   void rendezvous();
   [[nodiscard]] bool is_reachable() const noexcept;
 
@@ -49,15 +50,17 @@ class TANDEM_API SymmetricMemory {
 
   // After the rendezvous (before it: InvalidArgument).
 
-  /// Where this rank reaches the team's rank `rank`; for the own rank the same as `data`.
+  /// Where this rank reaches the team's rank `rank`; for the own rank the same as `data`. Throws InvalidArgument
+  /// outside of [0, team size).
   [[nodiscard]] std::byte* remote(int rank) const;
   /// The table of all `remote` pointers, in the device's memory.
   [[nodiscard]] void* const* peer_pointers() const;
-  /// All ranks' parts in one address range, rank r's at r · contiguous_stride(). Made at the first call, which may
-  /// block.
+  /// All ranks' parts in one address range, rank r's at r · contiguous_stride(); between two parts there may be
+  /// addresses without memory. Made at the first call, which may block. Throws Unsupported, naming a rank and its
+  /// offset, unless every rank's part begins where its allocation does (`wrap` takes others too), and OutOfMemory.
   [[nodiscard]] std::byte* contiguous() const;
-  /// Bytes from one rank's part to the next in `contiguous`: the allocation with its signal pad, rounded up to the
-  /// backend's granularity.
+  /// Bytes from one rank's part to the next in `contiguous`: the largest of the ranks' allocations, with the signal pad
+  /// and rounded up to the backend's granularity where Tandem made them. The same on every rank.
   [[nodiscard]] std::size_t contiguous_stride() const;
   [[nodiscard]] const SignalPad& signal_pad() const;
 

@@ -35,12 +35,14 @@ class TANDEM_API SymmetricTensor {
 
   /// This rank's part.
   [[nodiscard]] TensorView local() const;
-  /// The part of the team's rank `rank`, after the rendezvous.
+  /// The part of the team's rank `rank`, after the rendezvous. Throws InvalidArgument before it and for a rank outside
+  /// of [0, team size).
   [[nodiscard]] TensorView remote(int rank) const;
-  /// [ranks, sizes…]: every rank's part in one address range. The stride of the first dimension is the size rounded up
-  /// to the backend's granularity (2 MiB on CUDA), so this is dense only by luck: dense inputs of a GEMM are ordinary
-  /// symmetric tensors of sizes [ranks · m, k]. Throws Unsupported where the granularity is no multiple of the element
-  /// size.
+  /// [ranks, sizes…]: every rank's part in one address range. The stride of the first dimension is
+  /// SymmetricMemory::contiguous_stride, multiples of the backend's granularity (2 MiB on CUDA), so this is dense only
+  /// by luck: dense inputs of a GEMM are ordinary symmetric tensors of sizes [ranks · m, k]. Throws InvalidArgument
+  /// before the rendezvous and for more than 7 dimensions, and what SymmetricMemory::contiguous throws: Unsupported for
+  /// a tensor that a rank wraps from the middle of an allocation.
   [[nodiscard]] TensorView contiguous_view() const;
   [[nodiscard]] void* const* peer_pointers() const { return memory_.peer_pointers(); }
   [[nodiscard]] const SignalPad& signal_pad() const { return memory_.signal_pad(); }
