@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -19,6 +18,7 @@
 
 #include "base/format.hpp"
 #include "team/shared_memory.hpp"
+#include "team/socket.hpp"
 
 namespace tandem {
 namespace {
@@ -58,7 +58,7 @@ class Memory {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] const FileDescriptor& fd() const noexcept { return fd_; }
   void close() noexcept { fd_ = FileDescriptor(); }
 
  private:
@@ -115,13 +115,11 @@ class HostSegment final : public Segment {
       : Segment(memory->data(), memory->bytes()), memory_(std::move(memory)) {}
 
   [[nodiscard]] Parcel share() const override {
-    const Description description = describe(memory_->fd());
+    const Description description = describe(memory_->fd().get());
     Parcel parcel;
     parcel.bytes.resize(sizeof(description));
     std::memcpy(parcel.bytes.data(), &description, sizeof(description));
-    const int fd = ::fcntl(memory_->fd(), F_DUPFD_CLOEXEC, 0);
-    if (fd < 0) throw Error(format("duplicating a segment's descriptor failed: {}", std::strerror(errno)));
-    parcel.descriptors.push_back(FileDescriptor::from_native_handle(fd));
+    parcel.descriptors.push_back(duplicate(memory_->fd()));
     return parcel;
   }
 
@@ -183,7 +181,7 @@ class HostBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) override {
     auto memory = mapped().find(static_cast<const std::byte*>(data), bytes);
-    if (memory == nullptr || memory->fd() < 0) {
+    if (memory == nullptr || !memory->fd()) {
       throw Unsupported(
           format("{} bytes at {} are not memory that peers can map (malloc's is private to its process); allocate "
                  "with SymmetricTensor::empty or SymmetricMemory::allocate",

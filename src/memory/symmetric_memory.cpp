@@ -14,6 +14,7 @@
 #include "tandem/device/buffer.hpp"
 
 #include "base/format.hpp"
+#include "team/descriptor_limit.hpp"
 
 namespace tandem {
 namespace {
@@ -192,6 +193,7 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
     throw OutOfMemory(format("{} bytes of symmetric memory were asked for on rank {}; no address space has that", bytes,
                              team.rank()));
   }
+  make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
   state->segment = state->backend->allocate(total);
   state->pad_segment = state->segment;
   return SymmetricMemory(std::move(state));
@@ -202,6 +204,7 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
   state->segment = state->backend->adopt(data, bytes);
   state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->segment->data());
   // Another team may signal beside that allocation: this one gets a pad of its own.
+  make_room_for_descriptors(1, team.log());
   state->pad_segment = state->backend->allocate(state->pad_bytes());
   return SymmetricMemory(std::move(state));
 }

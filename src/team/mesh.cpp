@@ -18,6 +18,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/descriptor_limit.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 
@@ -228,10 +229,8 @@ std::optional<Parcel> Mesh::take(const Key& key) {
   inbox_.erase(found);
   parcel_arrives();
   if (arrival.damaged) {
-    throw OutOfMemory(
-        format("file descriptors that rank {} sent to rank {} were dropped: this process has too many "
-               "open (see ulimit -n)",
-               std::get<0>(key), rank_));
+    throw OutOfMemory(format("file descriptors that rank {} sent to rank {} were dropped: too many are open; {}",
+                             std::get<0>(key), rank_, describe_descriptor_limit()));
   }
   return std::move(arrival.parcel);
 }

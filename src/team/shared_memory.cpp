@@ -11,6 +11,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/descriptor_limit.hpp"
 
 namespace tandem {
 namespace {
@@ -39,8 +40,10 @@ bool take_pages(int fd, std::size_t bytes) {
 
 FileDescriptor create_shared_memory(std::size_t bytes) {
   const auto refuse = [&](const char* call) {
-    return OutOfMemory(
-        format("{} bytes of shared host memory were asked for; {} failed: {}", bytes, call, std::strerror(errno)));
+    const int error = errno;
+    return OutOfMemory(format("{} bytes of shared host memory were asked for; {} failed: {}{}{}", bytes, call,
+                              std::strerror(error), error == EMFILE ? "; " : "",
+                              error == EMFILE ? describe_descriptor_limit() : ""));
   };
   FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw refuse("memfd_create");

@@ -15,6 +15,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/descriptor_limit.hpp"
 
 namespace tandem {
 namespace {
@@ -129,8 +130,8 @@ FileDescriptor move_high(FileDescriptor descriptor) noexcept {
 FileDescriptor duplicate(const FileDescriptor& descriptor) {
   auto copy = FileDescriptor::from_native_handle(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy) {
-    throw OutOfMemory(format("file descriptor {} could not be duplicated: {} (see ulimit -n)", descriptor.get(),
-                             std::strerror(errno)));
+    throw OutOfMemory(format("file descriptor {} could not be duplicated: {}; {}", descriptor.get(),
+                             std::strerror(errno), describe_descriptor_limit()));
   }
   return copy;
 }

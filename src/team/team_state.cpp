@@ -8,6 +8,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/descriptor_limit.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 #include "team/wire.hpp"
@@ -127,6 +128,8 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
   const auto deadline = Bootstrap::Clock::now() + timeout();
   const std::size_t size = members_.size();
   const auto self = static_cast<std::size_t>(rank_);
+  // The peers send as many; and each is sent one of its own.
+  if (!mine.descriptors.empty()) make_room_for_descriptors(2 * size * mine.descriptors.size(), core_->log());
 
   Parcel packed{WireWriter().text(what).rest(mine.bytes).take(), std::move(mine.descriptors)};
   std::exception_ptr gone;

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only the host's memory does: it takes its pages at once.
+// What only the host's memory does: it needs file descriptors, and takes its pages at once.
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <string>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include "support/ranks.hpp"
@@ -40,6 +47,63 @@ TEST(HostBackend, TakesItsPagesWhateverSignalsCome) {
     EXPECT_NO_THROW(memory = SymmetricMemory::allocate(world.team(), 1'000'000));
     signals_rain = false;
     if (memory) memory.data()[999'999] = std::byte{1};
+  });
+}
+
+TEST(HostBackend, AThousandAllocationsOutgrowTheSoftLimitOfDescriptors) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 4096) GTEST_SKIP() << "the hard limit of open descriptors is only " << limit.rlim_max;
+  const std::string log = ::testing::TempDir() + "tandem-descriptors-" + std::to_string(::getpid()) + ".";
+  Env env;
+  env.log = LogLevel::info;
+  env.log_file = log + "%r";
+  const rlimit low{256, limit.rlim_max};
+  run_ranks(2,
+            [&low](World& world) {
+              EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+              world.team().barrier();
+              std::vector<SymmetricMemory> held;
+              for (int i = 0; i < 1'000; ++i) {
+                held.push_back(SymmetricMemory::allocate(world.team(), sizeof(i), {.channels = 1}));
+                held.back().rendezvous();
+                world.device().upload(held.back().remote(1 - world.rank()), &i, sizeof(i));
+              }
+              world.team().barrier();
+              for (int i = 0; i < 1'000; ++i) {
+                int found = -1;
+                world.device().download(&found, held[static_cast<std::size_t>(i)].data(), sizeof(found));
+                ASSERT_EQ(found, i);
+              }
+              world.team().barrier();
+            },
+            {.env = env});
+  std::string text;
+  for (const char* rank : {"0", "1"}) {
+    std::ifstream lines(log + rank);
+    text += std::string(std::istreambuf_iterator<char>(lines), {});
+    std::filesystem::remove(log + rank);
+  }
+  EXPECT_NE(text.find("was raised from 256 to 1024"), std::string::npos) << text;
+}
+
+TEST(HostBackend, TheErrorAtTheHardLimitOfDescriptorsNamesIt) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
+#endif
+  run_ranks(1, [](World& world) {
+    const rlimit low{100, 100};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+    std::vector<SymmetricMemory> held;
+    try {
+      for (int i = 0; i < 100; ++i) held.push_back(SymmetricMemory::allocate(world.team(), 1));
+      ADD_FAILURE() << "a hundred descriptors were opened beside those that there were";
+    } catch (const OutOfMemory& error) {
+      const std::string text = error.what();
+      for (const char* part : {"memfd_create", "Too many open files", "at most 100 (ulimit -Hn)"}) {
+        EXPECT_NE(text.find(part), std::string::npos) << text;
+      }
+    }
   });
 }
 

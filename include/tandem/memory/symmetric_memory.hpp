@@ -26,8 +26,9 @@ class TANDEM_API SymmetricMemory {
  public:
   SymmetricMemory() = default;
 
-  /// Allocates this rank's part. Local: no other rank is involved yet. Throws OutOfMemory, Unsupported,
-  /// InvalidArgument.
+  /// Allocates this rank's part. Local: no other rank is involved yet. On the host it holds a file descriptor for its
+  /// life; where they run out, the process's soft limit is raised towards the hard one, and the log says so (info).
+  /// Throws OutOfMemory, Unsupported, InvalidArgument.
   [[nodiscard]] static SymmetricMemory allocate(const Team& team, std::size_t bytes, const MemoryOptions& options = {});
   /// Uses `bytes` at `data` of an allocation made earlier, by Tandem (for another team, perhaps) or on CUDA by anybody
   /// through VMM. Local. The memory is kept alive. Throws Unsupported for memory that cannot be shared.
