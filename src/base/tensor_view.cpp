@@ -20,6 +20,22 @@ TensorView::TensorView(void* data, const Dims& sizes, const Dims& strides, DType
   }
 }
 
+void TensorView::check(std::size_t dim) const {
+  if (dim < sizes_.size()) return;
+  throw InvalidArgument(format("dimension {} was asked of a tensor of sizes {}; it has {}, counted from 0", dim,
+                               to_string(sizes_), sizes_.size()));
+}
+
+std::int64_t TensorView::size(std::size_t dim) const {
+  check(dim);
+  return sizes_[dim];
+}
+
+std::int64_t TensorView::stride(std::size_t dim) const {
+  check(dim);
+  return strides_[dim];
+}
+
 bool TensorView::is_dense() const {
   if (numel() == 0) return true;
   std::int64_t expected = 1;

@@ -41,6 +41,17 @@ TEST(TensorView, NarrowsByStride) {
   EXPECT_THROW(static_cast<void>(view.narrow(2, 0, 1)), InvalidArgument);
 }
 
+TEST(TensorView, HasNoMoreDimensionsThanItHas) {
+  std::array<float, 12> data{};
+  const TensorView view(data.data(), {3, 4}, f32);
+  EXPECT_EQ(view.size(0), 3);
+  EXPECT_EQ(view.stride(0), 4);
+  for (const std::size_t dim : {std::size_t{2}, std::size_t{8}, std::size_t{1} << 40}) {
+    EXPECT_THROW(static_cast<void>(view.size(dim)), InvalidArgument);
+    EXPECT_THROW(static_cast<void>(view.stride(dim)), InvalidArgument);
+  }
+}
+
 TEST(TensorView, ReshapesWhatIsDense) {
   std::array<float, 12> data{};
   const TensorView view(data.data(), {3, 4}, f32);

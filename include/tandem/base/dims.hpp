@@ -18,10 +18,12 @@ class TANDEM_API Dims {
   static constexpr std::size_t max_rank = 8;
 
   Dims() = default;
+  /// Throws InvalidArgument for more than `max_rank` values.
   Dims(std::initializer_list<std::int64_t> values);
   explicit Dims(std::span<const std::int64_t> values);
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  /// Not checked: `i` is below `size`.
   [[nodiscard]] std::int64_t operator[](std::size_t i) const noexcept { return values_[i]; }
   [[nodiscard]] std::int64_t& operator[](std::size_t i) noexcept { return values_[i]; }
   [[nodiscard]] const std::int64_t* begin() const noexcept { return values_.data(); }
@@ -33,7 +35,7 @@ class TANDEM_API Dims {
   /// The row-major strides, in elements, of a dense tensor of these sizes.
   [[nodiscard]] Dims dense_strides() const;
 
-  /// These extents with one more in front.
+  /// These extents with one more in front. Throws InvalidArgument where there are `max_rank` already.
   [[nodiscard]] Dims prepended(std::int64_t extent) const;
 
   [[nodiscard]] bool operator==(const Dims& other) const noexcept;

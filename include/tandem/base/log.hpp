@@ -15,6 +15,8 @@ class TANDEM_API Log {
  public:
   /// A log that writes nothing.
   Log();
+  /// Of what is at `level` or graver, to `file` (%h, %p and %r in it are the host, the process and the rank) or, if
+  /// that is empty, to stderr. Throws InvalidArgument for a file that cannot be opened.
   Log(LogLevel level, const std::string& file, int rank);
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;
@@ -22,6 +24,7 @@ class TANDEM_API Log {
 
   /// One branch: ask before composing a line that costs something.
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level <= level_; }
+  /// A line, out before this returns; nothing if `level` is not enabled.
   void write(LogLevel level, std::string_view text) const;
 
  private:

@@ -16,16 +16,18 @@ namespace tandem {
 class TANDEM_API TensorView {
  public:
   TensorView() = default;
-  /// A dense row-major tensor at `data`.
+  /// A dense row-major tensor at `data`. Throws InvalidArgument for a null pointer to elements.
   TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device = {});
+  /// The same with strides; throws InvalidArgument too unless there are as many as sizes.
   TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device = {});
 
   [[nodiscard]] void* data() const noexcept { return data_; }
   template <typename T> [[nodiscard]] T* data_as() const noexcept { return static_cast<T*>(data_); }
   [[nodiscard]] const Dims& sizes() const noexcept { return sizes_; }
   [[nodiscard]] const Dims& strides() const noexcept { return strides_; }
-  [[nodiscard]] std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
-  [[nodiscard]] std::int64_t stride(std::size_t dim) const { return strides_[dim]; }
+  /// Of dimension `dim`. Throws InvalidArgument for one that the tensor does not have.
+  [[nodiscard]] std::int64_t size(std::size_t dim) const;
+  [[nodiscard]] std::int64_t stride(std::size_t dim) const;
   [[nodiscard]] std::size_t dim() const noexcept { return sizes_.size(); }
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] DeviceId device() const noexcept { return device_; }
@@ -42,6 +44,8 @@ class TANDEM_API TensorView {
   [[nodiscard]] TensorView reshaped(const Dims& sizes) const;
 
  private:
+  void check(std::size_t dim) const;
+
   void* data_ = nullptr;
   Dims sizes_{0};
   Dims strides_{1};

@@ -34,9 +34,13 @@ class TANDEM_API Trace {
   [[nodiscard]] bool enabled() const noexcept { return enabled_.load(std::memory_order_relaxed); }
   void enable(bool on) noexcept { enabled_.store(on, std::memory_order_relaxed); }
 
+  /// What the timeline calls a track; without it, its number.
   void name_track(std::uint64_t track, std::string name);
+  /// Keeps the event, whether enabled or not: who measures asks before.
   void add(TraceEvent event);
+  /// All that were added, in that order.
   [[nodiscard]] std::vector<TraceEvent> events() const;
+  /// Forgets the events, not the tracks' names.
   void clear();
 
   /// This rank's events as the comma-separated members of a Chrome trace's "traceEvents" array (pid = rank, tid =

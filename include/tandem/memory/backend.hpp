@@ -24,7 +24,8 @@ class TANDEM_API Segment {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// What a peer needs to map this: a description, and a file descriptor that the parcel owns.
+  /// What a peer needs to map this: a description, and a file descriptor that the parcel owns. Throws OutOfMemory where
+  /// there is no descriptor left.
   [[nodiscard]] virtual Parcel share() const = 0;
 
  protected:
@@ -54,7 +55,8 @@ class TANDEM_API Mapping {
 };
 
 /// How memory becomes reachable. One file a backend, one conformance suite for all (tests/memory/backend_test.cpp).
-/// Nothing here is collective: symmetric memory exchanges the parcels.
+/// Nothing here is collective or waits for a peer: symmetric memory exchanges the parcels. What a driver refuses is a
+/// DeviceError, beside the errors below.
 class TANDEM_API MemoryBackend {
  public:
   virtual ~MemoryBackend();
@@ -68,10 +70,11 @@ class TANDEM_API MemoryBackend {
   /// tells (CUDA's VMM), by anybody. Throws Unsupported for memory that cannot be shared, with how to allocate instead.
   [[nodiscard]] virtual std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) = 0;
   /// Maps what a peer's `share` described. Within one process all ranks get one mapping, so that tools see every
-  /// access.
+  /// access. Throws InvalidArgument for a parcel that is no segment of this backend's, OutOfMemory where there are no
+  /// addresses left, and Unsupported where this rank's device does not reach the memory.
   [[nodiscard]] virtual std::shared_ptr<Mapping> map(Parcel parcel) = 0;
   /// Maps the same memory once more, all of it in one address range: part i begins at i · stride (the largest part's
-  /// bytes).
+  /// bytes). The parts are mappings that `map` gave. Throws OutOfMemory where there are no addresses left.
   [[nodiscard]] virtual std::shared_ptr<Mapping> map_side_by_side(std::span<const std::shared_ptr<Mapping>> parts) = 0;
 };
 

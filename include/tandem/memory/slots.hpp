@@ -27,6 +27,7 @@ class TANDEM_API Slots {
 
   Slots() = default;
   /// Collective. `bytes` for each slot; `arrivals` signals from each peer for each slot. Named `operation` in errors.
+  /// Waits for all members, and throws what SymmetricMemory's `allocate` and `rendezvous` and Team::synchronize throw.
   Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation);
 
   /// The slot of the next call: they alternate, equally on all ranks.
@@ -34,6 +35,8 @@ class TANDEM_API Slots {
     turn_ = (turn_ + 1) % count;
     return turn_;
   }
+  /// This rank's slot, and the same one of another rank. Not checked: the slot is one that `next` gave, the rank is one
+  /// of the team's.
   [[nodiscard]] std::byte* local(int slot) const { return remote(slot, memory_.team().rank()); }
   [[nodiscard]] std::byte* remote(int slot, int rank) const {
     return remotes_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(slot) * bytes_;
@@ -41,6 +44,9 @@ class TANDEM_API Slots {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// All ranks but this one, beginning with the next: the order in which peers are visited, so that no two ranks meet.
   [[nodiscard]] std::span<const int> peers() const noexcept { return peers_; }
+
+  // The steps of the protocol above. Asynchronous, in the stream's order; waits end and fail as SignalPad's do. Ranks
+  // are checked (InvalidArgument); slots are those that `next` gave, and an arrival is below `arrivals`.
 
   void take(StreamRef stream, int slot, std::span<const int> readers) const;
   void signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
