@@ -6,6 +6,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "linear/algorithms.hpp"
 #include "linear/all_gather_linear/state.hpp"
 #include "linear/groups.hpp"
 
@@ -34,7 +35,7 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       spec(its_spec),
       keep_gathered(options.keep_gathered),
       choice(std::move(its_choice)),
-      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), operation),
       gemm(team, team.device().gemm(product(spec))),
       communication(team) {}

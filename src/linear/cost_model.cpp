@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 
 namespace tandem {
@@ -112,7 +113,7 @@ std::string_view name(LinearKind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::vector<std::string> linear_algorithms(LinearKind) { return {"pipeline", "sequence"}; }
+std::vector<std::string> linear_algorithms(LinearKind) { return {algorithm_names.begin(), algorithm_names.end()}; }
 
 int most_groups(LinearKind kind, int ranks) noexcept {
   return std::max(ranks - 1, 0) * (is_reduction(kind) ? groups_for_each_shard : 1);

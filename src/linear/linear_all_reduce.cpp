@@ -4,6 +4,7 @@
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
+#include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 #include "linear/linear_all_reduce/state.hpp"
 
@@ -14,7 +15,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
     : team(its_team),
       spec(its_spec),
       groups(choice.groups),
-      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       row_bytes(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
       sums(team, spec, checked_mul(static_cast<std::size_t>(spec.m), row_bytes), operation),
       communication(team) {}

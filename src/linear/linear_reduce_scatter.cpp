@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_reduce_scatter.hpp"
 
+#include "linear/algorithms.hpp"
 #include "linear/linear_reduce_scatter/state.hpp"
 
 namespace tandem {
@@ -10,7 +11,7 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
     : team(its_team),
       spec(its_spec),
       groups(choice.groups),
-      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       sums(team, spec, 0, operation),
       communication(team) {}
 

@@ -4,6 +4,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "linear/algorithms.hpp"
 #include "linear/linear_weight_gradient/state.hpp"
 
 namespace tandem {
@@ -33,7 +34,7 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       spec(its_spec),
       gathered(its_gathered),
       groups(choice.groups),
-      algorithm(choice.algorithm == "pipeline" ? &State::pipeline : &State::sequence),
+      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, gathered_row_bytes(spec, gathered), operation),
       gemm(team, team.device().gemm(product(spec))),
       communication(team) {}
