@@ -41,6 +41,10 @@ AllGather::Split AllGather::split_of(const TensorView& gathered) const {
   return whole;
 }
 
+void AllGather::expect_closed() const {
+  if (started_) refuse("a run was started while another one is open; finish() ends a run");
+}
+
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
@@ -55,7 +59,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
 
 void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
   if (options().algorithm == "pull") refuse("algorithm 'pull' is for plain views; a symmetric tensor was given");
-  if (started_) refuse("a run was started while another one is open; finish() ends a run");
+  expect_closed();
   begin(stream);
   const TraceRange range(device(), stream, "all_gather push", TraceKind::communication);
   const Shard mine = split(gathered.local()).shard(ranks(), me());
@@ -132,7 +136,8 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 }
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
-  if (bytes_of(whole.shard(ranks(), 0).count) > staged_bytes() || started_) {
+  expect_closed();
+  if (bytes_of(whole.shard(ranks(), 0).count) > staged_bytes()) {
     push(shard, gathered, stream);
     finish(stream);
   } else {
@@ -143,6 +148,7 @@ void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
   if (options().algorithm == "push") refuse("algorithm 'push' is for symmetric tensors; a plain view was given");
+  expect_closed();
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
   expect(shard, "shard", whole.shard(ranks(), me()).count);

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::size_t piece_alignment = 256;  // keeps pieces of any dtype aligned for vector loads
 
+// More than any memory has, and far enough from 2^64 that sums of a few never come there.
+constexpr std::size_t largest_piece = std::size_t{1} << 48;
+
 std::string arguments_text(const std::string& what, const CollectiveOptions& options) {
   std::string text = format("{}, algorithm {}", what, options.algorithm);
   if (!options.staging) text += ", no staging";
@@ -44,6 +47,9 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
                   piece_alignment) {
   if (options.algorithm != "auto" && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
     refuse(format("algorithm '{}' is not known; known: {}", options.algorithm, join(algorithms)));
+  }
+  if (options.piece_bytes > largest_piece) {
+    refuse(format("pieces of {} bytes were asked for; allowed: 0 to {}", options.piece_bytes, largest_piece));
   }
   staged_bytes_ =
       options.algorithm == "auto" && options.staging ? collective_tuning(team.device().id().type).staged_bytes : 0;

@@ -101,6 +101,7 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
 }
 
 TensorView AllGatherLinear::gathered() const {
+  team().check();  // a plan that was moved from has no state to look at
   const State& state = *state_;
   if (!state.keep_gathered) refuse("gathered() was called on a plan made without LinearOptions::keep_gathered");
   if (state.kept_m < 0) refuse("gathered() was called before the first run");

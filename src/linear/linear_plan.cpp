@@ -45,7 +45,12 @@ LinearPlan::LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec
            shared_arguments(spec, options, own_share == OwnShare::n, extra)),
       spec_(spec),
       choice_(
-          choose(kind, as_costed(kind, spec, own_share == OwnShare::n), team.size(), team.device().costs(), options)) {}
+          choose(kind, as_costed(kind, spec, own_share == OwnShare::n), team.size(), team.device().costs(), options)) {
+  if (options.keep_gathered && kind != LinearKind::all_gather_linear) {
+    refuse(format("keep_gathered was asked for; of the linear plans only {} keeps what it gathers",
+                  name(LinearKind::all_gather_linear)));
+  }
+}
 
 Dims LinearPlan::stored(Layout layout, std::int64_t rows, std::int64_t columns) {
   return layout == Layout::normal ? Dims{rows, columns} : Dims{columns, rows};

@@ -74,6 +74,7 @@ LinearWeightGradient::~LinearWeightGradient() = default;
 
 void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x, const TensorView& dw,
                                       StreamRef stream) {
+  team().check();  // a plan that was moved from has no state to look at
   State& state = *state_;
   const bool gathers_x = state.gathered == GatheredOperand::x;
   const std::int64_t m = gathers_x ? tokens(dy, "dy", 0) : tokens(x, "x", 0);

@@ -70,6 +70,30 @@ Wrong all_reduce(const std::function<void(AllReduce&, StreamRef)>& use) {
     use(plan, stream_of(world));
   };
 }
+/// `use` between the start and the end of a run.
+Wrong while_open(const std::function<void(AllGather&, const SymmetricTensor&, StreamRef)>& use) {
+  return [use](World& world) {
+    SymmetricTensor x = SymmetricTensor::empty(world.team(), {8}, f32);
+    x.rendezvous();
+    AllGather plan(world.team(), {4, f32});
+    const Stream stream = stream_of(world);
+    plan.start(x, stream);
+    try {
+      use(plan, x, stream);
+    } catch (...) {
+      plan.finish(stream);
+      throw;
+    }
+  };
+}
+template <typename Plan, typename... Arguments>
+Wrong moved_from(const std::function<void(Plan&, StreamRef)>& use, const Arguments&... arguments) {
+  return [=](World& world) {
+    Plan plan(world.team(), {.m = 8, .n = 3, .k = 5}, arguments...);
+    const Plan moved = std::move(plan);
+    use(plan, stream_of(world));  // NOLINT(bugprone-use-after-move)
+  };
+}
 
 }  // namespace
 
@@ -284,6 +308,10 @@ const std::vector<Row>& rows() {
        2,
        [](World& world) { AllGather(world.team(), {8, f32}, {.algorithm = "ring"}); },
        {"'ring' is not known", "auto, push, pull"}},
+      {"CollectivePieces",
+       2,
+       [](World& world) { AllGather(world.team(), {8, f32}, {.piece_bytes = ~std::size_t{0}}); },
+       {"pieces of 18446744073709551615 bytes", "0 to 281474976710656", "rank {rank}"}},
       {"CollectiveUnsummable",
        2,
        [](World& world) { ReduceScatter(world.team(), {8, u8}); },
@@ -332,30 +360,45 @@ const std::vector<Row>& rows() {
          plan(view({8}), view({8}), stream_of(world));  // NOLINT(bugprone-use-after-move)
        },
        {"team is empty"}},
-      {"LinearPlanMovedFrom",
+      {"AllGatherLinearMovedFrom",
        2,
-       [](World& world) {
-         AllGatherLinear plan(world.team(), {.m = 8, .n = 3, .k = 5});
-         const AllGatherLinear moved = std::move(plan);
-         plan(view({4, 5}), view({3, 5}), view({8, 3}), stream_of(world));  // NOLINT(bugprone-use-after-move)
-       },
+       moved_from<AllGatherLinear>(
+           [](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({3, 5}), view({8, 3}), s); }),
+       {"team is empty"}},
+      {"GatheredOfMovedFrom",
+       2,
+       moved_from<AllGatherLinear>([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); },
+                                   LinearOptions{.keep_gathered = true}),
+       {"team is empty"}},
+      {"LinearReduceScatterMovedFrom",
+       2,
+       moved_from<LinearReduceScatter>(
+           [](LinearReduceScatter& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({4, 3}), s); }),
+       {"team is empty"}},
+      {"LinearAllReduceMovedFrom",
+       2,
+       moved_from<LinearAllReduce>(
+           [](LinearAllReduce& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({8, 3}), s); }),
+       {"team is empty"}},
+      {"LinearWeightGradientMovedFrom",
+       2,
+       moved_from<LinearWeightGradient>(
+           [](LinearWeightGradient& plan, StreamRef s) { plan(view({8, 3}), view({4, 5}), view({3, 5}), s); },
+           GatheredOperand::x),
        {"team is empty"}},
       {"PlanOfEmptyTeam", 1, [](World&) { AllReduce(Team(), {8, f32}); }, {"not one of its members"}},
       {"TwoRunsOnOneTensor",
        2,
-       [](World& world) {
-         SymmetricTensor x = SymmetricTensor::empty(world.team(), {8}, f32);
-         x.rendezvous();
-         AllGather plan(world.team(), {4, f32});
-         plan.start(x, stream_of(world));
-         try {
-           plan.start(x, stream_of(world));
-         } catch (...) {
-           plan.finish(stream_of(world));
-           throw;
-         }
-       },
+       while_open([](AllGather& plan, const SymmetricTensor& x, StreamRef s) { plan.start(x, s); }),
        {"another one is open", "finish()"}},
+      {"PlainRunWhileOneIsOpen",
+       2,
+       while_open([](AllGather& plan, const SymmetricTensor&, StreamRef s) { plan(view({4}), view({8}), s); }),
+       {"AllGather on rank {rank}", "another one is open", "finish()"}},
+      {"SymmetricRunWhileOneIsOpen",
+       2,
+       while_open([](AllGather& plan, const SymmetricTensor& x, StreamRef s) { plan(x, s); }),
+       {"AllGather on rank {rank}", "another one is open", "finish()"}},
       {"FinishedBeforeStart",
        1,
        [](World& world) {
@@ -408,6 +451,18 @@ const std::vector<Row>& rows() {
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); }),
        {"gathered()", "keep_gathered"}},
+      {"ReduceScatterKeepsNothing",
+       2,
+       linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5}, LinearOptions{.keep_gathered = true}),
+       {"LinearReduceScatter on rank {rank}", "keep_gathered", "only AllGatherLinear"}},
+      {"AllReduceKeepsNothing",
+       2,
+       linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.keep_gathered = true}),
+       {"LinearAllReduce on rank {rank}", "keep_gathered", "only AllGatherLinear"}},
+      {"GradientKeepsNothing",
+       2,
+       linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5}, GatheredOperand::x, LinearOptions{.keep_gathered = true}),
+       {"LinearWeightGradient on rank {rank}", "keep_gathered", "only AllGatherLinear"}},
       {"GradientWithBias",
        2,
        linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .bias = true}, GatheredOperand::x),

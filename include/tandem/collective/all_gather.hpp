@@ -17,7 +17,8 @@ struct AllGatherSpec {
 /// first dimension: ceil(rows / ranks) rows a rank, the last ranks fewer or none (shard_of).
 ///
 /// Into a symmetric tensor, "push": each rank writes its shard straight into its peers' tensors, in rank-rotated order,
-/// and signals each; nothing is staged, and on CUDA no SM is used if the own shard is in place. Into a plain view,
+/// and signals each; nothing is staged, and on CUDA copy engines move all data, so that SMs run only the small kernels
+/// that signal and wait. Into a plain view,
 /// "pull": shards go in pieces through the plan's own memory, and each rank fetches its peers'.
 class TANDEM_API AllGather final : public Collective {
  public:
@@ -32,6 +33,7 @@ class TANDEM_API AllGather final : public Collective {
 
   // A run into a symmetric tensor in three steps, for consumers that begin with the first shard: `start` once, then
   // `wait_shard` for some ranks, each at most once, on any stream; then `finish`, which waits for the rest.
+  // Until then the plan takes no other run.
 
   /// From here on, in `stream`'s order, peers may write into `gathered`.
   void start(const SymmetricTensor& gathered, StreamRef stream);
@@ -47,6 +49,7 @@ class TANDEM_API AllGather final : public Collective {
   void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
   void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
+  void expect_closed() const;
 
   std::int64_t count_;
   std::vector<int> everyone_;         // the peers in rotated order, then this rank

@@ -26,7 +26,8 @@ struct CollectiveOptions {
   /// Whether plain views will be given. They go through staging memory of the plan's own; without it, only symmetric
   /// tensors are taken.
   bool staging = true;
-  std::size_t piece_bytes = 0;  ///< of one piece on its way through staging memory; 0: as measured best for the device
+  /// Of one piece on its way through staging memory, up to 2^48; 0: as measured best for the device.
+  std::size_t piece_bytes = 0;
 };
 
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is

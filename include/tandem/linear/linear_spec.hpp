@@ -34,7 +34,7 @@ struct LinearSpec {
 struct LinearOptions {
   std::string algorithm = "auto";            ///< "auto", or one of `linear_algorithms`: "pipeline", "sequence"
   std::optional<int> groups = std::nullopt;  ///< pipeline: into how many GEMMs the remote part is cut: 1 to most_groups
-  bool keep_gathered = false;                ///< AllGatherLinear: the gathered x is available after a run
+  bool keep_gathered = false;                ///< AllGatherLinear alone: the gathered x is available after a run
 };
 
 /// Rows [begin, begin + count) of M that belong to the team's rank `rank`.
