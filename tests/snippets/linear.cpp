@@ -32,7 +32,7 @@ int main() {
   fill(weight, 2.0F);
   tandem::AllGatherLinear layer{team, {.m = m, .n = n, .k = k}};  // plan: may block, allocates, chooses
   tandem::Stream stream{world.device()};
-  layer(x.local(), weight.local(), y.local(), stream);         // run: asynchronous, allocates nothing
+  layer(x.local(), weight.local(), y.local(), stream);         // run: asynchronous, allocates no device memory
   team.synchronize(stream);                                    // now y counts, or this throws
   if (world.rank() == 0) std::puts(layer.describe().c_str());  // what ran, why, what was predicted
   // [/linear]
