@@ -54,12 +54,10 @@ void Plan::begin(StreamRef stream) {
         format("{} on rank {} of {}: the stream is being captured into a graph; plans run eagerly for now", kind_,
                team_.rank(), team_.size()));
   }
-  if (last_stream_ != nullptr && last_stream_ != stream.native_handle()) last_.hold(stream);
+  // Also where the handle is the last run's: one handle may name one stream after another, or one for each thread.
+  last_.hold(stream);
 }
 
-void Plan::end(StreamRef stream) {
-  last_.record(stream);
-  last_stream_ = stream.native_handle();
-}
+void Plan::end(StreamRef stream) { last_.record(stream); }
 
 }  // namespace tandem

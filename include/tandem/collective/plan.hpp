@@ -55,8 +55,7 @@ class TANDEM_API Plan {
   std::string kind_;
   std::string description_;
   std::uint32_t operation_ = 0;
-  Event last_;
-  void* last_stream_ = nullptr;
+  Event last_;  ///< the end of the last run
 };
 
 }  // namespace tandem

@@ -20,15 +20,16 @@ void HostEvent::record(HostStream& stream) {
   passed_at_.swap(passed_at);
 }
 
-HostEvent::Mark HostEvent::mark() {
+HostEvent::Mark HostEvent::mark(const HostStream* in_order) {
   const std::lock_guard lock(mutex_);
-  if (mark_.stream.get() == nullptr || mark_.stream->passed(mark_.ticket)) return {};
+  const HostStream* const stream = mark_.stream.get();
+  if (stream == nullptr || stream == in_order || stream->passed(mark_.ticket)) return {};
   return {HostStreamPtr(*mark_.stream.get()), mark_.ticket};
 }
 
 void HostEvent::hold(HostStream& stream) {
-  Mark before = mark();
-  if (before.stream.get() == nullptr || before.stream.get() == &stream) return;
+  Mark before = mark(&stream);
+  if (before.stream.get() == nullptr) return;
   stream.enqueue([before = std::move(before)] { before.stream->finish(before.ticket); }, TaskWeight::light);
 }
 

@@ -29,8 +29,9 @@ class HostEvent {
     HostStreamPtr stream;  // null: never recorded, or passed when it was
     std::uint64_t ticket = 0;
   };
-  /// The mark as it is now; recording again changes nothing for who holds this one.
-  [[nodiscard]] Mark mark();
+  /// The mark as it is now; recording again changes nothing for who holds this one. None if it has been passed, or lies
+  /// in the stream `in_order`.
+  [[nodiscard]] Mark mark(const HostStream* in_order = nullptr);
   [[nodiscard]] std::int64_t passed_at_ns();
 
   const Event::Timing timing_;
