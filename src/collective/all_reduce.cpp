@@ -204,12 +204,32 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
   }
 }
 
+namespace {
+
+std::shared_ptr<AllReduce> kept_plan(const Team& team, std::int64_t count, DType dtype) {
+  return cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", count, dtype);
+}
+
+}  // namespace
+
 void all_reduce(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
-  (*cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", input.numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
 }
 
 void all_reduce(const Team& team, const SymmetricTensor& tensor, StreamRef stream) {
-  (*cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", tensor.sizes().numel(), tensor.dtype()))(tensor, stream);
+  (*kept_plan(team, tensor.sizes().numel(), tensor.dtype()))(tensor, stream);
+}
+
+void all_reduce(const Team& team, const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
+  (*kept_plan(team, input.sizes().numel(), input.dtype()))(input, out, stream);
+}
+
+void all_reduce(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
+}
+
+void all_reduce(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+  (*kept_plan(team, out.numel(), out.dtype()))(input, out, stream);
 }
 
 }  // namespace tandem

@@ -225,15 +225,44 @@ void AllToAll::staged(const TensorView& input, const TensorView& out, StreamRef 
   });
 }
 
+namespace {
+
+std::shared_ptr<AllToAll> kept_plan(const Team& team, std::int64_t count, DType dtype) {
+  return cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", count, dtype);
+}
+
+// Only the matrix is equal on all ranks; what this one sends need not be.
+std::int64_t most(std::span<const std::int64_t> counts) {
+  return counts.empty() ? 0 : *std::ranges::max_element(counts);
+}
+
+}  // namespace
+
 void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
-  (*cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", input.numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
                 StreamRef stream) {
-  // Only the matrix is equal on all ranks; what this one sends need not be.
-  const std::int64_t most = counts.empty() ? 0 : *std::ranges::max_element(counts);
-  (*cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", most, input.dtype()))(input, out, counts, stream);
+  (*kept_plan(team, most(counts), input.dtype()))(input, out, counts, stream);
+}
+
+void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
+}
+
+void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out,
+                std::span<const std::int64_t> counts, StreamRef stream) {
+  (*kept_plan(team, most(counts), input.dtype()))(input, out, counts, stream);
+}
+
+void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+  (*kept_plan(team, out.numel(), out.dtype()))(input, out, stream);
+}
+
+void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out,
+                std::span<const std::int64_t> counts, StreamRef stream) {
+  (*kept_plan(team, most(counts), out.dtype()))(input, out, counts, stream);
 }
 
 }  // namespace tandem

@@ -119,12 +119,21 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
 }
 
 void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream) {
-  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", tensor.numel(), tensor.dtype()))(tensor, root, stream);
+  broadcast(team, tensor, tensor, root, stream);
+}
+
+void broadcast(const Team& team, const TensorView& input, const TensorView& out, int root, StreamRef stream) {
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", out.numel(), out.dtype()))(input, out, root, stream);
 }
 
 void broadcast(const Team& team, const SymmetricTensor& tensor, int root, StreamRef stream) {
   (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", tensor.sizes().numel(), tensor.dtype()))(tensor, root,
                                                                                                       stream);
+}
+
+void broadcast(const Team& team, const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", out.sizes().numel(), out.dtype()))(input, out, root,
+                                                                                                stream);
 }
 
 }  // namespace tandem

@@ -124,4 +124,9 @@ void reduce_scatter(const Team& team, const SymmetricTensor& input, const Tensor
       input, shard, stream);
 }
 
+void reduce_scatter(const Team& team, const SymmetricTensor& input, StreamRef stream) {
+  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype()))(
+      input, stream);
+}
+
 }  // namespace tandem

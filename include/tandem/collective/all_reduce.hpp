@@ -50,5 +50,9 @@ class TANDEM_API AllReduce final : public Collective {
 /// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
 TANDEM_API void all_reduce(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream);
 TANDEM_API void all_reduce(const Team& team, const SymmetricTensor& tensor, StreamRef stream);
+TANDEM_API void all_reduce(const Team& team, const SymmetricTensor& input, const SymmetricTensor& out,
+                           StreamRef stream);
+TANDEM_API void all_reduce(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+TANDEM_API void all_reduce(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream);
 
 }  // namespace tandem

@@ -83,5 +83,11 @@ class TANDEM_API AllToAll final : public Collective {
 TANDEM_API void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream);
 TANDEM_API void all_to_all(const Team& team, const TensorView& input, const TensorView& out,
                            std::span<const std::int64_t> counts, StreamRef stream);
+TANDEM_API void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+TANDEM_API void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out,
+                           std::span<const std::int64_t> counts, StreamRef stream);
+TANDEM_API void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream);
+TANDEM_API void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out,
+                           std::span<const std::int64_t> counts, StreamRef stream);
 
 }  // namespace tandem

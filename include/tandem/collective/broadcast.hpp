@@ -38,6 +38,9 @@ class TANDEM_API Broadcast final : public Collective {
 
 /// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
 TANDEM_API void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream);
+TANDEM_API void broadcast(const Team& team, const TensorView& input, const TensorView& out, int root, StreamRef stream);
 TANDEM_API void broadcast(const Team& team, const SymmetricTensor& tensor, int root, StreamRef stream);
+TANDEM_API void broadcast(const Team& team, const TensorView& input, const SymmetricTensor& out, int root,
+                          StreamRef stream);
 
 }  // namespace tandem

@@ -43,5 +43,6 @@ class TANDEM_API ReduceScatter final : public Collective {
 TANDEM_API void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream);
 TANDEM_API void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard,
                                StreamRef stream);
+TANDEM_API void reduce_scatter(const Team& team, const SymmetricTensor& input, StreamRef stream);
 
 }  // namespace tandem

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+
+#include "collective/support.hpp"
+
+namespace tandem::testing {
+
+/// Elements a rank of small and of large operations.
+struct Extents {
+  std::int64_t small;
+  std::int64_t large;
+};
+inline constexpr Extents some_pieces{600, 3000};
+inline constexpr std::size_t piece = 4096;
+
+/// Queues operations on one team and one stream, all through the same few tensors, and keeps each result in a place of
+/// its own; checks them when the stream has been synchronised. All ranks draw the same operations. Data are whole
+/// numbers, so that sums are exact, and each element says where and when it comes from.
+template <typename Element> class Player {
+ public:
+  /// For up to `runs` operations between two checks.
+  Player(const Team& team, std::uint64_t sequence, int runs, Extents extents = some_pieces)
+      : team_(team),
+        extents_(extents),
+        runs_(runs),
+        draws_(sequence),
+        salt_(key(seed(), {sequence})),
+        stream_(team.device()),
+        gather_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
+        scatter_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
+        reduce_(team, {.count = total(), .dtype = dtype}, {.piece_bytes = piece}),
+        exchange_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
+        broadcast_(team, {.count = total(), .dtype = dtype}, {.piece_bytes = piece}),
+        symmetric_(symmetric(team, {total()}, dtype)),
+        small_symmetric_(symmetric(team, {extents.small * team.size()}, dtype)),
+        input_(team, {total()}, dtype, 1),
+        output_(team, {total()}, dtype, 3),
+        inputs_(team.shared_device(), static_cast<std::size_t>(runs * total()) * size_of(dtype)),
+        outputs_(team.shared_device(), inputs_.bytes()) {
+    prepare();
+  }
+
+  [[nodiscard]] StreamRef stream() const { return stream_; }
+
+  /// Queues one operation: fresh data into the shared input, the operation, its result out of the shared output.
+  void play(std::uint64_t longest_delay_us) {
+    if (draws_.below(16) == 0) delay_somebody(team_, stream_, draws_, longest_delay_us);
+    const std::int64_t n = team_.size();
+    const std::int64_t count = draws_.below(2) == 0 ? extents_.small : extents_.large;
+    const auto operation = draws_.below(operations);
+    const auto root = static_cast<int>(draws_.below(static_cast<std::uint64_t>(n)));
+    const SymmetricTensor& tensor = count == extents_.small ? small_symmetric_ : symmetric_;
+    const TensorView whole_input = front(input_.view(), n * count);
+    const TensorView whole_output = front(output_.view(), n * count);
+    const TensorView part_input = front(input_.view(), count);
+    const TensorView part_output = front(output_.view(), count);
+    const TensorView local = tensor.local();
+    const auto run = [&](const TensorView& from, const TensorView& result, const auto& body) {
+      write(from);
+      body();
+      keep(result);
+      results_.push_back({operation, run_++, count, root, result.numel(), counts_});
+    };
+    counts_.clear();
+    if (operation == by_counts || operation == by_counts_of_symmetric) draw_counts(count);
+    switch (operation) {
+      case 0: return run(part_input, whole_output, [&] { gather_(part_input, whole_output, stream_); });
+      case 1: return run(local.narrow(0, team_.rank() * count, count), local, [&] { gather_(tensor, stream_); });
+      case 2: return run(part_input, local, [&] { gather_(part_input, tensor, stream_); });
+      case 3: return run(whole_input, part_output, [&] { scatter_(whole_input, part_output, stream_); });
+      case 4: return run(local, part_output, [&] { scatter_(tensor, part_output, stream_); });
+      case 5: return run(whole_input, whole_output, [&] { reduce_(whole_input, whole_output, stream_); });
+      case 6: return run(local, local, [&] { reduce_(tensor, stream_); });
+      case 7: return run(whole_input, whole_output, [&] { exchange_(whole_input, whole_output, stream_); });
+      case 8: return run(whole_input, local, [&] { exchange_(whole_input, tensor, stream_); });
+      case 9: return run(whole_input, whole_output, [&] { broadcast_(whole_input, whole_output, root, stream_); });
+      case 10: return run(local, local, [&] { broadcast_(tensor, root, stream_); });
+      case by_counts: {
+        const TensorView from = front(input_.view(), sent());
+        const TensorView into = front(output_.view(), got());
+        return run(from, into, [&] { exchange_(from, into, counts_, stream_); });
+      }
+      case by_counts_of_symmetric: {
+        const TensorView into = front(output_.view(), got());
+        return run(local, into, [&] { exchange_(tensor, into, counts_, stream_); });
+      }
+      default:
+        return run(part_input, local, [&] {
+          gather_.start(part_input, tensor, stream_);
+          for (int rank = root; rank < team_.size(); rank += 2) gather_.wait_shard(stream_, rank);
+          gather_.finish(stream_);
+        });
+    }
+  }
+
+  /// Waits, checks every element of every result so far, and makes fresh data.
+  void check() {
+    team_.synchronize(stream_);
+    std::vector<Element> all(outputs_.bytes() / sizeof(Element));
+    team_.device().download(all.data(), outputs_.data(), outputs_.bytes());
+    for (std::size_t index = 0; index < results_.size(); ++index) {
+      const Element* const got = all.data() + index * static_cast<std::size_t>(total());
+      if (!check(results_[index], got)) return;
+    }
+    results_.clear();
+    prepare();
+  }
+
+ private:
+  static constexpr DType dtype = std::is_same_v<Element, std::int32_t>   ? i32
+                                 : std::is_same_v<Element, std::int64_t> ? i64
+                                 : std::is_same_v<Element, double>       ? f64
+                                                                         : f32;
+  static constexpr std::uint64_t by_counts = 11;
+  static constexpr std::uint64_t by_counts_of_symmetric = 12;
+  static constexpr std::uint64_t in_steps = 13;
+  static constexpr std::uint64_t operations = 14;
+
+  struct Result {
+    std::uint64_t operation;
+    std::uint64_t run;
+    std::int64_t count;
+    int root;
+    std::int64_t elements;
+    std::vector<std::int64_t> counts;
+  };
+
+  [[nodiscard]] std::int64_t total() const { return extents_.large * team_.size(); }
+  [[nodiscard]] static TensorView front(const TensorView& view, std::int64_t count) { return view.narrow(0, 0, count); }
+
+  /// How much each rank sends to each other: up to `most`, often nothing.
+  void draw_counts(std::int64_t most) {
+    for (int pair = 0; pair < team_.size() * team_.size(); ++pair) {
+      const auto drawn = static_cast<std::int64_t>(draws_.below(2 * static_cast<std::uint64_t>(most) + 1));
+      counts_.push_back(std::max(drawn - most, std::int64_t{0}));
+    }
+  }
+  [[nodiscard]] static std::int64_t count_of(std::span<const std::int64_t> counts, int ranks, int from, int to) {
+    return counts[static_cast<std::size_t>(from * ranks + to)];
+  }
+  [[nodiscard]] std::int64_t sent() const {
+    std::int64_t all = 0;
+    for (int to = 0; to < team_.size(); ++to) all += count_of(counts_, team_.size(), team_.rank(), to);
+    return all;
+  }
+  [[nodiscard]] std::int64_t got() const {
+    std::int64_t all = 0;
+    for (int from = 0; from < team_.size(); ++from) all += count_of(counts_, team_.size(), from, team_.rank());
+    return all;
+  }
+
+  /// Element i of what `rank` puts into run `run`.
+  [[nodiscard]] Element value(std::uint64_t run, int rank, std::int64_t i) const {
+    const std::uint64_t bits =
+        random_bits(salt_ + run * 131 + static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i));
+    return static_cast<Element>(bits % 1000000);
+  }
+
+  /// Makes the inputs of the next runs.
+  void prepare() {
+    std::vector<Element> all;
+    all.reserve(inputs_.bytes() / sizeof(Element));
+    for (int index = 0; index < runs_; ++index) {
+      for (std::int64_t i = 0; i < total(); ++i) {
+        all.push_back(value(run_ + static_cast<std::uint64_t>(index), team_.rank(), i));
+      }
+    }
+    team_.device().upload(inputs_.data(), all.data(), inputs_.bytes());
+  }
+
+  // Both in the stream's order, so that a buffer that is used too early or too late shows.
+  void write(const TensorView& view) {
+    team_.device().copy(stream_, {.dst = view.data(), .src = place(inputs_), .bytes = view.bytes()});
+  }
+  void keep(const TensorView& view) {
+    team_.device().copy(stream_, {.dst = place(outputs_), .src = view.data(), .bytes = view.bytes()});
+    team_.device().fill(stream_, view.data(), std::byte{0xFF}, view.bytes());  // nobody else may still read or write it
+  }
+  [[nodiscard]] Element* place(const Buffer& buffer) const {
+    return buffer.data_as<Element>() + static_cast<std::int64_t>(results_.size()) * total();
+  }
+
+  [[nodiscard]] bool check(const Result& result, const Element* got) const {
+    for (std::int64_t i = 0; i < result.elements; ++i) {
+      const Element wanted = expected(result, i);
+      if (got[i] == wanted) continue;
+      ADD_FAILURE() << "operation " << result.operation << " of " << result.count << " elements, run " << result.run
+                    << ", rank " << team_.rank() << " of " << team_.size() << ": element " << i << " is " << got[i]
+                    << ", not " << wanted;
+      return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] Element expected(const Result& result, std::int64_t i) const {
+    const std::int64_t count = result.count;
+    const auto sum = [&](std::int64_t at) {
+      Element all = 0;
+      for (int rank = 0; rank < team_.size(); ++rank) all += value(result.run, rank, at);
+      return all;
+    };
+    switch (result.operation) {
+      case 0:
+      case 1:
+      case 2: return value(result.run, static_cast<int>(i / count), i % count);
+      case 3:
+      case 4: return sum(team_.rank() * count + i);
+      case 5:
+      case 6: return sum(i);
+      case 7:
+      case 8: return value(result.run, static_cast<int>(i / count), team_.rank() * count + i % count);
+      case by_counts:
+      case by_counts_of_symmetric: return sent_by_counts(result, i);
+      case in_steps: return value(result.run, static_cast<int>(i / count), i % count);
+      default: return value(result.run, result.root, i);
+    }
+  }
+
+  [[nodiscard]] Element sent_by_counts(const Result& result, std::int64_t i) const {
+    const auto count = [&](int from, int to) { return count_of(result.counts, team_.size(), from, to); };
+    int from = 0;
+    for (; i >= count(from, team_.rank()); ++from) i -= count(from, team_.rank());
+    for (int to = 0; to < team_.rank(); ++to) i += count(from, to);
+    return value(result.run, from, i);
+  }
+
+  Team team_;
+  Extents extents_;
+  int runs_;
+  Draws draws_;
+  std::uint64_t salt_;
+  Stream stream_;
+  AllGather gather_;
+  ReduceScatter scatter_;
+  AllReduce reduce_;
+  AllToAll exchange_;
+  Broadcast broadcast_;
+  SymmetricTensor symmetric_;
+  SymmetricTensor small_symmetric_;
+  GuardedTensor input_;
+  GuardedTensor output_;
+  Buffer inputs_;
+  Buffer outputs_;
+  std::uint64_t run_ = 0;
+  std::vector<std::int64_t> counts_;  // of the operation that is being queued
+  std::vector<Result> results_;
+};
+
+}  // namespace tandem::testing
