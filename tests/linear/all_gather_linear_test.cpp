@@ -17,7 +17,8 @@ using testing::run_ranks;
 using testing::TestTensor;
 
 /// Several runs of one plan with fresh data, poisoned outputs and late ranks, each element against fp64.
-void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options, int runs = 3) {
+void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options, int runs = 3,
+           std::int64_t offset = 0) {
   const auto& device = world.shared_device();
   AllGatherLinear plan(team, spec, options);
   const Stream stream(*device);
@@ -33,10 +34,10 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     const Matrix start = Matrix::random(key(300 + own), m, spec.n, spec.dtype);
 
     const Matrix shard = x.part(shard_rows(m, team.size(), team.rank()));
-    const TestTensor x_on = shard.on(device, spec.dtype, spec.x);
-    const TestTensor weight_on = weight.on(device, spec.dtype, spec.weight);
-    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values);
-    TestTensor y = start.on(device, spec.dtype);
+    const TestTensor x_on = shard.on(device, spec.dtype, spec.x, offset);
+    const TestTensor weight_on = weight.on(device, spec.dtype, spec.weight, offset);
+    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
+    TestTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
@@ -94,7 +95,7 @@ TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const Layout x : {Layout::normal, Layout::transposed}) {
         for (const Layout weight : {Layout::normal, Layout::transposed}) {
-          for (const DType dtype : {f32, bf16}) {
+          for (const DType dtype : {f32, bf16, f16}) {
             check(world, world.team(),
                   {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
                   {.algorithm = algorithm});
@@ -121,6 +122,17 @@ TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
                   {.algorithm = algorithm});
           }
         }
+      }
+    }
+  });
+}
+
+TEST_P(AllGatherLinearTest, TensorsThatAreAlignedForAnElementOnly) {
+  on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const DType dtype : {f32, bf16, f16}) {
+        check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true}, {.algorithm = algorithm},
+              3, 1);
       }
     }
   });

@@ -2,6 +2,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
@@ -16,7 +17,7 @@ using testing::run_ranks;
 using testing::TestTensor;
 
 void check(World& world, const Team& team, const LinearSpec& spec, GatheredOperand gathered,
-           const LinearOptions& options, int runs = 3) {
+           const LinearOptions& options, int runs = 3, std::int64_t offset = 0) {
   const auto& device = world.shared_device();
   const bool gathers_x = gathered == GatheredOperand::x;
   LinearWeightGradient plan(team, spec, gathered, options);
@@ -33,9 +34,9 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, f32);
     const RowRange rows = shard_rows(m, team.size(), team.rank());
 
-    const TestTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype);
-    const TestTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype);
-    TestTensor dw = start.on(device, f32);
+    const TestTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype, Layout::normal, offset);
+    const TestTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype, Layout::normal, offset);
+    TestTensor dw = start.on(device, f32, Layout::normal, offset);
     if (spec.beta == 0.0F) dw.poison();
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
     plan(dy_on.view(), x_on.view(), dw.view(), stream);
@@ -85,6 +86,32 @@ TEST_P(WeightGradient, AccumulatesInFp32) {
               {.algorithm = algorithm});
       }
     }
+  });
+}
+
+TEST_P(WeightGradient, TensorsThatAreAlignedForAnElementOnly) {
+  on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
+        for (const DType dtype : {f32, bf16, f16}) {
+          check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype}, gathered, {.algorithm = algorithm}, 3,
+                1);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(WeightGradient, SubTeamsInOddOrders) {
+  on(5, [](World& world) {
+    for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
+      const Team team = world.team(ranks);
+      if (!team) continue;
+      for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
+        check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16}, gathered, {.algorithm = "pipeline"}, 5);
+      }
+    }
+    world.team().barrier();
   });
 }
 

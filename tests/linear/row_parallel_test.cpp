@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LinearReduceScatter and LinearAllReduce: the same sum over ranks, and two ways to leave it.
+#include <functional>
 #include <gtest/gtest.h>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tandem/linear/linear_all_reduce.hpp"
@@ -24,8 +27,8 @@ RowRange rows_of(const LinearAllReduce&, const Team&, std::int64_t m) { return {
 
 /// `spec.k` is one rank's share; rank r has `spec.k + r · k_step`.
 template <typename Plan>
-void check(World& world, const Team& team, LinearSpec spec, const LinearOptions& options, int runs = 3,
-           int k_step = 0) {
+void check(World& world, const Team& team, LinearSpec spec, const LinearOptions& options, int runs = 3, int k_step = 0,
+           std::int64_t offset = 0) {
   const auto& device = world.shared_device();
   const std::int64_t first_k = spec.k;
   spec.k += team.rank() * k_step;
@@ -54,10 +57,10 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
     const Matrix start = all_start.part(rows);
 
     const auto own = static_cast<std::size_t>(team.rank());
-    const TestTensor x_on = xs[own].on(device, spec.dtype, spec.x);
-    const TestTensor weight_on = weights[own].on(device, spec.dtype, spec.weight);
-    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values);
-    TestTensor y = start.on(device, spec.dtype);
+    const TestTensor x_on = xs[own].on(device, spec.dtype, spec.x, offset);
+    const TestTensor weight_on = weights[own].on(device, spec.dtype, spec.weight, offset);
+    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
+    TestTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
     testing::maybe_delay(stream, testing::random_bits(key(500 + own), 0));
@@ -99,22 +102,36 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
   team.barrier();
 }
 
-template <typename Plan> class RowParallel : public ::testing::Test {};
-using Plans = ::testing::Types<LinearReduceScatter, LinearAllReduce>;
-TYPED_TEST_SUITE(RowParallel, Plans);
+/// A plan, and the type of device that it is tested on.
+template <typename P, DeviceType type> struct On {
+  using Plan = P;
+  static constexpr DeviceType device = type;
+};
 
-template <typename Body> void on_each_device(int ranks, const Body& body) {
-  for (const DeviceType device : {DeviceType::host, DeviceType::cuda}) {
-    if (testing::why_no_ranks_on(device).empty()) run_ranks(ranks, body, {.device = device});
+template <typename On> class RowParallel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = testing::why_no_ranks_on(On::device); !reason.empty()) GTEST_SKIP() << reason;
   }
-}
+  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = On::device}); }
+};
+using Plans = ::testing::Types<On<LinearReduceScatter, DeviceType::host>, On<LinearReduceScatter, DeviceType::cuda>,
+                               On<LinearAllReduce, DeviceType::host>, On<LinearAllReduce, DeviceType::cuda>>;
+struct Names {
+  template <typename On> static std::string GetName(int) {
+    const bool scatters = std::is_same_v<typename On::Plan, LinearReduceScatter>;
+    return std::string(scatters ? "LinearReduceScatter_" : "LinearAllReduce_").append(name(On::device));
+  }
+};
+TYPED_TEST_SUITE(RowParallel, Plans, Names);
 
 TYPED_TEST(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   for (const int ranks : testing::team_sizes()) {
-    on_each_device(ranks, [](World& world) {
+    this->on(ranks, [](World& world) {
       for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
         for (const DType dtype : {f32, bf16, f16}) {
-          check<TypeParam>(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype}, {.algorithm = algorithm});
+          check<typename TypeParam::Plan>(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype},
+                                          {.algorithm = algorithm});
         }
       }
     });
@@ -122,26 +139,27 @@ TYPED_TEST(RowParallel, EveryTeamSizeAlgorithmAndDType) {
 }
 
 TYPED_TEST(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
-  on_each_device(3, [](World& world) {
+  this->on(3, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const Layout x : {Layout::normal, Layout::transposed}) {
         for (const Layout weight : {Layout::normal, Layout::transposed}) {
-          for (const DType dtype : {f32, bf16}) {
-            check<TypeParam>(world, world.team(),
-                             {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
-                             {.algorithm = algorithm});
-            check<TypeParam>(world, world.team(),
-                             {.m = 23,
-                              .n = 40,
-                              .k = 16,
-                              .dtype = dtype,
-                              .x = x,
-                              .weight = weight,
-                              .bias = true,
-                              .activation = Activation::gelu_erf,
-                              .alpha = 0.5F,
-                              .beta = -1.5F},
-                             {.algorithm = algorithm});
+          for (const DType dtype : {f32, bf16, f16}) {
+            check<typename TypeParam::Plan>(
+                world, world.team(),
+                {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
+                {.algorithm = algorithm});
+            check<typename TypeParam::Plan>(world, world.team(),
+                                            {.m = 23,
+                                             .n = 40,
+                                             .k = 16,
+                                             .dtype = dtype,
+                                             .x = x,
+                                             .weight = weight,
+                                             .bias = true,
+                                             .activation = Activation::gelu_erf,
+                                             .alpha = 0.5F,
+                                             .beta = -1.5F},
+                                            {.algorithm = algorithm});
           }
         }
       }
@@ -149,42 +167,67 @@ TYPED_TEST(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
   });
 }
 
+TYPED_TEST(RowParallel, BothGelusOfTheSum) {
+  this->on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const Activation activation : {Activation::gelu_erf, Activation::gelu_tanh}) {
+        check<typename TypeParam::Plan>(
+            world, world.team(), {.m = 24, .n = 8, .k = 40, .dtype = f16, .bias = true, .activation = activation},
+            {.algorithm = algorithm});
+      }
+    }
+  });
+}
+
+TYPED_TEST(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
+  this->on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const DType dtype : {f32, bf16, f16}) {
+        check<typename TypeParam::Plan>(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true},
+                                        {.algorithm = algorithm}, 3, 0, 1);
+      }
+    }
+  });
+}
+
 TYPED_TEST(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
-  on_each_device(4, [](World& world) {
+  this->on(4, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const std::int64_t m : {0, 1, 2, 3, 5, 9}) {
-        check<TypeParam>(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true}, {.algorithm = algorithm});
+        check<typename TypeParam::Plan>(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true},
+                                        {.algorithm = algorithm});
       }
-      check<TypeParam>(world, world.team(), {.m = 6, .n = 0, .k = 7}, {.algorithm = algorithm});
-      check<TypeParam>(world, world.team(), {.m = 6, .n = 5, .k = 0}, {.algorithm = algorithm}, 3, 2);
+      check<typename TypeParam::Plan>(world, world.team(), {.m = 6, .n = 0, .k = 7}, {.algorithm = algorithm});
+      check<typename TypeParam::Plan>(world, world.team(), {.m = 6, .n = 5, .k = 0}, {.algorithm = algorithm}, 3, 2);
     }
   });
 }
 
 TYPED_TEST(RowParallel, EachRankMayHaveItsOwnShareOfInputs) {
-  on_each_device(3, [](World& world) {
-    check<TypeParam>(world, world.team(), {.m = 31, .n = 10, .k = 19, .dtype = f16}, {.algorithm = "pipeline"}, 3, 5);
+  this->on(3, [](World& world) {
+    check<typename TypeParam::Plan>(world, world.team(), {.m = 31, .n = 10, .k = 19, .dtype = f16},
+                                    {.algorithm = "pipeline"}, 3, 5);
   });
 }
 
 TYPED_TEST(RowParallel, AnyNumberOfGroups) {
-  on_each_device(5, [](World& world) {
+  this->on(5, [](World& world) {
     for (const int groups : {1, 2, 3, 4, 5, 7, 12, 16}) {
       for (const std::int64_t m : {61, 7, 160}) {
-        check<TypeParam>(world, world.team(), {.m = m, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = groups},
-                         6);
+        check<typename TypeParam::Plan>(world, world.team(), {.m = m, .n = 12, .k = 20},
+                                        {.algorithm = "pipeline", .groups = groups}, 6);
       }
     }
   });
 }
 
 TYPED_TEST(RowParallel, SubTeamsInOddOrders) {
-  on_each_device(5, [](World& world) {
+  this->on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
       const Team team = world.team(ranks);
       if (team)
-        check<TypeParam>(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true},
-                         {.algorithm = "pipeline"}, 5);
+        check<typename TypeParam::Plan>(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true},
+                                        {.algorithm = "pipeline"}, 5);
     }
     world.team().barrier();
   });

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear operations that follow each other without a pause, of several plans, on changing streams.
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "linear/tensors.hpp"
+#include "support/devices.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::int64_t most_tokens = 13;
+constexpr std::int64_t outputs = 6;
+constexpr std::int64_t inputs = 5;
+
+/// Queues runs whose tensors are their own, so that only what the plans share orders them; checks them all after a
+/// synchronise. All ranks draw the same runs. Data are small whole numbers, so that f32 has every sum exactly.
+class Player {
+ public:
+  Player(const Team& team, std::uint64_t sequence, int runs)
+      : team_(team),
+        key_(testing::key(testing::seed(), {sequence})),
+        runs_(runs),
+        streams_{Stream(team.device()), Stream(team.device()), Stream(team.device())},
+        gather_{AllGatherLinear(team, spec(), pipeline()), AllGatherLinear(team, spec(), sequence_only())},
+        scatter_{LinearReduceScatter(team, spec(), pipeline()), LinearReduceScatter(team, spec(), sequence_only())},
+        reduce_{LinearAllReduce(team, spec(), pipeline()), LinearAllReduce(team, spec(), sequence_only())},
+        gradient_{LinearWeightGradient(team, spec(), GatheredOperand::x, pipeline()),
+                  LinearWeightGradient(team, spec(), GatheredOperand::x, sequence_only())} {}
+
+  /// Queues `runs` runs, and checks each element of their results.
+  void play() {
+    std::vector<Run> queued;
+    for (int i = 0; i < runs_; ++i) queued.push_back(prepared());
+    for (const Run& run : queued) queue(run);
+    for (const Stream& stream : streams_) team_.synchronize(stream);
+    for (const Run& run : queued) check(run);
+  }
+
+ private:
+  enum Operation : std::uint64_t { gather, scatter, reduce, gradient, operations };
+
+  struct Run {
+    std::uint64_t number;
+    std::uint64_t operation;
+    std::size_t algorithm;
+    std::size_t stream;
+    std::int64_t m;
+    testing::TestTensor left;   ///< x, or dy
+    testing::TestTensor right;  ///< the weight, or x
+    testing::TestTensor result;
+  };
+
+  static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
+  static LinearOptions pipeline() { return {.algorithm = "pipeline"}; }
+  static LinearOptions sequence_only() { return {.algorithm = "sequence"}; }
+
+  [[nodiscard]] std::uint64_t draw(std::uint64_t limit) { return testing::random_bits(key_, draws_++) % limit; }
+  /// Element [row, column] of the operand `which` that `rank` has in a run.
+  [[nodiscard]] double value(const Run& run, std::uint64_t which, int rank, std::int64_t row,
+                             std::int64_t column) const {
+    const std::uint64_t key = testing::key(key_, {run.number, which, static_cast<std::uint64_t>(rank)});
+    return static_cast<double>(testing::random_bits(key, static_cast<std::uint64_t>(row * 64 + column)) % 9) - 4;
+  }
+  [[nodiscard]] RowRange own_rows(std::int64_t m) const { return shard_rows(m, team_.size(), team_.rank()); }
+
+  [[nodiscard]] testing::TestTensor tensor(std::int64_t rows, std::int64_t columns) const {
+    return {team_.shared_device(), {rows, columns}, f32};
+  }
+
+  [[nodiscard]] Run prepared() {
+    const std::uint64_t operation = draw(operations);
+    const std::uint64_t algorithm = draw(2);
+    const std::uint64_t stream = draw(streams_.size());
+    const auto m = static_cast<std::int64_t>(draw(most_tokens + 1));
+    const std::int64_t own = own_rows(m).count;
+    const bool is_gradient = operation == gradient;
+    Run run{.number = number_++,
+            .operation = operation,
+            .algorithm = algorithm,
+            .stream = stream,
+            .m = m,
+            .left = tensor(operation == gather ? own : m, is_gradient ? outputs : inputs),
+            .right = tensor(is_gradient ? own : outputs, inputs),
+            .result = tensor(is_gradient ? outputs : (operation == scatter ? own : m), is_gradient ? inputs : outputs)};
+    run.left.set([&](std::int64_t row, std::int64_t column) { return value(run, 0, team_.rank(), row, column); });
+    run.right.set([&](std::int64_t row, std::int64_t column) { return value(run, 1, team_.rank(), row, column); });
+    run.result.poison();
+    return run;
+  }
+
+  void queue(const Run& run) {
+    const Stream& stream = streams_[run.stream];
+    const std::uint64_t delay = testing::random_bits(key_ + run.number, static_cast<std::uint64_t>(team_.rank()));
+    if (delay % 16 == 0) testing::maybe_delay(stream, delay / 16);
+    const TensorView left = run.left.view();
+    const TensorView right = run.right.view();
+    const TensorView result = run.result.view();
+    switch (run.operation) {
+      case gather: return gather_[run.algorithm](left, right, result, stream);
+      case scatter: return scatter_[run.algorithm](left, right, result, stream);
+      case reduce: return reduce_[run.algorithm](left, right, result, stream);
+      default: return gradient_[run.algorithm](left, right, result, stream);
+    }
+  }
+
+  /// Element [i, j] of what this rank is left with.
+  [[nodiscard]] double expected(const Run& run, std::int64_t i, std::int64_t j) const {
+    const int me = team_.rank();
+    const std::int64_t shard = shard_rows(run.m, team_.size(), 0).count;
+    double sum = 0;
+    if (run.operation == gather) {
+      const auto owner = static_cast<int>(i / shard);
+      for (std::int64_t k = 0; k < inputs; ++k) {
+        sum += value(run, 0, owner, i - owner * shard, k) * value(run, 1, me, j, k);
+      }
+    } else if (run.operation == gradient) {
+      for (std::int64_t token = 0; token < run.m; ++token) {
+        const auto owner = static_cast<int>(token / shard);
+        sum += value(run, 0, me, token, i) * value(run, 1, owner, token - owner * shard, j);
+      }
+    } else {
+      const std::int64_t row = i + (run.operation == scatter ? own_rows(run.m).begin : 0);
+      for (int rank = 0; rank < team_.size(); ++rank) {
+        for (std::int64_t k = 0; k < inputs; ++k) sum += value(run, 0, rank, row, k) * value(run, 1, rank, j, k);
+      }
+    }
+    return sum;
+  }
+
+  void check(const Run& run) const {
+    const Dims sizes = run.result.view().sizes();
+    const std::vector<double> got = testing::load(run.result.bytes().data(), sizes.numel(), f32);
+    for (std::int64_t i = 0; i < sizes[0]; ++i) {
+      for (std::int64_t j = 0; j < sizes[1]; ++j) {
+        ASSERT_EQ(got[static_cast<std::size_t>(i * sizes[1] + j)], expected(run, i, j))
+            << "operation " << run.operation << " by algorithm " << run.algorithm << ", run " << run.number << " of "
+            << run.m << " tokens, rank " << team_.rank() << " of " << team_.size() << ": [" << i << ", " << j << "]";
+      }
+    }
+  }
+
+  Team team_;
+  std::uint64_t key_;
+  int runs_;
+  std::array<Stream, 3> streams_;
+  std::array<AllGatherLinear, 2> gather_;
+  std::array<LinearReduceScatter, 2> scatter_;
+  std::array<LinearAllReduce, 2> reduce_;
+  std::array<LinearWeightGradient, 2> gradient_;
+  std::uint64_t draws_ = 0;
+  std::uint64_t number_ = 0;
+};
+
+constexpr int runs = 100;
+
+class LinearInterleaving : public testing::OnEachDevice {};
+
+TEST_P(LinearInterleaving, RunsFollowEachOtherOnChangingStreams) {
+  for (const int ranks : testing::team_sizes()) {
+    testing::run_ranks(ranks, [](World& world) { Player(world.team(), 1, runs).play(); }, {.device = GetParam()});
+  }
+}
+
+TANDEM_ON_EACH_DEVICE(LinearInterleaving);
+
+class LinearStress : public ::testing::TestWithParam<int> {};
+
+/// 3 · 10^4 operations of all kinds over teams of 2, 3 and 4; TANDEM_TEST_SCALE scales it.
+TEST_P(LinearStress, RandomOperationsAndDelays) {
+  const auto batches = static_cast<int>(std::ceil(1e4 / runs * testing::stress_scale()));
+  testing::run_ranks(GetParam(),
+                     [batches](World& world) {
+                       Player player(world.team(), 2, runs);
+                       for (int batch = 0; batch < batches; ++batch) player.play();
+                     },
+                     {.limit = std::chrono::seconds(280)});
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LinearStress, ::testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace tandem
