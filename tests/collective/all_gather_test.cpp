@@ -76,6 +76,29 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
   });
 }
 
+TEST_P(AllGatherTest, PushesTinyAndEmptyShards) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const int n = team.size();
+    // "auto" would send shards of these sizes through staging memory.
+    AllGather gather(team, {.count = 8, .dtype = i32}, {.algorithm = "push"});
+    const Stream stream(team.device());
+    for (int rows = 0; rows <= 2 * n; ++rows) {
+      const Shard mine = shard_of(rows, n, team.rank());
+      const Bytes expected = moved_bytes(static_cast<std::uint64_t>(rows), 0, static_cast<std::size_t>(rows) * 4);
+      const auto own = std::span(expected).subspan(static_cast<std::size_t>(mine.begin) * 4,
+                                                   static_cast<std::size_t>(mine.count) * 4);
+      GuardedTensor shard(team, {mine.count}, i32, 1);
+      shard.set(own);
+      SymmetricTensor gathered = symmetric(team, {rows}, i32);
+      poison(gathered);
+      gather(shard.view(), gathered, stream);
+      team.synchronize(stream);
+      expect_bytes(get(gathered), expected, describe_case(team, {rows}, i32));
+    }
+  });
+}
+
 TEST_P(AllGatherTest, SubTeamsInOddOrders) {
   const int n = ranks();
   run([n](World& world) {

@@ -77,6 +77,30 @@ TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
   });
 }
 
+TEST_P(ReduceScatterTest, ReadsTinyAndEmptyShardsDirectly) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const int n = team.size();
+    // "auto" would take shards of these sizes through staging memory.
+    ReduceScatter reduce_scatter(team, {.count = 8, .dtype = f32}, {.algorithm = "direct"});
+    const Stream stream(team.device());
+    for (int rows = 0; rows <= 2 * n; ++rows) {
+      std::vector<std::vector<double>> inputs;
+      for (int rank = 0; rank < n; ++rank) {
+        inputs.push_back(summed_values(3000 + static_cast<std::uint64_t>(rows), rank, rows, f32));
+      }
+      const Shard mine = shard_of(rows, n, team.rank());
+      SymmetricTensor input = symmetric(team, {rows}, f32);
+      set(input, stored(inputs[static_cast<std::size_t>(team.rank())], f32));
+      GuardedTensor shard(team, {mine.count}, f32, 1);
+      reduce_scatter(input, shard.view(), stream);
+      team.synchronize(stream);
+      expect_values(shard.get(), part_of(expected_sum(inputs, f32), mine.begin, mine.count),
+                    describe_case(team, {rows}, f32));
+    }
+  });
+}
+
 TEST_P(ReduceScatterTest, SubTeamsInOddOrders) {
   const int n = ranks();
   run([n](World& world) {
