@@ -50,14 +50,22 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::uni
       trace_(std::move(trace)),
       device_(std::move(device)),
       process_(::getpid()),
+      reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
       bootstrap_(std::move(bootstrap)) {
   bootstrap_->listen({[this](int peer, bool clean) { on_lost(peer, clean); },
                       [this](int peer, const Abort& abort) { on_aborted(peer, abort); }});
 }
 
+// What retired teams wait for is heard of through the bootstrap, and peers hear of this rank's end when all that it
+// queued has run: so this comes first.
 Core::~Core() {
-  if (trace_ == nullptr || forked()) return;
+  if (forked()) {
+    reclaimer_.forget();
+    return;
+  }
+  reclaimer_.finish();
+  if (trace_ == nullptr) return;
   try {
     device_->trace_collect();
     trace_->add(device_->trace().chrome_events(launch_.rank));
@@ -93,6 +101,19 @@ void Core::enter(Team::State& team) {
 void Core::leave(Team::State& team) noexcept {
   const std::lock_guard lock(mutex_);
   teams_.erase(team.id());
+}
+
+void Core::retire(std::unique_ptr<Team::State> team) noexcept {
+  if (forked()) return;  // a child's copy: nothing that is queued runs here
+  // Long enough for the answer of a device that has nothing to do, too short to be noticed if it has.
+  constexpr std::chrono::milliseconds glance{2};
+  try {
+    team->forget_cached();
+    reclaimer_.add([kept = std::shared_ptr<Team::State>(std::move(team))]() mutable { kept.reset(); });
+    reclaimer_.collect(glance);
+  } catch (const std::exception& error) {
+    log_.write(LogLevel::error, format("what a team let go of is not released yet: {}", error.what()));
+  }
 }
 
 void Core::on_lost(int peer, bool clean) {

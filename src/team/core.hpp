@@ -15,6 +15,7 @@
 #include "tandem/team/team.hpp"
 
 #include "base/trace_file.hpp"
+#include "team/reclaimer.hpp"
 
 namespace tandem {
 
@@ -33,7 +34,7 @@ class Seat {
 
 /// What all teams of one world on one rank stand on; lives until the last of them and the world are gone. It brings the
 /// news of the bootstrap (a peer is gone, a peer aborted) to the teams that they concern.
-class Core {
+class Core : public std::enable_shared_from_this<Core> {
  public:
   enum class Presence : unsigned char { here, left, lost };
 
@@ -50,6 +51,7 @@ class Core {
   [[nodiscard]] const Log& log() const noexcept { return log_; }
   [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return device_; }
   [[nodiscard]] Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
+  [[nodiscard]] Reclaimer& reclaimer() noexcept { return reclaimer_; }
 
   /// An id that no other rank gives out, and that this one has not given out before.
   [[nodiscard]] std::uint64_t next_team_id();
@@ -61,6 +63,9 @@ class Core {
   void enter(Team::State& team);
   /// After this, `team` hears nothing more.
   void leave(Team::State& team) noexcept;
+  /// Takes over a team whose last handle is gone. Its waits may still be queued: it goes once they have run, and until
+  /// then hears what would end them.
+  void retire(std::unique_ptr<Team::State> team) noexcept;
 
  private:
   void on_lost(int peer, bool clean);
@@ -73,6 +78,7 @@ class Core {
   std::unique_ptr<TraceFile> trace_;
   std::shared_ptr<Device> device_;
   std::int64_t process_;
+  Reclaimer reclaimer_;
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Team::State*> teams_;

@@ -64,7 +64,7 @@ void Team::synchronize(StreamRef stream) const {
 }
 
 void Team::reclaim(std::function<void()> release) const noexcept {
-  if (state_ != nullptr) state_->reclaim(std::move(release));
+  if (state_ != nullptr) state_->core().reclaimer().add(std::move(release));
 }
 void Team::collect() const { state().collect(); }
 

@@ -31,29 +31,28 @@ Parcel copy_of(const Parcel& parcel) {
 
 }  // namespace
 
-Team::State::State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int> members)
-    : core_(std::move(core)),
+std::shared_ptr<Team::State> Team::State::make(const std::shared_ptr<Core>& core, std::uint64_t id,
+                                               std::vector<int> members) {
+  return {new State(*core, id, std::move(members)),
+          [core](State* team) { core->retire(std::unique_ptr<State>(team)); }};
+}
+
+Team::State::State(Core& core, std::uint64_t id, std::vector<int> members)
+    : core_(core),
       id_(id),
       members_(std::move(members)),
-      formation_(core_->bootstrap(), core_->launch().rank, id | formation_bit) {
-  const auto self = std::find(members_.begin(), members_.end(), core_->launch().rank);
+      formation_(core_.bootstrap(), core_.launch().rank, id | formation_bit) {
+  const auto self = std::find(members_.begin(), members_.end(), core_.launch().rank);
   rank_ = static_cast<int>(self - members_.begin());
-  core_->device()->register_memory(page_.data(), ControlPage::bytes());
-  control()->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_->env().timeout).count());
-  core_->enter(*this);
+  core_.device()->register_memory(page_.data(), ControlPage::bytes());
+  control()->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_.env().timeout).count());
+  core_.enter(*this);
 }
 
 Team::State::~State() {
-  if (core_->forked()) return;  // a child's copy: the device's threads are not here to wait for
-  cache_.clear();
-  try {
-    collect();
-  } catch (const std::exception& error) {
-    core_->log().write(LogLevel::error,
-                       format("{} could not wait for its device at its end: {}", describe(), error.what()));
-  }
-  core_->leave(*this);
-  core_->device()->unregister_memory(page_.data());
+  if (core_.forked()) return;  // a child's copy
+  core_.leave(*this);
+  core_.device()->unregister_memory(page_.data());
 }
 
 void Team::State::meet(std::string_view what) {
@@ -81,13 +80,13 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
     }
     members.push_back(member);
   }
-  const int self = core_->launch().rank;
+  const int self = core_.launch().rank;
   if (std::find(members.begin(), members.end(), self) == members.end()) return nullptr;
 
-  const auto lost = [this](int rank) { return core_->presence(rank) != Core::Presence::here; };
+  const auto lost = [this](int rank) { return core_.presence(rank) != Core::Presence::here; };
   std::uint64_t id = 0;
   try {
-    id = formation_.form(members, core_->next_team_id(), Formation::Clock::now() + timeout(), lost);
+    id = formation_.form(members, core_.next_team_id(), Formation::Clock::now() + timeout(), lost);
   } catch (const PeerLost& error) {
     throw PeerLost(format("a team of ranks {} could not be made: {}", list_ranks(members), error.what()), error.rank(),
                    error.host(), error.pid());
@@ -96,7 +95,7 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
                          timeout().count(), error.what(), self),
                   error.peer());
   }
-  auto team = std::make_shared<State>(core_, id, std::move(members));
+  auto team = make(core_.shared_from_this(), id, std::move(members));
   team->meet("team");
   return team;
 }
@@ -108,7 +107,7 @@ std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
     return send_and_receive(what, sequence, std::move(mine));
   } catch (const PeerLost& error) {
     fail({Cause::lost, false,
-          format("{}: '{}' of {}, says rank {}", error.what(), what, describe(), core_->launch().rank), error.rank(),
+          format("{}: '{}' of {}, says rank {}", error.what(), what, describe(), core_.launch().rank), error.rank(),
           error.host(), error.pid()});
   } catch (const Timeout& error) {
     fail({Cause::timeout, false, error.what(), error.peer(), "", 0});
@@ -124,12 +123,12 @@ std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
 }
 
 std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine) {
-  Bootstrap& bootstrap = core_->bootstrap();
+  Bootstrap& bootstrap = core_.bootstrap();
   const auto deadline = Bootstrap::Clock::now() + timeout();
   const std::size_t size = members_.size();
   const auto self = static_cast<std::size_t>(rank_);
   // The peers send as many; and each is sent one of its own.
-  if (!mine.descriptors.empty()) make_room_for_descriptors(2 * size * mine.descriptors.size(), core_->log());
+  if (!mine.descriptors.empty()) make_room_for_descriptors(2 * size * mine.descriptors.size(), core_.log());
 
   Parcel packed{WireWriter().text(what).rest(mine.bytes).take(), std::move(mine.descriptors)};
   std::exception_ptr gone;
@@ -162,7 +161,7 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
       std::string names;
       for (const int r : ranks) names += format("{}{}", names.empty() ? "" : ", ", to_string(bootstrap.peer(r)));
       throw Timeout(format("'{}' of {} waited {} ms for {}, says rank {}", what, describe(), timeout().count(), names,
-                           core_->launch().rank),
+                           core_.launch().rank),
                     ranks.size() == 1 ? ranks[0] : -1);
     }
   }
@@ -197,8 +196,8 @@ void Team::State::agree(std::string_view what, const std::string& description) {
   for (std::size_t r = 1; r < all.size(); ++r) {
     if (all[r].bytes == all[0].bytes) continue;
     throw InvalidArgument(format("the members of {} call '{}' with different arguments: {} has '{}', {} has '{}'",
-                                 describe(), what, to_string(core_->bootstrap().peer(members_[0])), text(0),
-                                 to_string(core_->bootstrap().peer(members_[r])), text(r)));
+                                 describe(), what, to_string(core_.bootstrap().peer(members_[0])), text(0),
+                                 to_string(core_.bootstrap().peer(members_[r])), text(r)));
   }
 }
 
@@ -214,8 +213,10 @@ std::chrono::milliseconds Team::State::timeout() const noexcept {
 }
 
 void Team::State::set_timeout(std::chrono::milliseconds timeout) {
-  if (timeout.count() < 1) {
-    throw InvalidArgument(format("a team's timeout was given as {} ms; allowed: 1 ms and more", timeout.count()));
+  constexpr std::chrono::milliseconds longest = std::chrono::days(365);  // as of TANDEM_TIMEOUT
+  if (timeout.count() < 1 || timeout > longest) {
+    throw InvalidArgument(format("a team's timeout was given as {} ms on rank {}; allowed: 1 ms to 365 days ({} ms)",
+                                 timeout.count(), core_.launch().rank, longest.count()));
   }
   const auto ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
   std::atomic_ref(control()->timeout_ns).store(ns, std::memory_order_relaxed);
@@ -253,7 +254,7 @@ void Team::State::fail_like_peer() {
       std::find_if(peers_.begin(), peers_.end(), [](const auto& each) { return load(each.second.data()->abort) != 0; });
   fail({Cause::aborted, false,
         format("{} has failed on {}, which has not said why", describe(),
-               to_string(core_->bootstrap().peer(peer->first))),
+               to_string(core_.bootstrap().peer(peer->first))),
         -1, "", 0});
 }
 
@@ -272,7 +273,7 @@ void Team::State::throw_failure() {
     std::unique_lock lock(failure_mutex_);
     if (failure_.cause == Cause::none) {
       lock.unlock();  // it asks the core, whose lock comes before this one
-      Failure found = failure_of_wait(*control(), core_->launch().rank);
+      Failure found = failure_of_wait(*control(), core_.launch().rank);
       lock.lock();
       if (failure_.cause == Cause::none) failure_ = std::move(found);
     }
@@ -309,11 +310,11 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
             "",
             0};
   }
-  if (core_->presence(wait.peer) != Core::Presence::here) return loss(wait.peer, operation);
+  if (core_.presence(wait.peer) != Core::Presence::here) return loss(wait.peer, operation);
   return {Cause::timeout,
           false,
           format("{} of {} waited {} ms for {}: channel {} has counted {} of {} signals, says rank {}", operation,
-                 describe(), wait.waited_ns / 1'000'000, to_string(core_->bootstrap().peer(wait.peer)), wait.channel,
+                 describe(), wait.waited_ns / 1'000'000, to_string(core_.bootstrap().peer(wait.peer)), wait.channel,
                  wait.seen, wait.expected, rank),
           wait.peer,
           "",
@@ -321,13 +322,13 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
 }
 
 Team::State::Failure Team::State::loss(int world_rank, std::string_view during) const {
-  const PeerInfo& peer = core_->bootstrap().peer(world_rank);
-  const bool left = core_->presence(world_rank) == Core::Presence::left;
+  const PeerInfo& peer = core_.bootstrap().peer(world_rank);
+  const bool left = core_.presence(world_rank) == Core::Presence::left;
   return {Cause::lost,
           false,
           format("{} {}: {}{}{}, says rank {}", to_string(peer),
                  left ? "has ended its world" : "is lost, its process or its world ended", during,
-                 during.empty() ? "" : " of ", describe(), core_->launch().rank),
+                 during.empty() ? "" : " of ", describe(), core_.launch().rank),
           peer.rank,
           peer.host,
           peer.pid};
@@ -335,7 +336,7 @@ Team::State::Failure Team::State::loss(int world_rank, std::string_view during) 
 
 void Team::State::abort(const std::string& reason) noexcept {
   try {
-    const PeerInfo& self = core_->bootstrap().peer(core_->launch().rank);
+    const PeerInfo& self = core_.bootstrap().peer(core_.launch().rank);
     const std::string what = format("{} was aborted by {}: {}", describe(), to_string(self), reason);
     const Failure failure{Cause::aborted, true, what, -1, "", 0};
     fail(failure);
@@ -349,7 +350,7 @@ void Team::State::tell_members(const Failure& failure) noexcept {
   try {
     const Abort abort{id_, failure.cause == Cause::lost ? failure.rank : -1, failure.what};
     for (const int member : members_) {
-      if (member != core_->launch().rank) core_->bootstrap().send_abort(member, abort);
+      if (member != core_.launch().rank) core_.bootstrap().send_abort(member, abort);
     }
   } catch (...) {  // no memory for the message: the members' own deadlines end their waits
   }
@@ -358,10 +359,10 @@ void Team::State::tell_members(const Failure& failure) noexcept {
 void Team::State::peer_lost(int world_rank) noexcept {
   if (std::find(members_.begin(), members_.end(), world_rank) == members_.end()) return;
   try {
-    const PeerInfo& peer = core_->bootstrap().peer(world_rank);
+    const PeerInfo& peer = core_.bootstrap().peer(world_rank);
     fail({Cause::lost, true,
           format("{} is lost, its process or its world ended: {}, says rank {}", to_string(peer), describe(),
-                 core_->launch().rank),
+                 core_.launch().rank),
           peer.rank, peer.host, peer.pid});
   } catch (...) {
     fail({Cause::lost, true, "a rank is lost", world_rank, "", 0});
@@ -370,51 +371,19 @@ void Team::State::peer_lost(int world_rank) noexcept {
 
 void Team::State::peer_aborted(int world_rank, const Abort& abort) noexcept {
   try {
-    const std::string what = format("told by {}: {}", to_string(core_->bootstrap().peer(world_rank)), abort.reason);
+    const std::string what = format("told by {}: {}", to_string(core_.bootstrap().peer(world_rank)), abort.reason);
     if (abort.lost < 0) return fail({Cause::aborted, true, what, world_rank, "", 0});
-    const PeerInfo& lost = core_->bootstrap().peer(abort.lost);
+    const PeerInfo& lost = core_.bootstrap().peer(abort.lost);
     fail({Cause::lost, true, what, lost.rank, lost.host, lost.pid});
   } catch (...) {
     fail({Cause::aborted, true, "aborted", world_rank, "", 0});
   }
 }
 
-void Team::State::reclaim(std::function<void()> release) noexcept {
-  try {
-    const std::lock_guard lock(reclaim_mutex_);
-    reclaim_.push_back(std::move(release));
-  } catch (...) {  // no memory for the list: what it would have released stays, which harms nobody's work
-  }
-}
-
 void Team::State::collect() {
-  std::vector<std::function<void()>> releases;
-  {
-    const std::lock_guard lock(reclaim_mutex_);
-    if (reclaim_.empty()) return;
-    releases.swap(reclaim_);
-  }
-  try {
-    core_->device()->synchronize();
-  } catch (...) {
-    const std::lock_guard lock(reclaim_mutex_);
-    reclaim_.insert(reclaim_.begin(), std::make_move_iterator(releases.begin()),
-                    std::make_move_iterator(releases.end()));
-    throw;
-  }
-  run_releases(std::move(releases));
-}
-
-void Team::State::run_releases(std::vector<std::function<void()>>&& releases) noexcept {
-  for (auto& release : std::exchange(releases, {})) {
-    try {
-      release();
-    } catch (const std::exception& error) {
-      core_->log().write(LogLevel::error, format("{} could not release something: {}", describe(), error.what()));
-    } catch (...) {
-      core_->log().write(LogLevel::error, "something could not be released");
-    }
-  }
+  // Short enough for a constructor that must not wait for the device, long enough for work that needs no peer.
+  constexpr std::chrono::milliseconds limit{100};
+  core_.reclaimer().collect(limit);
 }
 
 }  // namespace tandem

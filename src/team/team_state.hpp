@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,12 +29,14 @@ namespace tandem {
 /// any member's word is set: `check` looks at all of them, not only at what messages have told.
 class Team::State {
  public:
-  State(std::shared_ptr<Core> core, std::uint64_t id, std::vector<int> members);
+  /// The handles share `core` as well; the last one gives the team to it (see Core::retire).
+  [[nodiscard]] static std::shared_ptr<State> make(const std::shared_ptr<Core>& core, std::uint64_t id,
+                                                   std::vector<int> members);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  [[nodiscard]] Core& core() const noexcept { return *core_; }
+  [[nodiscard]] Core& core() const noexcept { return core_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
@@ -58,11 +59,14 @@ class Team::State {
   void peer_lost(int world_rank) noexcept;
   void peer_aborted(int world_rank, const Abort& abort) noexcept;
 
-  void reclaim(std::function<void()> release) noexcept;
   void collect();
+  /// No handle is left: neither are the objects that the team kept.
+  void forget_cached() noexcept { cache_.clear(); }
   [[nodiscard]] std::map<std::string, std::shared_ptr<void>>& cache() noexcept { return cache_; }
 
  private:
+  State(Core& core, std::uint64_t id, std::vector<int> members);
+
   enum class Cause : unsigned char { none, lost, timeout, aborted };
   struct Failure {
     Cause cause = Cause::none;
@@ -85,9 +89,8 @@ class Team::State {
   [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
   void tell_members(const Failure& failure) noexcept;
   [[nodiscard]] std::vector<Parcel> send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine);
-  void run_releases(std::vector<std::function<void()>>&& releases) noexcept;
 
-  std::shared_ptr<Core> core_;
+  Core& core_;  // which the handles keep, and which keeps this once they are gone
   std::uint64_t id_;
   std::vector<int> members_;
   int rank_ = -1;
@@ -102,8 +105,6 @@ class Team::State {
   mutable std::mutex operations_mutex_;
   std::vector<std::string> operations_{"an operation"};
 
-  std::mutex reclaim_mutex_;
-  std::vector<std::function<void()>> reclaim_;
   std::map<std::string, std::shared_ptr<void>> cache_;
 };
 

@@ -129,7 +129,7 @@ World init(const InitOptions& options) {
                                      std::move(opened.device), std::move(mesh));
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   std::iota(everyone.begin(), everyone.end(), 0);
-  auto team = std::make_shared<Team::State>(core, 0, std::move(everyone));
+  auto team = Team::State::make(core, 0, std::move(everyone));
   World world(std::make_shared<World::State>(core, Team(team)));
   team->meet("init");
   if (opened.id.type == DeviceType::cuda && launch.local_size > device_count(DeviceType::cuda)) {

@@ -176,7 +176,11 @@ const std::vector<Row>& rows() {
       {"TimeoutOfNothing",
        1,
        [](World& world) { world.team().set_timeout(std::chrono::milliseconds(0)); },
-       {"0 ms", "1 ms and more"}},
+       {"0 ms", "1 ms to 365 days", "rank 0"}},
+      {"TimeoutWithoutEnd",
+       1,
+       [](World& world) { world.team().set_timeout(std::chrono::milliseconds::max()); },
+       {"9223372036854775807 ms", "1 ms to 365 days", "rank 0"}},
       // Memory
       {"UnknownBackend",
        1,

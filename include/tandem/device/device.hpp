@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -73,9 +74,11 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual bool event_query(void* event) = 0;
   virtual void event_synchronize(void* event) = 0;  ///< blocking
   [[nodiscard]] virtual double event_elapsed_ms(void* begin, void* end) = 0;
-  /// Waits until everything queued on all streams of this device has run. Blocking; only constructors and the end of a
-  /// world call it.
+  /// Waits until everything queued on all streams of this device has run. Blocking; only the end of a world calls it.
   virtual void synchronize() = 0;
+  /// The same for at most `limit`: false if something is still queued then. What functions of the host's threw stays
+  /// for who synchronises their stream.
+  [[nodiscard]] virtual bool synchronize_for(std::chrono::milliseconds limit) = 0;
 
   // Work.
   virtual void copy(StreamRef stream, const Copy& copy) = 0;

@@ -73,6 +73,7 @@ class TANDEM_API Team {
   [[nodiscard]] WaitControl* control() const;
   /// The deadline of each wait, on host and device. From TANDEM_TIMEOUT at first.
   [[nodiscard]] std::chrono::milliseconds timeout() const;
+  /// From 1 ms to 365 days, else an InvalidArgument.
   void set_timeout(std::chrono::milliseconds timeout) const;
 
   // Failure. It is sticky: a team that failed stays failed, and only a new team, without the lost ranks, goes on.
@@ -87,11 +88,12 @@ class TANDEM_API Team {
   /// Waits for `stream`, then `check`: after this, results count.
   void synchronize(StreamRef stream) const;
 
-  /// Takes over something that work still queued may use: `release` is called by a later collective constructor or at
-  /// the team's end, after everything that was queued on the device when this was called has run. Never blocks, never
-  /// throws.
+  /// Takes over something that work still queued may use: `release` is called by a collective constructor or the end of
+  /// any of the world's teams that finds nothing queued on the device, or else at the world's end, which waits for the
+  /// device. Never blocks, never throws.
   void reclaim(std::function<void()> release) const noexcept;
-  /// Releases what can be released now. Blocking; called by collective constructors.
+  /// Releases what was handed to `reclaim` if the device has nothing left to run within 100 ms, else nothing. Called by
+  /// collective constructors, which must not wait for what other teams have queued.
   void collect() const;
 
   /// The object kept in this team under `key`, made by `make` if there is none: the cache behind convenience functions.

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cuda_runtime_api.h>
+#include <future>
 #include <mutex>
 #include <utility>
 
@@ -67,6 +69,7 @@ class CudaDevice final : public Device {
   void event_synchronize(void* event) override;
   [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
   void synchronize() override;
+  [[nodiscard]] bool synchronize_for(std::chrono::milliseconds limit) override;
 
   void copy(StreamRef stream, const Copy& copy) override;
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
@@ -97,6 +100,8 @@ class CudaDevice final : public Device {
   HostCalls host_calls_;
   std::mutex blas_mutex_;
   std::shared_ptr<const BlasHandle> blas_;  // made by the first product
+  std::mutex idle_mutex_;
+  std::future<cudaError_t> idle_;  // of the wait for all streams that is under way
 };
 
 CudaDevice::CudaDevice(int index)
@@ -120,6 +125,12 @@ CudaDevice::CudaDevice(int index)
 }
 
 CudaDevice::~CudaDevice() {
+  if (Driver::is_forked()) {
+    // A child's copy: the thread that waits is its parent's, and would never be joined.
+    [[maybe_unused]] const auto* const never_joined = new std::future<cudaError_t>(std::move(idle_));
+  } else if (idle_.valid()) {
+    idle_.wait();
+  }
   const CurrentContext current(*context_);
   blas_.reset();
   trace_.reset();
@@ -306,6 +317,21 @@ void CudaDevice::synchronize() {
   const CurrentContext current(*context_);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   host_calls_.rethrow_any();
+}
+
+// CUDA has no wait for a device that ends early, so a thread of its own waits. One that was begun by an earlier call
+// says nothing of what was queued since.
+bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const std::lock_guard lock(idle_mutex_);
+  if (idle_.valid() && idle_.wait_until(deadline) != std::future_status::ready) return false;
+  idle_ = std::async(std::launch::async, [this] {
+    const CurrentContext current(*context_);
+    return cudaDeviceSynchronize();
+  });
+  if (idle_.wait_until(deadline) != std::future_status::ready) return false;
+  check(idle_.get(), "cudaDeviceSynchronize");
+  return true;
 }
 
 void CudaDevice::copy(StreamRef stream, const Copy& copy) {

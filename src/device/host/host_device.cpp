@@ -158,6 +158,19 @@ void HostDevice::synchronize() {
   for (const HostStreamPtr& stream : streams) stream->synchronize();
 }
 
+// Nothing is drained on this thread: a wait among it could last longer than the limit.
+bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
+  constexpr std::chrono::microseconds between_looks{50};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (const HostStreamPtr& stream : workers_->streams()) {
+    for (const std::uint64_t ticket = stream->ticket(); !stream->poll(ticket);) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(between_looks);
+    }
+  }
+  return true;
+}
+
 void HostDevice::copy(StreamRef stream, const Copy& copy) {
   if (link_ && copy.path == Path::link) {
     host_stream(stream).enqueue(

@@ -46,6 +46,7 @@ class HostDevice final : public Device {
   void event_synchronize(void* event) override;
   [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
   void synchronize() override;
+  [[nodiscard]] bool synchronize_for(std::chrono::milliseconds limit) override;
 
   void copy(StreamRef stream, const Copy& copy) override;
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tandem/base/log.hpp"
+#include "tandem/device/device.hpp"
+
+namespace tandem {
+
+/// What the teams of one world let go of while queued work may still use it.
+///
+/// It is released only while nothing is queued on the device: what one team waits for may hang on a call that its
+/// caller has yet to make, so the release of another team's memory must not wait for it, and freeing memory on a
+/// device may itself wait for all of the device's work.
+class Reclaimer {
+ public:
+  Reclaimer(std::shared_ptr<Device> device, const Log& log) : device_(std::move(device)), log_(log) {}
+
+  /// See Team::reclaim.
+  void add(std::function<void()> release) noexcept;
+  /// Releases everything if the device has nothing left to run within `limit`, else nothing.
+  void collect(std::chrono::milliseconds limit);
+  /// Waits for the device, then releases everything.
+  void finish() noexcept;
+  /// Drops everything without a call of the device's: for a forked child, where its threads are not there.
+  void forget() noexcept { releases_.clear(); }
+
+ private:
+  using Releases = std::vector<std::function<void()>>;
+  [[nodiscard]] Releases take() noexcept;
+  void put_back(Releases releases);
+  void run(Releases releases) noexcept;
+
+  std::shared_ptr<Device> device_;
+  const Log& log_;
+  std::mutex mutex_;
+  Releases releases_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several teams of the same ranks: what one waits for holds up nobody who makes, or lets go of, another's plans.
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <thread>
+#include <unistd.h>
+
+#include "tandem/collective/all_reduce.hpp"
+
+#include "collective/support.hpp"
+#include "support/devices.hpp"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t count = 1000;
+
+/// A plan on a team of its own, with what it sums.
+struct Sum {
+  explicit Sum(World& world)
+      : team(world.team({0, 1})), plan(make(team)), tensor(symmetric(team, {count}, i32)), stream(world.device()) {}
+
+  static AllReduce make(const Team& team) { return {team, {.count = count, .dtype = i32}}; }
+
+  void start() {
+    const std::vector<std::int32_t> mine(count, team.rank() + 1);
+    set(tensor, std::as_bytes(std::span(mine)));
+    plan(tensor, stream);
+  }
+  void finish() {
+    team.synchronize(stream);
+    const std::vector<std::int32_t> sums(count, 3);
+    const auto bytes = std::as_bytes(std::span(sums));
+    expect_bytes(get(tensor), {bytes.begin(), bytes.end()}, "a sum");
+  }
+
+  Team team;
+  AllReduce plan;
+  SymmetricTensor tensor;
+  Stream stream;
+};
+
+class TwoTeams : public OnEachDevice {
+ protected:
+  static void run(const std::function<void(World&)>& body, const std::vector<int>& may_die = {}) {
+    run_ranks(2, body, {.device = GetParam(), .may_die = may_die});
+  }
+};
+
+TEST_P(TwoTeams, OneIsLetGoWhileTheOtherWaits) {
+  run([](World& world) {
+    Sum waits(world);
+    std::optional<Sum> goes(world);
+    goes->start();
+    goes->finish();
+    world.team().barrier();
+    if (world.rank() == 1) std::this_thread::sleep_for(2s);
+    waits.start();
+    const auto before = Clock::now();
+    goes.reset();
+    if (world.rank() == 0) {
+      EXPECT_LT(Clock::now() - before, 500ms);
+      EXPECT_FALSE(waits.stream.query()) << "nothing was waited for";
+    }
+    waits.finish();
+  });
+}
+
+TEST_P(TwoTeams, ATeamIsLetGoWhileItWaitsItself) {
+  run([](World& world) {
+    std::optional<Sum> goes(world);
+    const Stream stream(world.device());
+    world.team().barrier();
+    if (world.rank() == 1) std::this_thread::sleep_for(1s);
+    goes->plan(goes->tensor, stream);
+    goes.reset();
+    if (world.rank() == 0) {
+      EXPECT_FALSE(stream.query()) << "nothing was waited for";
+    }
+    stream.synchronize();  // into memory that is still there
+    world.team().check();
+    world.team().barrier();
+  });
+}
+
+// The order of calls is free across teams, so neither rank may wait for its stream before it makes the plan.
+TEST_P(TwoTeams, APlanOfOneIsMadeBeforeOrAfterARunOfTheOther) {
+  run([](World& world) {
+    Sum first(world);
+    Sum second(world);
+    for (const Team& team : {first.team, second.team}) team.set_timeout(5s);
+    {
+      const AllReduce left_to_reclaim = Sum::make(second.team);
+    }
+    if (world.rank() == 0) first.start();
+    second.plan = Sum::make(second.team);
+    if (world.rank() == 1) first.start();
+    second.start();
+    first.finish();
+    second.finish();
+  });
+}
+
+TEST_P(TwoTeams, AWaitOfATeamThatWasLetGoEndsWhenItsPeerIsLost) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and a thread cannot be killed";
+#endif
+  run(
+      [](World& world) {
+        std::optional<Sum> goes(world);
+        world.team().barrier();
+        if (world.rank() == 1) {
+          std::this_thread::sleep_for(300ms);
+          ::kill(::getpid(), SIGKILL);
+        }
+        const Stream stream(world.device());
+        goes->plan(goes->tensor, stream);
+        goes.reset();
+        EXPECT_FALSE(stream.query()) << "nothing was waited for";
+        const auto before = Clock::now();
+        stream.synchronize();
+        EXPECT_LT(Clock::now() - before, 10s);
+      },
+      {1});
+}
+
+TANDEM_ON_EACH_DEVICE(TwoTeams);
+
+}  // namespace
+}  // namespace tandem::testing
