@@ -7,6 +7,9 @@ SHELL := bash
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
+# With a GPU and the toolkit for it, the demo and the tests use it. PRESET=release keeps to the host.
+NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+PRESET ?= $(if $(and $(NVCC),$(shell nvidia-smi -L 2>/dev/null)),cuda,release)
 # Warnings are errors in CI, not for users.
 CONFIGURE ?= $(if $(CI),-DTANDEM_WERROR=ON)
 # How much the stress tests do; `make stress` does all of it.
@@ -27,14 +30,14 @@ help: ## list these targets
 .PHONY: demo
 demo: ## train a small language model on 4 ranks, check it, and draw what each rank did (ARGS="--steps 50")
 	@scripts/install_dependencies.sh --for demo
-	$(call build,release,tandem-cli)
-	build/release/tools/tandem demo $(ARGS)
+	$(call build,$(PRESET),tandem-cli)
+	build/$(PRESET)/tools/tandem demo $(ARGS)
 
 .PHONY: test
-test: ## build the release preset and run all tests (TESTS="-R name" chooses)
+test: ## build, and run all tests (TESTS="-R name" chooses)
 	@scripts/install_dependencies.sh --for test
-	$(call build,release)
-	$(call ctest,release)
+	$(call build,$(PRESET))
+	$(call ctest,$(PRESET))
 
 .PHONY: lint
 lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources
@@ -51,8 +54,8 @@ bench: ## compare with Open MPI and Gloo, side by side on this machine
 .PHONY: stress
 stress: ## the stress and kill tests, with all of their rounds
 	@scripts/install_dependencies.sh --for test
-	$(call build,release)
-	TANDEM_TEST_SCALE=1 $(call ctest,release,-R 'Stress|Kill')
+	$(call build,$(PRESET))
+	TANDEM_TEST_SCALE=1 $(call ctest,$(PRESET),-R 'Stress|Kill')
 
 .PHONY: asan
 asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -30,7 +30,8 @@ class Pieces {
   [[nodiscard]] double gemm(double shards) const {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
     const double flops = 2.0 * rows * static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
-    return costs_.gemm_launch_seconds + flops / costs_.gemm_flops_per_second;
+    return costs_.gemm_launch_seconds +
+           flops / (spec_.dtype == f32 ? costs_.gemm_f32_flops_per_second : costs_.gemm_flops_per_second);
   }
   /// One shard's way to one peer, without the latency.
   [[nodiscard]] double wire() const {

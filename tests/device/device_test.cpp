@@ -22,6 +22,7 @@ TEST_P(DeviceTest, SaysWhatItIs) {
   EXPECT_TRUE(why_no_device(GetParam()).empty());
   const CostTable costs = device().costs();
   EXPECT_GT(costs.gemm_flops_per_second, 0);
+  EXPECT_GT(costs.gemm_f32_flops_per_second, 0);
   EXPECT_GT(costs.link_bytes_per_second, 0);
   EXPECT_GT(costs.memory_bytes_per_second, 0);
   EXPECT_EQ(costs.copies_cost_compute, on_host());

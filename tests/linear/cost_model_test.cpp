@@ -11,6 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
+                        .gemm_f32_flops_per_second = 50e12,
                         .gemm_launch_seconds = 5e-6,
                         .link_bytes_per_second = 380e9,
                         .link_latency_seconds = 5e-6,
@@ -26,6 +27,14 @@ TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
     EXPECT_GE(large.predicted.t_pipeline, large.predicted.t_ideal());
     EXPECT_EQ(choose(kind, {.m = 8, .n = 64, .k = 64, .dtype = bf16}, 4, gpu).algorithm, "sequence") << name(kind);
   }
+}
+
+TEST(CostModel, ProductsOfF32TakeTheirOwnTime) {
+  LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = f32};
+  const double wide = choose(LinearKind::all_gather_linear, spec, 4, gpu).predicted.t_gemm;
+  spec.dtype = f16;
+  const double narrow = choose(LinearKind::all_gather_linear, spec, 4, gpu).predicted.t_gemm;
+  EXPECT_NEAR(wide / narrow, 700.0 / 50.0, 0.5);
 }
 
 TEST(CostModel, WhereCopiesCostComputeThereIsNothingToHideBehind) {

@@ -23,14 +23,15 @@
 
 namespace tandem {
 
-/// Constants of the cost model, measured once for each kind of device (docs/performance.md says how).
+/// Constants of the cost model for each kind of device (docs/performance.md says where they are from).
 struct CostTable {
-  double gemm_flops_per_second = 0;    ///< of a large product of 16-bit operands (host: f32)
-  double gemm_launch_seconds = 0;      ///< fixed cost of one more product
-  double link_bytes_per_second = 0;    ///< one rank to one peer, large copies
-  double link_latency_seconds = 0;     ///< fixed cost of one copy and its signal
-  double memory_bytes_per_second = 0;  ///< read plus write, by a reduction
-  bool copies_cost_compute = false;    ///< copies run on the cores that compute: there is nothing to hide behind
+  double gemm_flops_per_second = 0;      ///< of a large product of 16-bit operands
+  double gemm_f32_flops_per_second = 0;  ///< of f32 operands
+  double gemm_launch_seconds = 0;        ///< fixed cost of one more product
+  double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
+  double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
+  double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
+  bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
 /// One rank's device: the small interface that every schedule is written on. All operations but those named as

@@ -184,6 +184,7 @@ std::string CudaDevice::describe() const {
 // An H200 on NVLink 4 (docs/performance.md says how each was measured).
 CostTable CudaDevice::costs() const {
   return {.gemm_flops_per_second = 700e12,
+          .gemm_f32_flops_per_second = 50e12,
           .gemm_launch_seconds = 5e-6,
           .link_bytes_per_second = 380e9,
           .link_latency_seconds = 5e-6,

@@ -92,7 +92,9 @@ std::string HostDevice::describe() const {
 
 CostTable HostDevice::costs() const {
   // Constants, not measured when a device opens: all ranks must choose the same schedule from them.
-  CostTable table{.gemm_flops_per_second = gemm_library_ == HostGemmLibrary::onednn ? 80e9 : 50e9,
+  const double flops = gemm_library_ == HostGemmLibrary::onednn ? 80e9 : 50e9;
+  CostTable table{.gemm_flops_per_second = flops,  // 16-bit operands become f32 in panels, which costs little beside
+                  .gemm_f32_flops_per_second = flops,
                   .gemm_launch_seconds = 2e-6,
                   .link_bytes_per_second = 8e9,
                   .link_latency_seconds = 1e-6,
