@@ -116,25 +116,25 @@ Mesh::Mesh(int rank, std::vector<Link> links)
     sigset_t before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::make_unique<std::thread>([this] { run(); });
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 }
 
 Mesh::~Mesh() {
   if (::getpid() != process_) {  // a forked child destroys its copy: the sockets are its parent's to say goodbye on
-    if (thread_.joinable()) thread_.detach();
+    static_cast<void>(thread_.release());  // it has not come along: nothing of it may be touched
     return;
   }
   const bool well = std::uncaught_exceptions() <= exceptions_;
-  if (thread_.joinable()) {
+  if (thread_ != nullptr) {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
       listener_ = {};
     }
     wake();
-    thread_.join();
+    thread_->join();
   }
   for (const auto& peer : peers_) {
     if (!peer->socket || peer->state != Peer::State::here) continue;

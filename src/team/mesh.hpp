@@ -86,7 +86,7 @@ class Mesh final : public Bootstrap {
   bool retry_ = false;  // the kernel was short of something: try again soon
 
   std::vector<std::byte> buffer_;  // the thread's own
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace tandem
