@@ -13,7 +13,7 @@ void Reclaimer::add(std::function<void()> release) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     releases_.push_back(std::move(release));
-  } catch (...) {  // no memory for the list: what it would have released stays, which harms nobody's work
+  } catch (...) {  // no memory for the list: then it goes at once
   }
 }
 
@@ -27,7 +27,7 @@ void Reclaimer::collect(std::chrono::milliseconds limit) {
     put_back(std::move(releases));
     throw;
   }
-  if (idle) return run(std::move(releases));
+  if (idle) return run(releases);
   put_back(std::move(releases));
 }
 
@@ -40,7 +40,7 @@ void Reclaimer::finish() noexcept {
     log_.write(LogLevel::error, format("a world could not wait for its device at its end: {}", error.what()));
     return;
   }
-  run(std::move(releases));
+  run(releases);
 }
 
 Reclaimer::Releases Reclaimer::take() noexcept {
@@ -54,8 +54,8 @@ void Reclaimer::put_back(Releases releases) {
   releases_ = std::move(releases);
 }
 
-void Reclaimer::run(Releases releases) noexcept {
-  for (auto& release : releases) {
+void Reclaimer::run(const Releases& releases) noexcept {
+  for (const auto& release : releases) {
     try {
       release();
     } catch (const std::exception& error) {

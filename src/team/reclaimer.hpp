@@ -34,7 +34,7 @@ class Reclaimer {
   using Releases = std::vector<std::function<void()>>;
   [[nodiscard]] Releases take() noexcept;
   void put_back(Releases releases);
-  void run(Releases releases) noexcept;
+  void run(const Releases& releases) noexcept;
 
   std::shared_ptr<Device> device_;
   const Log& log_;
