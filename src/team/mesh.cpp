@@ -123,7 +123,8 @@ Mesh::Mesh(int rank, std::vector<Link> links)
 
 Mesh::~Mesh() {
   if (::getpid() != process_) {  // a forked child destroys its copy: the sockets are its parent's to say goodbye on
-    static_cast<void>(thread_.release());  // it has not come along: nothing of it may be touched
+    // Nor has its thread come along: nothing of it may be touched.
+    [[maybe_unused]] const std::thread* const never_freed = thread_.release();
     return;
   }
   const bool well = std::uncaught_exceptions() <= exceptions_;
