@@ -18,8 +18,8 @@ struct AllGatherSpec {
 ///
 /// Into a symmetric tensor, "push": each rank writes its shard straight into its peers' tensors, in rank-rotated order,
 /// and signals each; nothing is staged, and on CUDA copy engines move all data, so that SMs run only the small kernels
-/// that signal and wait. Into a plain view,
-/// "pull": shards go in pieces through the plan's own memory, and each rank fetches its peers'.
+/// that signal and wait. Into a plain view, "pull": shards go in pieces through the plan's own memory, and each rank
+/// fetches its peers'.
 class TANDEM_API AllGather final : public Collective {
  public:
   /// Collective. Algorithms: "push" for symmetric tensors, "pull" for plain views; "auto" takes the one that fits.

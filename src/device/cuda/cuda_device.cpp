@@ -181,7 +181,7 @@ std::string CudaDevice::describe() const {
                 version_text(properties_.driver_version), version_text(properties_.runtime_version));
 }
 
-// An H200 on NVLink 4 (docs/performance.md says how each was measured).
+// An H200 on NVLink 4 (docs/performance.md says where these are from).
 CostTable CudaDevice::costs() const {
   return {.gemm_flops_per_second = 700e12,
           .gemm_f32_flops_per_second = 50e12,
