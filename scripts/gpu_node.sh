@@ -184,7 +184,7 @@ case "$part" in
     done
     test_steps collective "${on_teams#:}" 90
     test_steps linear '*.*/cuda*' 90
-    test_steps linear 'RowParallel/*.*' 90
+    test_steps linear 'RowParallel/*_cuda.*' 90
     ;;
   memcheck)
     # What a test provokes, as the driver's refusal of too much memory, is no finding.
@@ -199,7 +199,7 @@ case "$part" in
     step "memcheck of collective, 2 ranks" 180 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
       --gtest_filter='*/cuda_2'
     step "memcheck of linear" 150 "${memcheck[@]}" "$build/tests/linear/tandem-test-linear" \
-      --gtest_filter='*FewTokens*cuda*:*Layouts*cuda*:RowParallel/*.FewTokens*'
+      --gtest_filter='*FewTokens*cuda*:*Layouts*cuda*:RowParallel/*_cuda.FewTokens*'
     ;;
   fault)
     step "info" 60 "$tandem" info
