@@ -9,6 +9,7 @@
 
 #include "tandem/device/device.hpp"
 
+#include "linear/local_gemm.hpp"
 #include "support/oracle.hpp"
 #include "tools/collective_run.hpp"
 
@@ -80,13 +81,7 @@ GemmSpec local_product(const LinearProblem& problem, int rank) {
   if (problem.is_gradient()) {
     return {.m = spec.n, .n = spec.k, .k = spec.m, .transpose_a = true, .dtype = spec.dtype, .out_dtype = f32};
   }
-  return {.m = spec.m,
-          .n = spec.n,
-          .k = spec.k,
-          .transpose_a = spec.x == Layout::transposed,
-          .transpose_b = spec.weight == Layout::normal,
-          .dtype = spec.dtype,
-          .out_dtype = spec.dtype};
+  return local_gemm(spec);
 }
 
 LinearTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,

@@ -9,25 +9,9 @@
 #include "linear/algorithms.hpp"
 #include "linear/all_gather_linear/state.hpp"
 #include "linear/groups.hpp"
+#include "linear/local_gemm.hpp"
 
 namespace tandem {
-namespace {
-
-GemmSpec product(const LinearSpec& spec) {
-  return {.m = spec.m,
-          .n = spec.n,
-          .k = spec.k,
-          .transpose_a = spec.x == Layout::transposed,
-          .transpose_b = spec.weight == Layout::normal,
-          .dtype = spec.dtype,
-          .out_dtype = spec.dtype,
-          .bias = spec.bias,
-          .activation = spec.activation,
-          .alpha = spec.alpha,
-          .beta = spec.beta};
-}
-
-}  // namespace
 
 AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, const LinearOptions& options,
                               LinearChoice its_choice, std::uint32_t operation)
@@ -37,7 +21,7 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       choice(std::move(its_choice)),
       algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), operation),
-      gemm(team, team.device().gemm(product(spec))),
+      gemm(team, team.device().gemm(local_gemm(spec))),
       communication(team) {}
 
 void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) const {

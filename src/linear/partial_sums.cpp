@@ -7,6 +7,7 @@
 #include "tandem/device/trace_range.hpp"
 
 #include "linear/groups.hpp"
+#include "linear/local_gemm.hpp"
 
 namespace tandem {
 namespace {
@@ -14,16 +15,11 @@ namespace {
 constexpr std::size_t region_alignment = 256;
 
 /// alpha · x · Wᵀ for some rows; beta only ever for the own ones, and bias and activation only for the sum.
-GemmSpec product(const LinearSpec& spec) {
-  return {.m = spec.m,
-          .n = spec.n,
-          .k = spec.k,
-          .transpose_a = spec.x == Layout::transposed,
-          .transpose_b = spec.weight == Layout::normal,
-          .dtype = spec.dtype,
-          .out_dtype = spec.dtype,
-          .alpha = spec.alpha,
-          .beta = spec.beta};
+GemmSpec partial_product(const LinearSpec& spec) {
+  GemmSpec gemm = local_gemm(spec);
+  gemm.bias = false;
+  gemm.activation = Activation::none;
+  return gemm;
 }
 
 }  // namespace
@@ -38,7 +34,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, std::size_t t
       tail_offset_(region_bytes_ * static_cast<std::size_t>(team.size())),
       slots_(team, tail_offset_ + tail_bytes, 2, operation),
       staging_(team, std::make_shared<Buffer>(team.shared_device(), static_cast<std::size_t>(spec.m) * row_bytes_)),
-      gemm_(team, team.device().gemm(product(spec))) {}
+      gemm_(team, team.device().gemm(partial_product(spec))) {}
 
 void PartialSums::multiply(const Operands& run, RowRange rows, float beta, StreamRef stream) const {
   if (rows.count == 0) return;
