@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/error.hpp"
+#include "tandem/device/event.hpp"
+#include "tandem/device/gemm.hpp"
+
 #include "device/on_device.hpp"
 #include "device/registered.hpp"
 
@@ -143,6 +147,24 @@ TEST_P(StreamTest, DeviceSynchronizeFinishesAllStreams) {
   }
   device().synchronize();
   EXPECT_EQ(ran.load(), 80);
+}
+
+TEST_P(StreamTest, OfAnotherDeviceAreRefusedByTheHost) {
+  if (!on_host()) GTEST_SKIP() << "a cudaStream_t of another device is found by the driver";
+  const auto other = open_device({DeviceType::host, 0});
+  const Stream theirs(*other);
+  const StreamRef foreign(reinterpret_cast<CUstream_st*>(&device()));  // never looked into
+  const StreamRef none(static_cast<HostStream*>(nullptr));
+  std::byte untouched{0};
+  const auto gemm = device().gemm({.m = 1, .n = 1, .k = 1});
+  Event event(device());
+  for (const StreamRef stream : {theirs.ref(), foreign, none}) {
+    EXPECT_THROW(device().launch(stream, [] {}), InvalidArgument);
+    EXPECT_THROW(device().fill(stream, &untouched, std::byte{1}, 1), InvalidArgument);
+    EXPECT_THROW(device().stream_synchronize(stream), InvalidArgument);
+    EXPECT_THROW(event.record(stream), InvalidArgument);
+    EXPECT_THROW(gemm->run(stream, {}), InvalidArgument);
+  }
 }
 
 TEST_P(StreamTest, TakesWorkFromSeveralThreads) {

@@ -33,7 +33,6 @@ constexpr std::int64_t heavy_elements = 256 * 1024;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} * 1024 * 1024;
 
-HostStream& host_stream(StreamRef stream) noexcept { return *static_cast<HostStream*>(stream.native_handle()); }
 HostEvent& host_event(void* event) noexcept { return *static_cast<HostEvent*>(event); }
 
 TaskWeight weight_of(std::size_t bytes) noexcept {
@@ -131,7 +130,9 @@ StreamRef HostDevice::stream_create(StreamPriority priority) {
   return StreamRef(stream.release());
 }
 
-void HostDevice::stream_destroy(StreamRef stream) noexcept { host_stream(stream).abandon(); }
+void HostDevice::stream_destroy(StreamRef stream) noexcept {
+  static_cast<HostStream*>(stream.native_handle())->abandon();
+}
 
 void HostDevice::stream_synchronize(StreamRef stream) { host_stream(stream).synchronize(); }
 
@@ -247,7 +248,7 @@ void HostDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
 }
 
 std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec) {
-  return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_);
+  return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_, *workers_);
 }
 
 void HostDevice::launch(StreamRef stream, std::function<void()> function) {

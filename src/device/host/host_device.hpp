@@ -65,6 +65,8 @@ class HostDevice final : public Device {
   void trace_collect() override;
 
  private:
+  [[nodiscard]] HostStream& host_stream(StreamRef stream) const { return HostStream::from(stream, *workers_); }
+
   const std::string gemm_choice_;
   const HostGemmLibrary gemm_library_;
   std::optional<EmulatedLink> link_;

@@ -251,8 +251,8 @@ class HostGemm::Work {
   Panels<double> f64_;
 };
 
-HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice)
-    : Gemm(checked(spec)), work_(std::make_shared<const Work>(this->spec(), library)) {
+HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, const HostWorkers& workers)
+    : Gemm(checked(spec)), work_(std::make_shared<const Work>(this->spec(), library)), workers_(workers) {
   const bool own = library == HostGemmLibrary::builtin || spec.dtype == f64;
   const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
                                                                    : describe_gemm_library(library, choice);
@@ -265,8 +265,8 @@ void HostGemm::run(StreamRef stream, const GemmOperands& operands) {
   const double m = static_cast<double>(operands.m < 0 ? spec().m : operands.m);
   const double k = static_cast<double>(operands.k < 0 ? spec().k : operands.k);
   const bool heavy = 2.0 * m * static_cast<double>(spec().n) * k >= heavy_flops;
-  static_cast<HostStream*>(stream.native_handle())
-      ->enqueue([work = work_, operands] { work->run(operands); }, heavy ? TaskWeight::heavy : TaskWeight::light);
+  HostStream::from(stream, workers_)
+      .enqueue([work = work_, operands] { work->run(operands); }, heavy ? TaskWeight::heavy : TaskWeight::light);
 }
 
 }  // namespace tandem

@@ -10,6 +10,8 @@
 
 namespace tandem {
 
+class HostWorkers;
+
 /// The names that DeviceOptions::gemm knows.
 enum class HostGemmLibrary : unsigned char { builtin, onednn };
 
@@ -24,7 +26,8 @@ enum class HostGemmLibrary : unsigned char { builtin, onednn };
 /// until the last step, which rounds once.
 class HostGemm final : public Gemm {
  public:
-  HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice);
+  /// Runs on streams of the device whose workers these are.
+  HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, const HostWorkers& workers);
 
   void run(StreamRef stream, const GemmOperands& operands) override;
   [[nodiscard]] std::string describe() const override { return description_; }
@@ -34,6 +37,7 @@ class HostGemm final : public Gemm {
  private:
   std::shared_ptr<const Work> work_;  // shared with queued runs, so that this object may go before they have run
   std::string description_;
+  const HostWorkers& workers_;
 };
 
 }  // namespace tandem

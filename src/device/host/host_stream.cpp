@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
 #include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
 #include "device/host/host_workers.hpp"
@@ -32,6 +35,19 @@ HostStream::~HostStream() {
     head_ = next;
   }
   ::operator delete(spare_.load(std::memory_order_relaxed), std::align_val_t{64});
+}
+
+HostStream& HostStream::from(StreamRef stream, const HostWorkers& workers) {
+  if (stream.type() != DeviceType::host) {
+    throw InvalidArgument(
+        format("a {} stream was given to the host device; allowed: streams made on that device", name(stream.type())));
+  }
+  auto* const mine = static_cast<HostStream*>(stream.native_handle());
+  if (mine == nullptr) throw InvalidArgument("a stream that was never made was given to the host device");
+  if (&mine->workers_ != &workers) {
+    throw InvalidArgument("a stream of another host device was given; allowed: streams made on the rank's own device");
+  }
+  return *mine;
 }
 
 bool HostStream::try_add_reference() noexcept {

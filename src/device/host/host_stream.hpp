@@ -41,6 +41,9 @@ class HostStream {
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
+  /// The stream that a caller means. Throws InvalidArgument if it is no stream of the device whose workers these are.
+  [[nodiscard]] static HostStream& from(StreamRef stream, const HostWorkers& workers);
+
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   /// False if the last reference is already gone.
   [[nodiscard]] bool try_add_reference() noexcept;
