@@ -58,8 +58,9 @@ int plan_linear(const PlanOptions& options) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
   const Env env = environment(options.ranks);
-  const auto device = open_device({parse_device("TANDEM_DEVICE", env.device), 0}, {.link = env.link, .gemm = env.gemm});
   const int ranks = options.ranks.ranks.value_or(2);
+  const auto device =
+      open_device({parse_device("TANDEM_DEVICE", env.device), 0}, {.link = env.link, .gemm = env.gemm, .ranks = ranks});
   const LinearProblem problem{.kind = linear_kind(options.operation),
                               .shape = *options.shape,
                               .ranks = ranks,

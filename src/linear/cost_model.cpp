@@ -29,8 +29,11 @@ class Pieces {
   [[nodiscard]] int peers() const { return ranks_ - 1; }
   [[nodiscard]] double gemm(double shards) const {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
-    const double flops = 2.0 * rows * static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
+    const double weights = static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
+    const double flops = 2.0 * rows * weights;
+    // Each product reads the weights anew, before it is as fast as it will be.
     return costs_.gemm_launch_seconds +
+           weights * static_cast<double>(size_of(spec_.dtype)) / costs_.memory_bytes_per_second +
            flops / (spec_.dtype == f32 ? costs_.gemm_f32_flops_per_second : costs_.gemm_flops_per_second);
   }
   /// One shard's way to one peer, without the latency.
@@ -79,7 +82,8 @@ class Pieces {
     }
     return compute;
   }
-  /// Groups that leave when they are computed, then the own shard, then the sum.
+  /// Groups that leave when they are computed, then the own shard, then the sum. Ranks are not in step: what peers
+  /// send may come one product later.
   [[nodiscard]] double leaving(int groups) const {
     const double size = static_cast<double>(peers()) / groups;
     double compute = 0;
@@ -88,7 +92,7 @@ class Pieces {
       compute += gemm(size);
       wire_free = std::max(wire_free, compute) + size * wire();
     }
-    return std::max(compute + gemm(1), wire_free + latency()) + epilogue();
+    return std::max(compute + gemm(1), wire_free + latency() + gemm(size)) + epilogue();
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] std::int64_t columns() const { return is_reduction(kind_) ? spec_.n : spec_.k; }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/cost_model.hpp"
 
+#include <chrono>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <thread>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 namespace tandem {
@@ -43,6 +46,29 @@ TEST(CostModel, WhereCopiesCostComputeThereIsNothingToHideBehind) {
   const LinearChoice choice = choose(LinearKind::all_gather_linear, {.m = 8192, .n = 8192, .k = 8192}, 4, host);
   EXPECT_EQ(choice.algorithm, "sequence");
   EXPECT_NE(choice.why.find("nothing to hide behind"), std::string::npos);
+}
+
+TEST(CostModel, RanksThatShareCoresHaveLessOfThem) {
+  const LinkOptions link{.latency = std::chrono::microseconds(20), .bytes_per_second = 0.2e9};
+  const LinearSpec spec{.m = 3072, .n = 1024, .k = 1024};
+  const auto predicted = [&](int ranks) {
+    const auto device = open_device({DeviceType::host, 0}, {.link = link, .ranks = ranks});
+    return choose(LinearKind::linear_reduce_scatter, spec, 4, device->costs());
+  };
+  const LinearChoice alone = predicted(1);
+  const LinearChoice crowded = predicted(1000 * static_cast<int>(std::thread::hardware_concurrency()));
+  EXPECT_NEAR(crowded.predicted.t_gemm / alone.predicted.t_gemm, 1000, 1);
+  EXPECT_LE(crowded.groups, alone.groups) << "a product that takes longer than the wire needs no fine groups";
+}
+
+TEST(CostModel, EachGroupReadsTheWeightsAnew) {
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  CostTable slow_link = gpu;
+  slow_link.link_bytes_per_second /= 8;
+  CostTable slow_memory = slow_link;
+  slow_memory.memory_bytes_per_second /= 50;
+  EXPECT_LT(choose(LinearKind::linear_reduce_scatter, spec, 4, slow_memory).groups,
+            choose(LinearKind::linear_reduce_scatter, spec, 4, slow_link).groups);
 }
 
 TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {

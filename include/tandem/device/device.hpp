@@ -120,6 +120,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link
   std::string gemm = "auto";          ///< host: which GEMM (see Env::gemm)
+  int ranks = 1;                      ///< host: ranks that share the machine's cores; `costs` reckons with it
 };
 
 /// How many devices of this type this process can use; 0 if none. Never throws.

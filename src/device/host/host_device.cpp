@@ -65,6 +65,8 @@ HostDevice::HostDevice(const DeviceOptions& options)
     : Device(DeviceId{DeviceType::host, 0}),
       gemm_choice_(options.gemm),
       gemm_library_(choose_gemm_library(options.gemm)),
+      ranks_for_each_core_(
+          std::max(1.0, static_cast<double>(options.ranks) / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)))),
       process_(::getpid()) {
   if (options.link) link_.emplace(*options.link);
 }
@@ -90,14 +92,15 @@ std::string HostDevice::describe() const {
 }
 
 CostTable HostDevice::costs() const {
-  // Constants, not measured when a device opens: all ranks must choose the same schedule from them.
-  const double flops = gemm_library_ == HostGemmLibrary::onednn ? 80e9 : 50e9;
+  // Constants, not measured when a device opens: all ranks must choose the same schedule from them. The machine's
+  // cores count, not those that this rank may use, for the same reason.
+  const double flops = (gemm_library_ == HostGemmLibrary::onednn ? 80e9 : 50e9) / ranks_for_each_core_;
   CostTable table{.gemm_flops_per_second = flops,  // 16-bit operands become f32 in panels, which costs little beside
                   .gemm_f32_flops_per_second = flops,
                   .gemm_launch_seconds = 2e-6,
-                  .link_bytes_per_second = 8e9,
+                  .link_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .link_latency_seconds = 1e-6,
-                  .memory_bytes_per_second = 12e9,
+                  .memory_bytes_per_second = 12e9 / ranks_for_each_core_,
                   .copies_cost_compute = true};
   if (link_) {
     table.link_bytes_per_second = link_->options().bytes_per_second;

@@ -69,6 +69,7 @@ class HostDevice final : public Device {
 
   const std::string gemm_choice_;
   const HostGemmLibrary gemm_library_;
+  const double ranks_for_each_core_;  // 1 at least
   std::optional<EmulatedLink> link_;
   std::atomic<std::uint64_t> streams_made_{0};
   const std::int64_t process_;
