@@ -3,6 +3,8 @@
 
 #include "tandem/base/checked.hpp"
 
+#include "team/or_abort.hpp"
+
 namespace tandem {
 namespace {
 
@@ -12,7 +14,9 @@ constexpr std::size_t slot_alignment = 256;  // what cuBLASLt's fastest algorith
 
 Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation)
     : bytes_(round_up(bytes, slot_alignment)), arrivals_(arrivals) {
-  memory_ = SymmetricMemory::allocate(team, bytes_ * count, {.channels = count * (arrivals + 1)});
+  memory_ = or_abort(team, "slots", [&] {
+    return SymmetricMemory::allocate(team, bytes_ * count, {.channels = count * (arrivals + 1)});
+  });
   memory_.rendezvous();
   pad_ = memory_.signal_pad().named(operation);
   for (int rank = 0; rank < team.size(); ++rank) remotes_.push_back(memory_.remote(rank));

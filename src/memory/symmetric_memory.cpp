@@ -15,6 +15,7 @@
 
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
@@ -110,6 +111,15 @@ class SymmetricMemory::State {
     return std::size_t{channels} * static_cast<std::size_t>(team.size()) * sizeof(SignalWord);
   }
 
+  [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t size) const {
+    try {
+      return backend->allocate(size);
+    } catch (const OutOfMemory&) {
+      team.collect();  // what the team has let go of, but not released yet, may be what is missing
+      return backend->allocate(size);
+    }
+  }
+
   void rendezvous() {
     team.collect();
     Announcement mine;
@@ -120,33 +130,17 @@ class SymmetricMemory::State {
     const std::string my_text = mine.terms.text();
 
     std::vector<Parcel> parcels = team.exchange("rendezvous of symmetric memory", pack(std::move(mine)));
-    Reach found;
-    std::vector<SignalWord*> words;
+    std::vector<Announcement> all;
+    for (Parcel& parcel : parcels) all.push_back(unpack(std::move(parcel)));
+    // On every rank alike, so that nobody maps anything and another rendezvous may follow.
     for (int rank = 0; rank < team.size(); ++rank) {
-      Announcement theirs = unpack(std::move(parcels[static_cast<std::size_t>(rank)]));
-      if (theirs.terms.text() != my_text) {
+      const std::string their_text = all[static_cast<std::size_t>(rank)].terms.text();
+      if (their_text != my_text) {
         throw InvalidArgument(format("rendezvous: rank {} has {}, rank {} has {}; they must be equal",
-                                     team.world_rank(team.rank()), my_text, team.world_rank(rank),
-                                     theirs.terms.text()));
+                                     team.world_rank(team.rank()), my_text, team.world_rank(rank), their_text));
       }
-      // The own part keeps its first address, so that there is one for each byte.
-      const bool own = rank == team.rank();
-      const bool pad_apart = !theirs.pad.descriptors.empty();
-      auto data_mapping = backend->map(std::move(theirs.data));
-      std::byte* pad_base = own ? pad_segment->data() : data_mapping->data();
-      if (pad_apart) {
-        found.pad_mappings.push_back(backend->map(std::move(theirs.pad)));
-        if (!own) pad_base = found.pad_mappings.back()->data();
-      }
-      found.remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.terms.offset);
-      words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.terms.pad_offset));
-      found.mappings.push_back(std::move(data_mapping));
-      found.offsets.push_back(theirs.terms.offset);
     }
-    found.table = Buffer(team.shared_device(), found.remotes.size() * sizeof(void*));
-    team.device().upload(found.table.data(), found.remotes.data(), found.remotes.size() * sizeof(void*));
-    pad = SignalPad(team, std::move(words), channels, team.register_operation("signal pad"));
-    reach = std::move(found);
+    or_abort(team, "rendezvous of symmetric memory", [&] { map(std::move(all)); });
   }
 
   std::byte* contiguous() {
@@ -181,6 +175,31 @@ class SymmetricMemory::State {
   SignalPad pad;               // not in there: it holds the team, and what the team lets go of later must not
 
  private:
+  void map(std::vector<Announcement> all) {
+    Reach found;
+    std::vector<SignalWord*> words;
+    for (int rank = 0; rank < team.size(); ++rank) {
+      Announcement& theirs = all[static_cast<std::size_t>(rank)];
+      // The own part keeps its first address, so that there is one for each byte.
+      const bool own = rank == team.rank();
+      const bool pad_apart = !theirs.pad.descriptors.empty();
+      auto data_mapping = backend->map(std::move(theirs.data));
+      std::byte* pad_base = own ? pad_segment->data() : data_mapping->data();
+      if (pad_apart) {
+        found.pad_mappings.push_back(backend->map(std::move(theirs.pad)));
+        if (!own) pad_base = found.pad_mappings.back()->data();
+      }
+      found.remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.terms.offset);
+      words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.terms.pad_offset));
+      found.mappings.push_back(std::move(data_mapping));
+      found.offsets.push_back(theirs.terms.offset);
+    }
+    found.table = Buffer(team.shared_device(), found.remotes.size() * sizeof(void*));
+    team.device().upload(found.table.data(), found.remotes.data(), found.remotes.size() * sizeof(void*));
+    pad = SignalPad(team, std::move(words), channels, team.register_operation("signal pad"));
+    reach = std::move(found);
+  }
+
   std::mutex contiguous_mutex_;
   std::shared_ptr<Mapping> side_by_side_;
 };
@@ -194,7 +213,7 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
                              team.rank()));
   }
   make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
-  state->segment = state->backend->allocate(total);
+  state->segment = state->allocate(total);
   state->pad_segment = state->segment;
   return SymmetricMemory(std::move(state));
 }
@@ -205,7 +224,7 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
   state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->segment->data());
   // Another team may signal beside that allocation: this one gets a pad of its own.
   make_room_for_descriptors(1, team.log());
-  state->pad_segment = state->backend->allocate(state->pad_bytes());
+  state->pad_segment = state->allocate(state->pad_bytes());
   return SymmetricMemory(std::move(state));
 }
 

@@ -105,12 +105,13 @@ void Core::leave(Team::State& team) noexcept {
 
 void Core::retire(std::unique_ptr<Team::State> team) noexcept {
   if (forked()) return;  // a child's copy: nothing that is queued runs here
-  // Long enough for the answer of a device that has nothing to do, too short to be noticed if it has.
+  // Long enough for the answer of a device that has nothing to do, too short to be noticed if it has. To ask CUDA would
+  // end a graph capture that is under way anywhere in the process: there, the next constructor asks.
   constexpr std::chrono::milliseconds glance{2};
   try {
     team->forget_cached();
     reclaimer_.add([kept = std::shared_ptr<Team::State>(std::move(team))]() mutable { kept.reset(); });
-    reclaimer_.collect(glance);
+    if (device_->id().type == DeviceType::host) reclaimer_.collect(glance);
   } catch (const std::exception& error) {
     log_.write(LogLevel::error, format("what a team let go of is not released yet: {}", error.what()));
   }

@@ -2,45 +2,37 @@
 #include "team/reclaimer.hpp"
 
 #include <exception>
-#include <iterator>
+#include <new>
 #include <utility>
 
 #include "base/format.hpp"
 
 namespace tandem {
 
-void Reclaimer::add(std::function<void()> release) noexcept {
+void Reclaimer::add(std::function<void()>&& release) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     releases_.push_back(std::move(release));
-  } catch (...) {  // no memory for the list: then it goes at once
+    return;
+  } catch (...) {  // no memory for the list
   }
+  if (wait_until_idle()) release();
 }
 
-void Reclaimer::collect(std::chrono::milliseconds limit) {
+void Reclaimer::collect(std::chrono::milliseconds limit) noexcept {
   Releases releases = take();
   if (releases.empty()) return;
-  bool idle = false;
-  try {
-    idle = device_->synchronize_for(limit);
-  } catch (...) {
-    put_back(std::move(releases));
-    throw;
-  }
-  if (idle) return run(releases);
-  put_back(std::move(releases));
+  if (is_idle(limit)) return run(releases);
+  const std::lock_guard lock(mutex_);
+  releases_.splice(releases_.begin(), releases);
 }
 
 void Reclaimer::finish() noexcept {
   Releases releases = take();
   if (releases.empty()) return;
-  try {
-    device_->synchronize();
-  } catch (const std::exception& error) {
-    log_.write(LogLevel::error, format("a world could not wait for its device at its end: {}", error.what()));
-    return;
-  }
-  run(releases);
+  if (wait_until_idle()) return run(releases);
+  log_.write(LogLevel::error, "a world could not wait for its device at its end, and keeps what it shared with peers");
+  [[maybe_unused]] const auto* const never_freed = new (std::nothrow) Releases(std::move(releases));
 }
 
 Reclaimer::Releases Reclaimer::take() noexcept {
@@ -48,10 +40,28 @@ Reclaimer::Releases Reclaimer::take() noexcept {
   return std::exchange(releases_, {});
 }
 
-void Reclaimer::put_back(Releases releases) {
-  const std::lock_guard lock(mutex_);
-  releases.insert(releases.end(), std::make_move_iterator(releases_.begin()), std::make_move_iterator(releases_.end()));
-  releases_ = std::move(releases);
+bool Reclaimer::is_idle(std::chrono::milliseconds limit) noexcept {
+  try {
+    return device_->synchronize_for(limit);
+  } catch (const std::exception& error) {
+    log_.write(LogLevel::warn, format("what teams let go of is not released yet: {}", error.what()));
+  } catch (...) {
+    log_.write(LogLevel::warn, "what teams let go of is not released yet");
+  }
+  return false;
+}
+
+// In pieces: unlike `Device::synchronize`, they leave what functions of the host's threw to who synchronises the
+// stream. Ends, since each wait that is queued does.
+bool Reclaimer::wait_until_idle() noexcept {
+  constexpr std::chrono::seconds piece{1};
+  try {
+    while (!device_->synchronize_for(piece)) {
+    }
+    return true;
+  } catch (...) {  // the device has failed
+    return false;
+  }
 }
 
 void Reclaimer::run(const Releases& releases) noexcept {

@@ -3,9 +3,9 @@
 
 #include <chrono>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "tandem/base/log.hpp"
 #include "tandem/device/device.hpp"
@@ -21,19 +21,21 @@ class Reclaimer {
  public:
   Reclaimer(std::shared_ptr<Device> device, const Log& log) : device_(std::move(device)), log_(log) {}
 
-  /// See Team::reclaim.
-  void add(std::function<void()> release) noexcept;
+  /// See Team::reclaim. Without memory for the list, waits for the device.
+  void add(std::function<void()>&& release) noexcept;
   /// Releases everything if the device has nothing left to run within `limit`, else nothing.
-  void collect(std::chrono::milliseconds limit);
-  /// Waits for the device, then releases everything.
+  void collect(std::chrono::milliseconds limit) noexcept;
+  /// Waits for the device, then releases everything; if the device has failed, nothing ever.
   void finish() noexcept;
   /// Drops everything without a call of the device's: for a forked child, where its threads are not there.
   void forget() noexcept { releases_.clear(); }
 
  private:
-  using Releases = std::vector<std::function<void()>>;
+  using Releases = std::list<std::function<void()>>;
   [[nodiscard]] Releases take() noexcept;
-  void put_back(Releases releases);
+  [[nodiscard]] bool is_idle(std::chrono::milliseconds limit) noexcept;
+  /// False if the device has failed: then nothing may be released.
+  [[nodiscard]] bool wait_until_idle() noexcept;
   void run(const Releases& releases) noexcept;
 
   std::shared_ptr<Device> device_;

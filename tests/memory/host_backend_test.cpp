@@ -2,6 +2,7 @@
 // What only the host's memory does: it needs file descriptors, and takes its pages at once.
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <fcntl.h>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/memory/slots.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include "support/ranks.hpp"
@@ -106,6 +108,30 @@ TEST(HostBackend, TheErrorAtTheHardLimitOfDescriptorsNamesIt) {
         EXPECT_NE(text.find(part), std::string::npos) << text;
       }
     }
+  });
+}
+
+TEST(HostBackend, ARankThatGetsNoMemoryInACollectiveCallTellsTheOthers) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
+#elif defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "UBSan opens a pipe to see whether an object can be read, and finds no descriptor left for that";
+#endif
+  run_ranks(3, [](World& world) {
+    if (world.rank() == 1) {
+      const rlimit low{3, 3};
+      ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+      EXPECT_THROW(Slots(world.team(), 64, 1, 0), OutOfMemory);
+      return;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      const Slots slots(world.team(), 64, 1, 0);
+      ADD_FAILURE() << "slots were made without rank 1";
+    } catch (const Aborted& error) {
+      EXPECT_NE(std::string(error.what()).find("memfd_create"), std::string::npos) << error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, world.team().timeout() / 2);
   });
 }
 

@@ -101,7 +101,8 @@ class CudaDevice final : public Device {
   std::mutex blas_mutex_;
   std::shared_ptr<const BlasHandle> blas_;  // made by the first product
   std::mutex idle_mutex_;
-  std::future<cudaError_t> idle_;  // of the wait for all streams that is under way
+  // Of the wait for all streams that is under way. Made early, so that a forked child need only let go of it.
+  std::unique_ptr<std::future<cudaError_t>> idle_ = std::make_unique<std::future<cudaError_t>>();
 };
 
 CudaDevice::CudaDevice(int index)
@@ -127,9 +128,9 @@ CudaDevice::CudaDevice(int index)
 CudaDevice::~CudaDevice() {
   if (Driver::is_forked()) {
     // A child's copy: the thread that waits is its parent's, and would never be joined.
-    [[maybe_unused]] const auto* const never_joined = new std::future<cudaError_t>(std::move(idle_));
-  } else if (idle_.valid()) {
-    idle_.wait();
+    [[maybe_unused]] const auto* const never_joined = idle_.release();
+  } else if (idle_->valid()) {
+    idle_->wait();
   }
   const CurrentContext current(*context_);
   blas_.reset();
@@ -325,13 +326,13 @@ void CudaDevice::synchronize() {
 bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const std::lock_guard lock(idle_mutex_);
-  if (idle_.valid() && idle_.wait_until(deadline) != std::future_status::ready) return false;
-  idle_ = std::async(std::launch::async, [this] {
+  if (idle_->valid() && idle_->wait_until(deadline) != std::future_status::ready) return false;
+  *idle_ = std::async(std::launch::async, [this] {
     const CurrentContext current(*context_);
     return cudaDeviceSynchronize();
   });
-  if (idle_.wait_until(deadline) != std::future_status::ready) return false;
-  check(idle_.get(), "cudaDeviceSynchronize");
+  if (idle_->wait_until(deadline) != std::future_status::ready) return false;
+  check(idle_->get(), "cudaDeviceSynchronize");
   return true;
 }
 

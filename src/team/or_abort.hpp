@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "tandem/team/team.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+/// Runs a part of a collective call that may fail on this rank alone. If it does, the other members are told, and do
+/// not wait out their deadline for a call that never comes.
+template <typename Body> decltype(auto) or_abort(const Team& team, std::string_view what, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const std::exception& error) {
+    team.abort(format("{}: {}", what, error.what()));
+    throw;
+  }
+}
+
+}  // namespace tandem
