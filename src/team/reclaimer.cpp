@@ -32,6 +32,12 @@ void Reclaimer::finish() noexcept {
   if (releases.empty()) return;
   if (wait_until_idle()) return run(releases);
   log_.write(LogLevel::error, "a world could not wait for its device at its end, and keeps what it shared with peers");
+  keep_for_ever(std::move(releases));
+}
+
+void Reclaimer::forget() noexcept { keep_for_ever(std::move(releases_)); }
+
+void Reclaimer::keep_for_ever(Releases&& releases) noexcept {
   [[maybe_unused]] const auto* const never_freed = new (std::nothrow) Releases(std::move(releases));
 }
 

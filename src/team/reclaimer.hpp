@@ -14,7 +14,7 @@ namespace tandem {
 
 /// What the teams of one world let go of while queued work may still use it.
 ///
-/// It is released only while nothing is queued on the device: what one team waits for may hang on a call that its
+/// It is released only when nothing is found queued on the device: what one team waits for may hang on a call that its
 /// caller has yet to make, so the release of another team's memory must not wait for it, and freeing memory on a
 /// device may itself wait for all of the device's work.
 class Reclaimer {
@@ -27,8 +27,9 @@ class Reclaimer {
   void collect(std::chrono::milliseconds limit) noexcept;
   /// Waits for the device, then releases everything; if the device has failed, nothing ever.
   void finish() noexcept;
-  /// Drops everything without a call of the device's: for a forked child, where its threads are not there.
-  void forget() noexcept { releases_.clear(); }
+  /// Leaves everything as it is, for ever: for a forked child, where what is queued never runs, and where the device's
+  /// threads, which a release may need, are not there.
+  void forget() noexcept;
 
  private:
   using Releases = std::list<std::function<void()>>;
@@ -37,6 +38,7 @@ class Reclaimer {
   /// False if the device has failed: then nothing may be released.
   [[nodiscard]] bool wait_until_idle() noexcept;
   void run(const Releases& releases) noexcept;
+  static void keep_for_ever(Releases&& releases) noexcept;
 
   std::shared_ptr<Device> device_;
   const Log& log_;

@@ -33,7 +33,7 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
                   StreamRef stream);
 
   /// With options.keep_gathered: [m, k], all shards of the last run; valid, in stream order, until this plan's next
-  /// run.
+  /// run. Throws what made the team fail, if it has.
   [[nodiscard]] TensorView gathered() const;
 
  private:

@@ -90,7 +90,8 @@ class TANDEM_API Team {
 
   /// Takes over something that work still queued may use: `release` is called by a collective constructor or the end of
   /// any of the world's teams that finds nothing queued on the device, or else at the world's end, which waits for the
-  /// device. Never blocks, never throws.
+  /// device. It must not hold this team, whose world would never end. On an empty team it is dropped uncalled. Never
+  /// blocks, never throws.
   void reclaim(std::function<void()> release) const noexcept;
   /// Releases what was handed to `reclaim` if the device has nothing left to run within 100 ms, else nothing. Called by
   /// collective constructors, which must not wait for what other teams have queued.
