@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tandem/collective/all_gather.hpp"
@@ -110,11 +111,12 @@ template <typename Element> class Player {
     team_.synchronize(stream_);
     std::vector<Element> all(outputs_.bytes() / sizeof(Element));
     team_.device().download(all.data(), outputs_.data(), outputs_.bytes());
-    for (std::size_t index = 0; index < results_.size(); ++index) {
+    // Whatever is found, the next operations begin in front: behind these there is no place for them.
+    const std::vector<Result> results = std::exchange(results_, {});
+    for (std::size_t index = 0; index < results.size(); ++index) {
       const Element* const got = all.data() + index * static_cast<std::size_t>(total());
-      if (!check(results_[index], got)) return;
+      if (!check(results[index], got)) break;
     }
-    results_.clear();
     prepare();
   }
 
