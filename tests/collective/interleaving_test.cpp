@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -82,9 +83,10 @@ TANDEM_COLLECTIVE_SUITE(InterleavingTest);
 
 class CollectiveStress : public ::testing::TestWithParam<int> {};
 
-template <typename Element> void stress(World& world, int batches) {
+/// Each `sequence` draws other operations, counts and delays.
+template <typename Element> void stress(World& world, std::uint64_t sequence, int batches) {
   // Small operations of a piece, large ones of a few.
-  Player<Element> player(world.team(), 100, runs, {.small = 50, .large = 1500});
+  Player<Element> player(world.team(), sequence, runs, {.small = 50, .large = 1500});
   for (int batch = 0; batch < batches; ++batch) {
     for (int run = 0; run < runs; ++run) player.play(500);
     player.check();
@@ -97,10 +99,10 @@ TEST_P(CollectiveStress, RandomOperationsAndDelays) {
   const auto batches = static_cast<int>(std::ceil(1e5 / 3 / 4 / runs * stress_scale()));
   run_ranks(GetParam(),
             [batches](World& world) {
-              stress<std::int32_t>(world, batches);
-              stress<float>(world, batches);
-              stress<std::int64_t>(world, batches);
-              stress<double>(world, batches);
+              stress<std::int32_t>(world, 100, batches);
+              stress<float>(world, 101, batches);
+              stress<std::int64_t>(world, 102, batches);
+              stress<double>(world, 103, batches);
             },
             {.limit = std::chrono::seconds(280)});
 }
