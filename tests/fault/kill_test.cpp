@@ -205,7 +205,10 @@ TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
               scene->over = true;
             },
             {.limit = 30s, .may_die = {1}});
-  std::this_thread::sleep_for(50ms);  // for the child to be gone
+  // The child has been told to go, and holds the sockets until it is gone.
+  for (int i = 0; i < 500 && !sockets_named(socket_prefix(scene->job_hash)).empty(); ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
   leave(3, 1, *scene);
   expect_fast();
 }
