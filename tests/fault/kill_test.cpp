@@ -26,6 +26,7 @@
 #include "fault/leftovers.hpp"
 #include "fault/operations.hpp"
 #include "support/devices.hpp"
+#include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
 
@@ -248,6 +249,8 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
         late = error.peer();
       }
       EXPECT_EQ(late, 1);
+      // Told to go on before it has stopped, it would stop for good.
+      for (int i = 0; i < 1000 && testing::state_of(scene->victim) != 'T'; ++i) std::this_thread::sleep_for(5ms);
       ::kill(scene->victim, SIGCONT);
     }
     world.team().barrier();

@@ -6,7 +6,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
@@ -14,9 +13,12 @@
 #include <unistd.h>
 #include <vector>
 
+#include "support/processes.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
+using tandem::testing::state_of;
 
 const std::string probe = TANDEM_PROBE;
 const std::string tandem_run = std::string(TANDEM_COMMAND) + " run ";
@@ -90,10 +92,8 @@ TEST(Launchers, TandemRunPassesSignalsOn) {
 
 /// Whether it runs; what waits for its parent's attention does not.
 bool lives(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string stat;
-  std::getline(file, stat);
-  return !stat.empty() && stat.find(") Z ") == std::string::npos;
+  const char state = state_of(pid);
+  return state != '\0' && state != 'Z';
 }
 
 /// Those of "pid NUMBER" in the output.
