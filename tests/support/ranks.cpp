@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -19,9 +20,12 @@
 #include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+
+#include "tandem/base/error.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -255,6 +259,21 @@ void run_processes(int ranks, const std::function<void(World&)>& body, const Ran
   if (skipped && !::testing::Test::HasFailure()) GTEST_SKIP() << *skipped;
 }
 
+/// A number from `least` that the environment may set. A typo is an error: taken for 0, it would leave tests out.
+template <typename Number> Number setting(const char* name, Number otherwise, Number least) {
+  const char* const given = std::getenv(name);
+  if (given == nullptr) return otherwise;
+  Number value{};
+  const char* const end = given + std::strlen(given);
+  const auto [stop, error] = std::from_chars(given, end, value);
+  if (error != std::errc() || stop != end || !(value >= least)) {
+    std::ostringstream text;
+    text << name << " is '" << given << "'; allowed: numbers from " << least;
+    throw InvalidArgument(text.str());
+  }
+  return value;
+}
+
 }  // namespace
 
 void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
@@ -270,9 +289,7 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOpt
 const std::vector<int>& team_sizes() {
   static const std::vector<int> sizes = [] {
     std::vector<int> all{1, 2, 3, 4, 5, 8};
-    if (const char* most = std::getenv("TANDEM_TEST_MAX_RANKS"); most != nullptr) {
-      std::erase_if(all, [largest = std::atoi(most)](int size) { return size > largest; });
-    }
+    std::erase_if(all, [most = setting("TANDEM_TEST_MAX_RANKS", all.back(), 1)](int size) { return size > most; });
     return all;
   }();
   return sizes;
@@ -287,8 +304,7 @@ std::uint64_t seed() {
   const std::string name =
       test == nullptr ? "" : std::string(test->test_suite_name()) + "." + std::string(test->name());
   if (told == name && value != 0) return value;
-  const char* given = std::getenv("TANDEM_TEST_SEED");
-  value = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}() | 1U;
+  value = setting<std::uint64_t>("TANDEM_TEST_SEED", std::random_device{}() | 1U, 1);
   told = name;
   std::printf("[     seed ] TANDEM_TEST_SEED=%llu %s\n", static_cast<unsigned long long>(value), name.c_str());
   std::fflush(stdout);
@@ -296,8 +312,7 @@ std::uint64_t seed() {
 }
 
 double stress_scale() {
-  const char* given = std::getenv("TANDEM_TEST_SCALE");
-  return given == nullptr ? 1.0 : std::strtod(given, nullptr);
+  return setting("TANDEM_TEST_SCALE", 1.0, 0.001);
 }
 
 }  // namespace tandem::testing

@@ -24,8 +24,10 @@ struct RankOptions {
 /// expectation, crashed or did not end. Call it before this process has used a GPU: processes are forked.
 void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options = {});
 
-/// The team sizes that everything is tested at: 1, 2, 3, 4, 5 and 8, or up to TANDEM_TEST_MAX_RANKS where a tool makes
-/// each rank slow.
+/// The team sizes of a test that takes every size: 1, 2, 3, 4, 5 and 8, or those up to TANDEM_TEST_MAX_RANKS where a
+/// tool makes each rank slow. A test that says itself how many ranks it takes has as many there, too.
+///
+/// This and the two below throw InvalidArgument where their variable holds no such number.
 [[nodiscard]] const std::vector<int>& team_sizes();
 
 /// This run's seed: TANDEM_TEST_SEED, or a fresh one that is printed with the test's name.
