@@ -67,8 +67,12 @@ class Dependencies(unittest.TestCase):
         self.assertNotIn("libdnnl2", self.asked())
 
     def run_without_root(self):
-        self.bin.chmod(0o755)
-        return self.run_script(user=65534 if os.geteuid() == 0 else None)
+        self.bin.chmod(0o777)  # what this user asks apt-get is to be written down as well
+        user = 65534 if os.geteuid() == 0 else None
+        subprocess.run([self.bin / "apt-get", "heard"], user=user, cwd="/", check=True)
+        self.assertEqual(self.asked(), "heard\n")
+        (self.bin / "asked").unlink()
+        return self.run_script(user=user)
 
     def test_others_are_told_what_to_install(self):
         self.machine("g++")
