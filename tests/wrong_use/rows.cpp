@@ -36,6 +36,18 @@ std::vector<float>& memory() {
 TensorView view(const Dims& sizes, DType dtype = f32) { return {memory().data(), sizes, dtype}; }
 Stream stream_of(const World& world) { return Stream(world.device()); }
 
+/// A variable of this process's environment, for as long as the object lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
 Wrong alone(const std::function<void()>& wrong) { return wrong; }
 Wrong variable(const char* name, const char* value) {
   return alone([=] {
@@ -120,13 +132,8 @@ const std::vector<Row>& rows() {
       {"EnvUnknown",
        0,
        alone([] {
-         ::setenv("TANDEM_TIME_OUT", "5", 1);
-         try {
-           static_cast<void>(Env::from_process());
-         } catch (...) {
-           ::unsetenv("TANDEM_TIME_OUT");
-           throw;
-         }
+         const Variable unknown("TANDEM_TIME_OUT", "5");
+         static_cast<void>(Env::from_process());
        }),
        {"TANDEM_TIME_OUT", "no such variable", "TANDEM_TIMEOUT"}},
       {"LaunchRank",
