@@ -218,25 +218,42 @@ void collect(std::vector<Child>& children, std::chrono::steady_clock::time_point
   }
 }
 
+/// Forks a process that calls `be` with the end of a pipe to write to. Returns an errno, or 0.
+template <typename Be> int start(std::vector<Child>& children, const Be& be) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(ends[0]);
+    for (const Child& sibling : children) ::close(sibling.pipe);
+    be(ends[1]);
+  }
+  const int error = pid < 0 ? errno : 0;
+  ::close(ends[1]);
+  if (error != 0) {
+    ::close(ends[0]);
+    return error;
+  }
+  Child& child = children.emplace_back();
+  child.pid = pid;
+  child.pipe = ends[0];
+  return 0;
+}
+
 void run_processes(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
   const std::string job = unique_job();
   std::fflush(nullptr);
-  std::vector<Child> children(static_cast<std::size_t>(ranks));
+  std::vector<Child> children;
   for (int rank = 0; rank < ranks; ++rank) {
-    int ends[2];
-    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0) << std::strerror(errno);
-    const pid_t pid = ::fork();
-    ASSERT_GE(pid, 0) << std::strerror(errno);
-    if (pid == 0) {
-      ::close(ends[0]);
-      for (const Child& sibling : children) {
-        if (sibling.pipe >= 0) ::close(sibling.pipe);
-      }
-      be_rank(rank, ranks, job, options, body, ends[1]);
+    const int error = start(children, [&](int fd) { be_rank(rank, ranks, job, options, body, fd); });
+    if (error == 0) continue;
+    ADD_FAILURE() << "rank " << rank << " could not be started: " << std::strerror(error);
+    for (const Child& child : children) {  // they would wait for it
+      ::kill(child.pid, SIGKILL);
+      ::waitpid(child.pid, nullptr, 0);
+      ::close(child.pipe);
     }
-    ::close(ends[1]);
-    children[static_cast<std::size_t>(rank)].pid = pid;
-    children[static_cast<std::size_t>(rank)].pipe = ends[0];
+    return;
   }
   const auto deadline = std::chrono::steady_clock::now() + options.limit;
   collect(children, deadline);
@@ -311,8 +328,6 @@ std::uint64_t seed() {
   return value;
 }
 
-double stress_scale() {
-  return setting("TANDEM_TEST_SCALE", 1.0, 0.001);
-}
+double stress_scale() { return setting("TANDEM_TEST_SCALE", 1.0, 0.001); }
 
 }  // namespace tandem::testing
