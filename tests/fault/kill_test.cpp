@@ -29,6 +29,7 @@
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
+#include "support/socket_names.hpp"
 
 namespace tandem::fault {
 namespace {
@@ -36,6 +37,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::run_ranks;
 using testing::Shared;
+using testing::socket_prefix;
 
 std::int64_t now_us() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();  // one clock for all processes
@@ -62,8 +64,7 @@ class Kill : public ::testing::Test {
   /// As each rank, before anything happens.
   static void enter(const World& world, int victim, Scene& scene) {
     if (world.rank() != victim) return;
-    std::uint64_t hash = 14695981039346656037ULL;  // as in the names of a job's sockets
-    for (const char letter : world.launch().job) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
+    const std::uint64_t hash = testing::hash_of_job(world.launch().job);
     EXPECT_FALSE(sockets_named(socket_prefix(hash)).empty()) << "while it lives, a job has sockets";
     scene.job_hash = hash;
     scene.victim = ::getpid();

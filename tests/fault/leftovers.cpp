@@ -4,10 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iomanip>
-#include <sstream>
 #include <thread>
-#include <unistd.h>
 
 namespace tandem::fault {
 namespace {
@@ -33,12 +30,6 @@ std::vector<std::string> sockets_named(const std::string& begin) {
     if (line.find(begin) != std::string::npos) found.push_back(line);
   }
   return found;
-}
-
-std::string socket_prefix(std::uint64_t job_hash) {
-  std::ostringstream name;
-  name << "@tandem/" << ::geteuid() << "/" << std::hex << std::setw(16) << std::setfill('0') << job_hash;
-  return name.str();
 }
 
 std::set<std::string> names_in_shared_memory() {

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace tandem::fault {
 
-/// How the names of a job's sockets begin.
-[[nodiscard]] std::string socket_prefix(std::uint64_t job_hash);
 /// The abstract sockets of this machine whose name begins so.
 [[nodiscard]] std::vector<std::string> sockets_named(const std::string& begin);
 
