@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/visible_devices.hpp"
 
-#include <charconv>
-#include <cstddef>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <memory>
-#include <string_view>
-#include <system_error>
+
+#include "device/cuda/visible_list.hpp"
 
 namespace tandem::cuda {
 namespace {
@@ -35,20 +33,7 @@ std::optional<int> count_visible_devices() {
   const std::optional<int> all = count_by_nvml();
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (!all || visible == nullptr) return all;
-  // As CUDA reads it: numbers, up to the first that names no GPU.
-  std::string_view rest(visible);
-  int count = 0;
-  while (!rest.empty()) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view word = rest.substr(0, comma);
-    int index = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), index);
-    if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-    if (index < 0 || index >= *all) break;
-    ++count;
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-  }
-  return count;
+  return count_listed(visible, *all);
 }
 
 }  // namespace tandem::cuda

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/visible_list.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tandem::cuda {
+namespace {
+
+TEST(VisibleList, IsReadAsCudaReadsIt) {
+  struct Row {
+    const char* list;
+    std::optional<int> count;  ///< of two GPUs
+  };
+  const Row rows[]{
+      {"", 0},
+      {"0", 1},
+      {"1", 1},
+      {"0,1", 2},
+      {"1,0", 2},
+      {"0,", 1},
+      {"-1", 0},
+      {"-1,0", 0},
+      {"0,-1", 1},
+      {"2", 0},
+      {"2,0", 0},
+      {"0,9,1", 1},
+      {"0,99999999999", std::nullopt},  // CUDA knows what it makes of that
+      {"0,0", 0},
+      {"1,0,1", 0},
+      {"GPU-ab", std::nullopt},
+      {"0,GPU-ab", std::nullopt},
+      {"MIG-ab", std::nullopt},
+      {"0, 1", std::nullopt},
+      {"1x", std::nullopt},
+      {",0", std::nullopt},
+  };
+  for (const Row& row : rows) EXPECT_EQ(count_listed(row.list, 2), row.count) << "'" << row.list << "'";
+  EXPECT_EQ(count_listed("0", 0), 0);
+}
+
+}  // namespace
+}  // namespace tandem::cuda
