@@ -60,6 +60,7 @@ InitOptions options_of(int rank, int ranks, const std::string& job, const RankOp
 std::optional<std::string> run_rank(int rank, int ranks, const std::string& job, const RankOptions& options,
                                     const std::function<void(World&)>& body) {
   try {
+    if (options.before_init) options.before_init(rank);
     World world = init(options_of(rank, ranks, job, options));
     body(world);
     return std::nullopt;

@@ -18,6 +18,7 @@ struct RankOptions {
   std::chrono::seconds limit{120};  ///< then every rank is killed and the test fails
   Env env = {};                     ///< what each rank is given instead of its environment
   std::vector<int> may_die = {};    ///< processes: ranks that are meant to be killed, and then report nothing
+  std::function<void(int rank)> before_init = {};  ///< processes: called in the rank's before it joins the world
 };
 
 /// Runs `body` as each rank of a fresh world of `ranks`, and fails the current test for each rank that threw, failed an
