@@ -13,10 +13,6 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::size_t guard_bytes = 256;
-constexpr auto guard = std::byte{0x5C};
-constexpr auto poisoned = std::byte{0xF3};
-
 constexpr DType all_dtypes[]{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
 constexpr DType few_dtypes[]{bf16, f32};
 
@@ -58,47 +54,14 @@ Bytes stored(std::span<const double> values, DType dtype) {
   return bytes;
 }
 
-GuardedTensor::GuardedTensor(const Team& team, const Dims& sizes, DType dtype, std::int64_t offset)
-    : team_(team),
-      sizes_(sizes),
-      dtype_(dtype),
-      begin_(guard_bytes + static_cast<std::size_t>(offset) * size_of(dtype)),
-      bytes_(static_cast<std::size_t>(sizes.numel()) * size_of(dtype)),
-      buffer_(team.shared_device(), begin_ + bytes_ + guard_bytes) {
-  const Bytes all(buffer_.bytes(), guard);
-  team_.device().upload(buffer_.data(), all.data(), all.size());
-  poison();
-}
-
-TensorView GuardedTensor::view() const {
-  return {buffer_.data_as<std::byte>() + begin_, sizes_, dtype_, team_.device().id()};
-}
-
-void GuardedTensor::set(std::span<const std::byte> bytes) {
-  ASSERT_EQ(bytes.size(), bytes_);
-  team_.device().upload(buffer_.data_as<std::byte>() + begin_, bytes.data(), bytes.size());
-}
-
-void GuardedTensor::poison() { set(Bytes(bytes_, poisoned)); }
-
-Bytes GuardedTensor::get() const {
-  Bytes all(buffer_.bytes());
-  team_.device().download(all.data(), buffer_.data(), all.size());
-  const auto whole = [](std::span<const std::byte> side) {
-    return std::ranges::all_of(side, [](std::byte b) { return b == guard; });
-  };
-  EXPECT_TRUE(whole(std::span(all).first(begin_))) << "something was written before the tensor";
-  EXPECT_TRUE(whole(std::span(all).subspan(begin_ + bytes_))) << "something was written behind the tensor";
-  const auto elements = std::span(all).subspan(begin_, bytes_);
-  return {elements.begin(), elements.end()};
-}
-
 void set(const SymmetricTensor& tensor, std::span<const std::byte> bytes) {
   ASSERT_EQ(bytes.size(), tensor.local().bytes());
   tensor.team().device().upload(tensor.memory().data(), bytes.data(), bytes.size());
 }
 
-void poison(const SymmetricTensor& tensor) { set(tensor, Bytes(tensor.local().bytes(), poisoned)); }
+void poison(const SymmetricTensor& tensor) {
+  set(tensor, Bytes(tensor.local().bytes(), poison_of(tensor.local().dtype())));
+}
 
 Bytes get(const SymmetricTensor& tensor) {
   Bytes result(tensor.local().bytes());

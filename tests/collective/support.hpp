@@ -12,17 +12,15 @@
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/base/tensor_view.hpp"
-#include "tandem/device/buffer.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/team.hpp"
 
+#include "support/guarded_tensor.hpp"
 #include "support/oracle.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem::testing {
-
-using Bytes = std::vector<std::byte>;
 
 /// A sequence of random numbers that all ranks draw alike.
 class Draws {
@@ -42,28 +40,7 @@ class Draws {
 [[nodiscard]] std::vector<double> summed_values(std::uint64_t id, int rank, std::int64_t count, DType dtype);
 [[nodiscard]] Bytes stored(std::span<const double> values, DType dtype);
 
-/// Local memory of the rank's device at an odd place (`offset` elements from an aligned one), with guards on both
-/// sides.
-class GuardedTensor {
- public:
-  GuardedTensor(const Team& team, const Dims& sizes, DType dtype, std::int64_t offset = 0);
-  [[nodiscard]] TensorView view() const;
-  void set(std::span<const std::byte> bytes);
-  /// Fills it with bytes that no right result has by chance.
-  void poison();
-  /// The elements, after a check that the guards are whole.
-  [[nodiscard]] Bytes get() const;
-
- private:
-  Team team_;
-  Dims sizes_;
-  DType dtype_;
-  std::size_t begin_;
-  std::size_t bytes_;
-  Buffer buffer_;
-};
-
-/// The same for this rank's part of a symmetric tensor.
+/// The bytes of this rank's part of a symmetric tensor.
 void set(const SymmetricTensor& tensor, std::span<const std::byte> bytes);
 void poison(const SymmetricTensor& tensor);
 [[nodiscard]] Bytes get(const SymmetricTensor& tensor);

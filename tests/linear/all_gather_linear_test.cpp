@@ -12,9 +12,9 @@
 namespace tandem {
 namespace {
 
+using testing::GuardedTensor;
 using testing::Matrix;
 using testing::run_ranks;
-using testing::TestTensor;
 
 /// Several runs of one plan with fresh data, poisoned outputs and late ranks, each element against fp64.
 void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options, int runs = 3,
@@ -34,10 +34,10 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     const Matrix start = Matrix::random(key(300 + own), m, spec.n, spec.dtype);
 
     const Matrix shard = x.part(shard_rows(m, team.size(), team.rank()));
-    const TestTensor x_on = shard.on(device, spec.dtype, spec.x, offset);
-    const TestTensor weight_on = weight.on(device, spec.dtype, spec.weight, offset);
-    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
-    TestTensor y = start.on(device, spec.dtype, Layout::normal, offset);
+    const GuardedTensor x_on = shard.on(device, spec.dtype, spec.x, offset);
+    const GuardedTensor weight_on = weight.on(device, spec.dtype, spec.weight, offset);
+    const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
+    GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
@@ -61,13 +61,13 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
                                    .beta = spec.beta,
                                    .activation = spec.activation,
                                    .dtype = spec.dtype});
-    const auto compared = testing::compare(expected, y.bytes().data());
+    const auto compared = testing::compare(expected, y.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
     if (options.keep_gathered) {
       ASSERT_EQ(plan.gathered().sizes(), (Dims{m, spec.k}));
       std::vector<std::byte> gathered(plan.gathered().bytes());
       device->download(gathered.data(), plan.gathered().data(), gathered.size());
-      EXPECT_EQ(gathered, x.on(device, spec.dtype).bytes());
+      EXPECT_EQ(gathered, x.on(device, spec.dtype).get());
     }
   }
   team.barrier();
@@ -202,11 +202,11 @@ TEST_P(AllGatherLinearTest, WrongUseSaysWhatIsRight) {
 
     AllGatherLinear plan(world.team(), {.m = 8, .n = 4, .k = 6});
     const Stream stream(*device);
-    const TestTensor x(device, {4, 6}, f32);
-    const TestTensor weight(device, {4, 6}, f32);
-    const TestTensor y(device, {8, 4}, f32);
-    const TestTensor half(device, {4, 6}, f16);
-    const TestTensor large(device, {10, 4}, f32);
+    const GuardedTensor x(device, {4, 6}, f32);
+    const GuardedTensor weight(device, {4, 6}, f32);
+    const GuardedTensor y(device, {8, 4}, f32);
+    const GuardedTensor half(device, {4, 6}, f16);
+    const GuardedTensor large(device, {10, 4}, f32);
     contains(message([&] { plan(half.view(), weight.view(), y.view(), stream); }), "f16");
     contains(message([&] { plan(weight.view(), x.view(), large.view(), stream); }), "at most 8");
     contains(message([&] { plan(y.view(), weight.view(), y.view(), stream); }), "[4, 6]");

@@ -55,9 +55,9 @@ class Player {
     std::size_t algorithm;
     std::size_t stream;
     std::int64_t m;
-    testing::TestTensor left;   ///< x, or dy
-    testing::TestTensor right;  ///< the weight, or x
-    testing::TestTensor result;
+    testing::GuardedTensor left;   ///< x, or dy
+    testing::GuardedTensor right;  ///< the weight, or x
+    testing::GuardedTensor result;
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
@@ -73,7 +73,7 @@ class Player {
   }
   [[nodiscard]] RowRange own_rows(std::int64_t m) const { return shard_rows(m, team_.size(), team_.rank()); }
 
-  [[nodiscard]] testing::TestTensor tensor(std::int64_t rows, std::int64_t columns) const {
+  [[nodiscard]] testing::GuardedTensor tensor(std::int64_t rows, std::int64_t columns) const {
     return {team_.shared_device(), {rows, columns}, f32};
   }
 
@@ -139,7 +139,7 @@ class Player {
 
   void check(const Run& run) const {
     const Dims sizes = run.result.view().sizes();
-    const std::vector<double> got = testing::load(run.result.bytes().data(), sizes.numel(), f32);
+    const std::vector<double> got = testing::load(run.result.get().data(), sizes.numel(), f32);
     for (std::int64_t i = 0; i < sizes[0]; ++i) {
       for (std::int64_t j = 0; j < sizes[1]; ++j) {
         ASSERT_EQ(got[static_cast<std::size_t>(i * sizes[1] + j)], expected(run, i, j))

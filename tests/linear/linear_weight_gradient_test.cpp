@@ -12,9 +12,9 @@
 namespace tandem {
 namespace {
 
+using testing::GuardedTensor;
 using testing::Matrix;
 using testing::run_ranks;
-using testing::TestTensor;
 
 void check(World& world, const Team& team, const LinearSpec& spec, GatheredOperand gathered,
            const LinearOptions& options, int runs = 3, std::int64_t offset = 0) {
@@ -34,9 +34,9 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, f32);
     const RowRange rows = shard_rows(m, team.size(), team.rank());
 
-    const TestTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype, Layout::normal, offset);
-    const TestTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype, Layout::normal, offset);
-    TestTensor dw = start.on(device, f32, Layout::normal, offset);
+    const GuardedTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype, Layout::normal, offset);
+    const GuardedTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype, Layout::normal, offset);
+    GuardedTensor dw = start.on(device, f32, Layout::normal, offset);
     if (spec.beta == 0.0F) dw.poison();
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
     plan(dy_on.view(), x_on.view(), dw.view(), stream);
@@ -53,7 +53,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
                                    .alpha = spec.alpha,
                                    .beta = spec.beta,
                                    .dtype = f32});
-    const auto compared = testing::compare(expected, dw.bytes().data());
+    const auto compared = testing::compare(expected, dw.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
   }
   team.barrier();

@@ -15,9 +15,9 @@
 namespace tandem {
 namespace {
 
+using testing::GuardedTensor;
 using testing::Matrix;
 using testing::run_ranks;
-using testing::TestTensor;
 
 /// Which rows of the sum this rank is left with.
 RowRange rows_of(const LinearReduceScatter&, const Team& team, std::int64_t m) {
@@ -57,10 +57,10 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
     const Matrix start = all_start.part(rows);
 
     const auto own = static_cast<std::size_t>(team.rank());
-    const TestTensor x_on = xs[own].on(device, spec.dtype, spec.x, offset);
-    const TestTensor weight_on = weights[own].on(device, spec.dtype, spec.weight, offset);
-    const TestTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
-    TestTensor y = start.on(device, spec.dtype, Layout::normal, offset);
+    const GuardedTensor x_on = xs[own].on(device, spec.dtype, spec.x, offset);
+    const GuardedTensor weight_on = weights[own].on(device, spec.dtype, spec.weight, offset);
+    const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
+    GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
     testing::maybe_delay(stream, testing::random_bits(key(500 + own), 0));
@@ -90,12 +90,12 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
                                    .travels = spec.dtype,
                                    .owners = owners,
                                    .dtype = spec.dtype});
-    const auto compared = testing::compare(expected, y.bytes().data());
+    const auto compared = testing::compare(expected, y.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
     if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
       // The same bits on every rank.
-      for (const Parcel& other : team.exchange("compare results", {.bytes = y.bytes(), .descriptors = {}})) {
-        EXPECT_EQ(other.bytes, y.bytes());
+      for (const Parcel& other : team.exchange("compare results", {.bytes = y.get(), .descriptors = {}})) {
+        EXPECT_EQ(other.bytes, y.get());
       }
     }
   }

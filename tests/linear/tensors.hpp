@@ -6,70 +6,16 @@
 #include <memory>
 #include <span>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
-#include "tandem/base/tensor_view.hpp"
-#include "tandem/device/buffer.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
+#include "support/guarded_tensor.hpp"
 #include "support/oracle.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem::testing {
-
-/// A dense tensor on a rank's device, for a test.
-class TestTensor {
- public:
-  /// It begins `offset` elements behind where memory is aligned for anything.
-  TestTensor(const std::shared_ptr<Device>& device, const Dims& sizes, DType dtype, std::int64_t offset = 0)
-      : device_(device),
-        begin_(static_cast<std::size_t>(offset) * size_of(dtype)),
-        buffer_(device, begin_ + static_cast<std::size_t>(sizes.numel()) * size_of(dtype)),
-        sizes_(sizes),
-        dtype_(dtype) {}
-  TestTensor(const std::shared_ptr<Device>& device, const Dims& sizes, DType dtype, std::span<const double> values,
-             std::int64_t offset = 0)
-      : TestTensor(device, sizes, dtype, offset) {
-    set(values);
-  }
-
-  [[nodiscard]] TensorView view() const { return {data(), sizes_, dtype_, device_->id()}; }
-  /// Each element of a matrix: element(row, column).
-  template <typename Element>
-    requires std::is_invocable_v<const Element&, std::int64_t, std::int64_t>
-  void set(const Element& element) {
-    std::vector<double> values;
-    for (std::int64_t row = 0; row < sizes_[0]; ++row) {
-      for (std::int64_t column = 0; column < sizes_[1]; ++column) values.push_back(element(row, column));
-    }
-    set(std::span<const double>(values));
-  }
-  void set(std::span<const double> values) {
-    std::vector<std::byte> bytes(buffer_.bytes() - begin_);
-    store(values, dtype_, bytes.data());
-    device_->upload(data(), bytes.data(), bytes.size());
-  }
-  /// Fills with bytes that are a NaN in every floating-point dtype.
-  void poison() {
-    const std::vector<std::byte> bytes(buffer_.bytes() - begin_, std::byte{0xff});
-    device_->upload(data(), bytes.data(), bytes.size());
-  }
-  [[nodiscard]] std::vector<std::byte> bytes() const {
-    std::vector<std::byte> copy(buffer_.bytes() - begin_);
-    device_->download(copy.data(), data(), copy.size());
-    return copy;
-  }
-
- private:
-  [[nodiscard]] std::byte* data() const { return buffer_.data_as<std::byte>() + begin_; }
-
-  std::shared_ptr<Device> device_;
-  std::size_t begin_;
-  Buffer buffer_;
-  Dims sizes_;
-  DType dtype_;
-};
 
 /// A random [rows, columns] matrix that every rank can make.
 struct Matrix {
@@ -86,10 +32,10 @@ struct Matrix {
   }
   [[nodiscard]] Matrix transposed() const { return {columns, rows, testing::transposed(values, rows, columns)}; }
   /// On the device, as `layout` stores it.
-  [[nodiscard]] TestTensor on(const std::shared_ptr<Device>& device, DType dtype, Layout layout = Layout::normal,
-                              std::int64_t offset = 0) const {
+  [[nodiscard]] GuardedTensor on(const std::shared_ptr<Device>& device, DType dtype, Layout layout = Layout::normal,
+                                 std::int64_t offset = 0) const {
     const Matrix stored = layout == Layout::normal ? *this : transposed();
-    return TestTensor(device, {stored.rows, stored.columns}, dtype, stored.values, offset);
+    return GuardedTensor(device, {stored.rows, stored.columns}, dtype, stored.values, offset);
   }
 };
 
