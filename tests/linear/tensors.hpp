@@ -52,9 +52,9 @@ struct Matrix {
   return all;
 }
 
-/// Holds up this rank's stream, now and then.
-inline void maybe_delay(const Stream& stream, std::uint64_t bits) {
-  if (bits % 4 != 0) return;
+/// Holds up this rank's stream in one of `seldom` calls with random bits, for up to 2 ms.
+inline void maybe_delay(const Stream& stream, std::uint64_t bits, std::uint64_t seldom = 4) {
+  if (bits % seldom != 0) return;
   const auto delay = std::chrono::microseconds((bits >> 8) % 2'000);
   stream.device().launch(stream, [delay] { std::this_thread::sleep_for(delay); });
 }
