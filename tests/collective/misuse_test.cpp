@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong use of the collectives: each gets an error that says what was given, what is allowed, and on which rank.
-#include <functional>
-
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/all_to_all.hpp"
@@ -9,19 +7,10 @@
 #include "tandem/collective/reduce_scatter.hpp"
 
 #include "collective/support.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
-
-template <typename Kind>
-void expect_error(const std::function<void()>& wrong, std::initializer_list<const char*> parts) {
-  try {
-    wrong();
-    ADD_FAILURE() << "no error; expected one with \"" << *parts.begin() << '"';
-  } catch (const Kind& error) {
-    for (const char* part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
 
 TEST(CollectiveMisuse, TensorsThatDoNotFit) {
   run_ranks(2, [](World& world) {

@@ -19,6 +19,7 @@
 #include "tandem/memory/slots.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
+#include "support/errors.hpp"
 #include "support/ranks.hpp"
 
 namespace {
@@ -103,15 +104,11 @@ TEST(HostBackend, TheErrorAtTheHardLimitOfDescriptorsNamesIt) {
     const rlimit low{100, 100};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
     std::vector<SymmetricMemory> held;
-    try {
+    const auto open_a_hundred_more = [&] {
       for (int i = 0; i < 100; ++i) held.push_back(SymmetricMemory::allocate(world.team(), 1));
-      ADD_FAILURE() << "a hundred descriptors were opened beside those that there were";
-    } catch (const OutOfMemory& error) {
-      const std::string text = error.what();
-      for (const char* part : {"memfd_create", "Too many open files", "at most 100 (ulimit -Hn)"}) {
-        EXPECT_NE(text.find(part), std::string::npos) << text;
-      }
-    }
+    };
+    testing::expect_error<OutOfMemory>(open_a_hundred_more,
+                                       {"memfd_create", "Too many open files", "at most 100 (ulimit -Hn)"});
   });
 }
 

@@ -18,12 +18,15 @@
 
 #include "tandem/base/error.hpp"
 
+#include "support/errors.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::error_of;
+using testing::expect_says;
 using testing::run_ranks;
 using testing::team_sizes;
 
@@ -34,23 +37,6 @@ Parcel parcel_of(const std::string& text) {
 
 std::string text_of(const Parcel& parcel) {
   return {reinterpret_cast<const char*>(parcel.bytes.data()), parcel.bytes.size()};
-}
-
-/// What `call` throws, which must be a T.
-template <typename T, typename Call> std::string what(const Call& call) {
-  try {
-    call();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const T& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error was thrown: " << error.what();
-  }
-  return "";
-}
-
-void expect_names(const std::string& text, std::initializer_list<std::string> parts) {
-  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
 }
 
 /// Members of `team` tell each other their world ranks, and each checks what it is told.
@@ -186,15 +172,15 @@ TEST(Team, AnEmptyTeamSaysSo) {
       [&] { static_cast<void>(empty.timeout()); },
       [&] { empty.collect(); },
   };
-  for (const auto& use : uses) expect_names(what<InvalidArgument>(use), {"this team is empty", "allowed"});
+  for (const auto& use : uses) expect_says(error_of<InvalidArgument>(use), {"this team is empty", "allowed"});
 }
 
 TEST(Team, RefusesRanksThatCannotBeInATeam) {
   run_ranks(3, [](World& world) {
-    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team({0, 3})); }), {"rank 3", "0 to 2"});
-    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team({-1})); }), {"rank -1", "0 to 2"});
-    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team({1, 0, 1})); }), {"rank 1", "[1, 0, 1]"});
-    expect_names(what<InvalidArgument>([&] { static_cast<void>(world.team().world_rank(3)); }), {"3", "0 to 2"});
+    expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team({0, 3})); }), {"rank 3", "0 to 2"});
+    expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team({-1})); }), {"rank -1", "0 to 2"});
+    expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team({1, 0, 1})); }), {"rank 1", "[1, 0, 1]"});
+    expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team().world_rank(3)); }), {"3", "0 to 2"});
     EXPECT_FALSE(world.team(std::vector<int>{}));
     expect_works(world.team(), world);
   });
@@ -203,12 +189,12 @@ TEST(Team, RefusesRanksThatCannotBeInATeam) {
 TEST(Team, AMismatchIsNamedOnEveryMember) {
   run_ranks(4, [](World& world) {
     const Team& team = world.team();
-    const auto differing =
-        what<InvalidArgument>([&] { team.agree("AllReduce", world.rank() == 2 ? "count 7, bf16" : "count 8, bf16"); });
-    expect_names(differing, {"AllReduce", "rank 0 ", "'count 8, bf16'", "rank 2 ", "'count 7, bf16'"});
-    const auto other_call = what<InvalidArgument>(
+    const auto differing = error_of<InvalidArgument>(
+        [&] { team.agree("AllReduce", world.rank() == 2 ? "count 7, bf16" : "count 8, bf16"); });
+    expect_says(differing, {"AllReduce", "rank 0 ", "'count 8, bf16'", "rank 2 ", "'count 7, bf16'"});
+    const auto other_call = error_of<InvalidArgument>(
         [&] { static_cast<void>(team.exchange(world.rank() == 3 ? "AllGather" : "AllReduce", {})); });
-    expect_names(other_call, {"rank 3 ", "'AllGather'", "rank 0 ", "'AllReduce'", "the same order"});
+    expect_says(other_call, {"rank 3 ", "'AllGather'", "rank 0 ", "'AllReduce'", "the same order"});
     expect_works(team, world);  // a mismatch is an error of the call, not the end of the team
   });
 }
@@ -216,11 +202,11 @@ TEST(Team, AMismatchIsNamedOnEveryMember) {
 TEST(Team, MembersThatListDifferentRanksAreNamed) {
   run_ranks(4, [](World& world) {
     const std::vector<int> mine = world.rank() == 1 ? std::vector<int>{0, 1, 3} : std::vector<int>{0, 1, 2};
-    const std::string error = what<InvalidArgument>([&] {
+    const std::string error = error_of<InvalidArgument>([&] {
       if (world.rank() != 3) static_cast<void>(world.team(mine));
       if (world.rank() == 3) static_cast<void>(world.team({0, 1, 3}));
     });
-    expect_names(error, {"[0, 1, 3]", "[0, 1, 2]", "the same order"});
+    expect_says(error, {"[0, 1, 3]", "[0, 1, 2]", "the same order"});
     world.team().barrier();
     expect_works(world.team({3, 2, 1, 0}), world);  // and the next team is made as if nothing had been
   });
@@ -262,14 +248,14 @@ TEST(Team, AnAbortEndsEveryMembersCallsAndStays) {
     if (world.rank() == 1) {
       team.abort("the loss is not finite");
     } else {
-      expect_names(what<Aborted>([&] {
-                     while (true) team.barrier();
-                   }),
-                   {"rank 1 ", "the loss is not finite"});
+      expect_says(error_of<Aborted>([&] {
+                    while (true) team.barrier();
+                  }),
+                  {"rank 1 ", "the loss is not finite"});
     }
     EXPECT_TRUE(team.failed());
-    expect_names(what<Aborted>([&] { team.check(); }), {"the loss is not finite"});
-    expect_names(what<Aborted>([&] { static_cast<void>(team.exchange("what", {})); }), {"the loss is not finite"});
+    expect_says(error_of<Aborted>([&] { team.check(); }), {"the loss is not finite"});
+    expect_says(error_of<Aborted>([&] { static_cast<void>(team.exchange("what", {})); }), {"the loss is not finite"});
     expect_works(world.team(), world);
     expect_works(world.team({0, 1, 2}), world);
   });
@@ -283,7 +269,7 @@ TEST(Team, AnotherThreadMayAbort) {
         std::this_thread::sleep_for(20ms);
         team.abort("by a signal");
       });
-      expect_names(what<Aborted>([&] { team.barrier(); }), {"by a signal"});
+      expect_says(error_of<Aborted>([&] { team.barrier(); }), {"by a signal"});
       other.join();
     }
     world.team().barrier();
@@ -302,17 +288,17 @@ TEST(Team, ADeadlineNamesWhoDidNotCome) {
         ADD_FAILURE() << "nothing was thrown";
       } catch (const Timeout& error) {
         EXPECT_EQ(error.peer(), 1);
-        expect_names(error.what(), {"rank 1 ", "barrier", "150 ms"});
+        expect_says(error.what(), {"rank 1 ", "barrier", "150 ms"});
         EXPECT_GE(std::chrono::steady_clock::now() - before, 150ms);
       } catch (const Aborted& error) {  // the other one was first, and says why
-        expect_names(error.what(), {"rank 1 ", "barrier"});
+        expect_says(error.what(), {"rank 1 ", "barrier"});
       }
       EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
       EXPECT_TRUE(team.failed());
     }
     world.team().barrier();
     if (world.rank() == 1) {
-      expect_names(what<Aborted>([&] { team.barrier(); }), {"rank 1 ", "barrier"});
+      expect_says(error_of<Aborted>([&] { team.barrier(); }), {"rank 1 ", "barrier"});
     }
     EXPECT_THROW(team.set_timeout(0ms), InvalidArgument);
     expect_works(world.team(), world);
@@ -324,7 +310,7 @@ TEST(Team, ATeamThatIsNotMadeNamesWhoDidNotCome) {
     const Team parent = world.team({0, 1, 2});
     parent.set_timeout(150ms);
     if (world.rank() != 2) {
-      expect_names(what<Timeout>([&] { static_cast<void>(parent.team({0, 1, 2})); }), {"[0, 1, 2]", "150 ms"});
+      expect_says(error_of<Timeout>([&] { static_cast<void>(parent.team({0, 1, 2})); }), {"[0, 1, 2]", "150 ms"});
     }
     world.team().barrier();
     parent.set_timeout(10s);

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <poll.h>
+#include <source_location>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -22,6 +23,7 @@
 #include "tandem/base/error.hpp"
 #include "tandem/device/trace_range.hpp"
 
+#include "support/errors.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
 #include "support/socket_names.hpp"
@@ -30,6 +32,7 @@ namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::expect_says;
 using testing::RankOptions;
 using testing::run_ranks;
 
@@ -40,33 +43,21 @@ InitOptions another(const World& world, const std::string& name) {
   return {.launch = launch, .env = Env{}, .device = DeviceId{DeviceType::host, 0}};
 }
 
-/// What `init` throws, which must be a T.
-template <typename T> std::string refusal(const InitOptions& options) {
-  try {
-    static_cast<void>(init(options));
-    ADD_FAILURE() << "init came back";
-  } catch (const T& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error was thrown: " << error.what();
-  }
-  return "";
-}
-
-void expect_names(const std::string& text, std::initializer_list<std::string> parts) {
-  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+template <typename T>
+std::string refusal(const InitOptions& options, const std::source_location& where = std::source_location::current()) {
+  return testing::error_of<T>([&] { static_cast<void>(init(options)); }, where);
 }
 
 TEST(World, DescribesItself) {
   run_ranks(2, [](World& world) {
-    expect_names(world.describe(), {"world of 2 ranks", "started by tests", "rank 1", "device host", "60000 ms"});
+    expect_says(world.describe(), {"world of 2 ranks", "started by tests", "rank 1", "device host", "60000 ms"});
   });
 }
 
 TEST(World, ASecondInitIsAnErrorAndNoHang) {
   run_ranks(3, [](World& world) {
     InitOptions same = another(world, "");
-    expect_names(refusal<InvalidArgument>(same), {"init was called while a world", world.launch().job, "let go"});
+    expect_says(refusal<InvalidArgument>(same), {"init was called while a world", world.launch().job, "let go"});
     world.team().barrier();
   });
 }
@@ -110,7 +101,7 @@ TEST(World, ATraceThatCannotBeWrittenIsAnErrorAtOnce) {
   run_ranks(1, [](World& world) {
     InitOptions options = another(world, ".traced");
     options.env->trace = "/nowhere/rank%r.json";
-    expect_names(refusal<InvalidArgument>(options), {"TANDEM_TRACE", "rank 0", "'/nowhere/rank0.json'"});
+    expect_says(refusal<InvalidArgument>(options), {"TANDEM_TRACE", "rank 0", "'/nowhere/rank0.json'"});
   });
 }
 
@@ -134,7 +125,7 @@ TEST(World, LivesUntilItsLastTeamIsGone) {
       team = second.team({1, 0});
     }
     team.barrier();
-    expect_names(refusal<InvalidArgument>(another(world, ".second")), {"let go of it and of its teams"});
+    expect_says(refusal<InvalidArgument>(another(world, ".second")), {"let go of it and of its teams"});
     world.team().barrier();
     team = Team();
     init(another(world, ".second")).team().barrier();
@@ -156,7 +147,7 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
   run_ranks(3, [](World& world) {
     InitOptions options = another(world, ".sizes");
     if (world.rank() == 2) options.launch->world_size = 5;
-    expect_names(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
+    expect_says(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
     world.team().barrier();
 
 #if defined(__SANITIZE_THREAD__)
@@ -164,7 +155,7 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
 #endif
     options = another(world, ".twice");
     if (world.rank() == 2) options.launch->rank = 1;
-    expect_names(refusal<InvalidArgument>(options), {"rank 1 ", "is that rank already"});
+    expect_says(refusal<InvalidArgument>(options), {"rank 1 ", "is that rank already"});
     world.team().barrier();
   });
 }
@@ -176,14 +167,14 @@ TEST(World, ARankThatDoesNotComeIsNamedOnAll) {
     if (world.rank() == 2) {
       std::this_thread::sleep_for(600ms);
     } else {
-      expect_names(refusal<Timeout>(options), {"rank 2 of 4 did not come", "300 ms", "TANDEM_TIMEOUT"});
+      expect_says(refusal<Timeout>(options), {"rank 2 of 4 did not come", "300 ms", "TANDEM_TIMEOUT"});
     }
     world.team().barrier();
   });
   run_ranks(3, [](World& world) {
     InitOptions options = another(world, ".host");
     options.env->timeout = 300ms;
-    if (world.rank() != 0) expect_names(refusal<Timeout>(options), {"rank 0 of 3 did not come"});
+    if (world.rank() != 0) expect_says(refusal<Timeout>(options), {"rank 0 of 3 did not come"});
     world.team().barrier();
   });
 }
@@ -194,8 +185,8 @@ TEST(World, ADeviceThatOneRankCannotUseIsToldToAll) {
     InitOptions options = another(world, ".device");
     if (world.rank() == 1) options.device = DeviceId{DeviceType::cuda, 0};
     const std::string text = refusal<Unsupported>(options);
-    expect_names(text, {why_no_device(DeviceType::cuda)});
-    if (world.rank() != 1) expect_names(text, {"rank 1 ", "has no device"});
+    expect_says(text, {why_no_device(DeviceType::cuda)});
+    if (world.rank() != 1) expect_says(text, {"rank 1 ", "has no device"});
     world.team().barrier();
   });
 }
@@ -204,19 +195,19 @@ TEST(World, RefusesALinkWhereTheDeviceIsNoHost) {
   InitOptions options{.launch = Launch{}, .env = Env{}, .device = DeviceId{DeviceType::cuda, 0}};
   options.launch->job = "link";
   options.env->link = LinkOptions{20us, 1e9};
-  expect_names(refusal<InvalidArgument>(options), {"TANDEM_LINK", "rank 0", "cuda", "host"});
+  expect_says(refusal<InvalidArgument>(options), {"TANDEM_LINK", "rank 0", "cuda", "host"});
 }
 
 TEST(World, RefusesWhatNoLauncherCanMean) {
   InitOptions options{.launch = Launch{}, .env = Env{}, .device = DeviceId{DeviceType::host, 0}};
   options.launch->job = "refused";
   options.launch->rank = 2;
-  expect_names(refusal<InvalidArgument>(options), {"rank 2", "world of 1"});
+  expect_says(refusal<InvalidArgument>(options), {"rank 2", "world of 1"});
   options.launch->rank = 0;
   options.launch->world_size = 4;
   options.launch->nodes = 2;
   options.launch->launcher = "srun";
-  expect_names(refusal<Unsupported>(options), {"4 ranks on 2 nodes", "srun", "one node"});
+  expect_says(refusal<Unsupported>(options), {"4 ranks on 2 nodes", "srun", "one node"});
 }
 
 TEST(World, ARankThatEndsWellLeavesTheOthersAlone) {
@@ -237,7 +228,7 @@ TEST(World, ARankThatEndsWellLeavesTheOthersAlone) {
         ADD_FAILURE() << "nothing was thrown";
       } catch (const PeerLost& error) {
         EXPECT_EQ(error.rank(), 0);
-        expect_names(error.what(), {"has ended its world", "barrier"});
+        expect_says(error.what(), {"has ended its world", "barrier"});
       }
       pair.barrier();
     }
@@ -333,7 +324,7 @@ TEST_F(Strangers, ASocketOfAnotherUserIsNoRank0) {
   run_ranks(1, [this](World&) {
     InitOptions options = joining(1);
     options.env->timeout = 300ms;
-    expect_names(refusal<Timeout>(options), {"rank 0", job_, "belongs to another user", "300 ms"});
+    expect_says(refusal<Timeout>(options), {"rank 0", job_, "belongs to another user", "300 ms"});
   });
 }
 
