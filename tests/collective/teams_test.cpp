@@ -56,14 +56,11 @@ class TwoTeams : public OnEachDevice {
     while (!*flag && Clock::now() < end) std::this_thread::sleep_for(1ms);
     EXPECT_TRUE(*flag);
   }
-  static void run(const std::function<void(World&)>& body, const std::vector<int>& may_die = {}) {
-    run_ranks(2, body, {.device = GetParam(), .may_die = may_die});
-  }
 };
 
 TEST_P(TwoTeams, OneIsLetGoWhileTheOtherWaits) {
   const Flag gone;
-  run([&gone](World& world) {
+  on(2, [&gone](World& world) {
     Sum waits(world);
     std::optional<Sum> goes(world);
     goes->start();
@@ -82,7 +79,7 @@ TEST_P(TwoTeams, OneIsLetGoWhileTheOtherWaits) {
 
 TEST_P(TwoTeams, ATeamIsLetGoWhileItWaitsItself) {
   const Flag waits;
-  run([&waits](World& world) {
+  on(2, [&waits](World& world) {
     std::optional<Sum> goes(world);
     const Stream stream(world.device());
     world.team().barrier();
@@ -101,7 +98,7 @@ TEST_P(TwoTeams, ATeamIsLetGoWhileItWaitsItself) {
 
 // The order of calls is free across teams, so neither rank may wait for its stream before it makes the plan.
 TEST_P(TwoTeams, APlanOfOneIsMadeBeforeOrAfterARunOfTheOther) {
-  run([](World& world) {
+  on(2, [](World& world) {
     Sum first(world);
     Sum second(world);
     for (const Team& team : {first.team, second.team}) team.set_timeout(5s);
@@ -122,24 +119,24 @@ TEST_P(TwoTeams, AWaitOfATeamThatWasLetGoEndsWhenItsPeerIsLost) {
   GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and a thread cannot be killed";
 #endif
   const Flag waits;
-  run(
-      [&waits](World& world) {
-        std::optional<Sum> goes(world);
-        world.team().barrier();
-        if (world.rank() == 1) {
-          wait_for(waits);
-          ::kill(::getpid(), SIGKILL);
-        }
-        const Stream stream(world.device());
-        goes->plan(goes->tensor, stream);
-        goes.reset();
-        EXPECT_FALSE(stream.query()) << "nothing was waited for";
-        *waits = true;
-        const auto before = Clock::now();
-        stream.synchronize();
-        EXPECT_LT(Clock::now() - before, 2s);
-      },
-      {1});
+  on(2,
+     [&waits](World& world) {
+       std::optional<Sum> goes(world);
+       world.team().barrier();
+       if (world.rank() == 1) {
+         wait_for(waits);
+         ::kill(::getpid(), SIGKILL);
+       }
+       const Stream stream(world.device());
+       goes->plan(goes->tensor, stream);
+       goes.reset();
+       EXPECT_FALSE(stream.query()) << "nothing was waited for";
+       *waits = true;
+       const auto before = Clock::now();
+       stream.synchronize();
+       EXPECT_LT(Clock::now() - before, 2s);
+     },
+     {.may_die = {1}});
 }
 
 TANDEM_ON_EACH_DEVICE(TwoTeams);

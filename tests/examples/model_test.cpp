@@ -79,19 +79,19 @@ TANDEM_ON_EACH_DEVICE(ModelStep);
 
 TEST_P(ModelStep, IsThatOfOneRankInF32) {
   for (const int ranks : {1, 2, 3, 4}) {
-    testing::run_ranks(ranks, [](World& world) { check_step(world, odd_model(f32), 29); }, {.device = GetParam()});
+    on(ranks, [](World& world) { check_step(world, odd_model(f32), 29); });
   }
 }
 
 TEST_P(ModelStep, IsThatOfOneRankInBf16) {
   for (const int ranks : {1, 2, 3, 4}) {
-    testing::run_ranks(ranks, [](World& world) { check_step(world, odd_model(bf16), 29); }, {.device = GetParam()});
+    on(ranks, [](World& world) { check_step(world, odd_model(bf16), 29); });
   }
 }
 
 TEST_P(ModelStep, IsThatOfOneRankInF16) {
   for (const int ranks : {2, 3}) {
-    testing::run_ranks(ranks, [](World& world) { check_step(world, odd_model(f16), 29); }, {.device = GetParam()});
+    on(ranks, [](World& world) { check_step(world, odd_model(f16), 29); });
   }
 }
 
@@ -102,7 +102,7 @@ TEST_P(ModelStep, LetsRanksHaveNoTokens) {
     options.tokens = 6;
     check_step(world, options, 6);
   };
-  testing::run_ranks(5, six, {.device = GetParam()});
+  on(5, six);
 }
 
 TEST_P(ModelStep, TakesFewerTokensThanPlanned) {
@@ -110,7 +110,7 @@ TEST_P(ModelStep, TakesFewerTokensThanPlanned) {
     check_step(world, odd_model(f32), 1);
     check_step(world, odd_model(f32), 20);
   };
-  testing::run_ranks(3, fewer, {.device = GetParam()});
+  on(3, fewer);
 }
 
 // The check itself must see what is wrong.

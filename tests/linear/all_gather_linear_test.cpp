@@ -14,7 +14,6 @@ namespace {
 
 using testing::GuardedTensor;
 using testing::Matrix;
-using testing::run_ranks;
 
 /// Several runs of one plan with fresh data, poisoned outputs and late ranks, each element against fp64.
 void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options, int runs = 3,
@@ -73,10 +72,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
   team.barrier();
 }
 
-class AllGatherLinearTest : public testing::OnEachDevice {
- protected:
-  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
-};
+class AllGatherLinearTest : public testing::OnEachDevice {};
 
 TEST_P(AllGatherLinearTest, EveryTeamSizeAlgorithmAndDType) {
   for (const int ranks : testing::team_sizes()) {

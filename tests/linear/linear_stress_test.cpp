@@ -166,7 +166,7 @@ class LinearInterleaving : public testing::OnEachDevice {};
 
 TEST_P(LinearInterleaving, RunsFollowEachOtherOnChangingStreams) {
   for (const int ranks : testing::team_sizes()) {
-    testing::run_ranks(ranks, [](World& world) { Player(world.team(), 1, runs).play(); }, {.device = GetParam()});
+    on(ranks, [](World& world) { Player(world.team(), 1, runs).play(); });
   }
 }
 

@@ -14,7 +14,6 @@ namespace {
 
 using testing::GuardedTensor;
 using testing::Matrix;
-using testing::run_ranks;
 
 void check(World& world, const Team& team, const LinearSpec& spec, GatheredOperand gathered,
            const LinearOptions& options, int runs = 3, std::int64_t offset = 0) {
@@ -59,10 +58,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
   team.barrier();
 }
 
-class WeightGradient : public testing::OnEachDevice {
- protected:
-  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
-};
+class WeightGradient : public testing::OnEachDevice {};
 
 TEST_P(WeightGradient, EveryTeamSizeAlgorithmDTypeAndOperand) {
   for (const int ranks : testing::team_sizes()) {

@@ -23,12 +23,10 @@ class Backend : public testing::OnEachDevice {
   static std::string own_name() { return std::string(name(GetParam())); }
   /// Runs `body` in a process of its own, so that this one stays free of the device.
   static void with_backend(const std::function<void(MemoryBackend&, Device&)>& body) {
-    run_ranks(1,
-              [&](World& world) {
-                const auto backend = open_memory_backend(own_name(), world.shared_device());
-                body(*backend, world.device());
-              },
-              {.device = GetParam()});
+    on(1, [&](World& world) {
+      const auto backend = open_memory_backend(own_name(), world.shared_device());
+      body(*backend, world.device());
+    });
   }
 };
 

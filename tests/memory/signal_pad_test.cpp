@@ -18,13 +18,9 @@ namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::run_ranks;
 using testing::team_sizes;
 
-class Pad : public testing::OnEachDevice {
- protected:
-  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
-};
+class Pad : public testing::OnEachDevice {};
 
 SymmetricTensor ready(const Team& team, std::int64_t count, std::uint32_t channels = 4) {
   auto tensor = SymmetricTensor::empty(team, {count}, i32, {.channels = channels});

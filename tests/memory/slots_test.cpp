@@ -15,7 +15,6 @@
 namespace tandem {
 namespace {
 
-using testing::run_ranks;
 using testing::team_sizes;
 
 class SlotsTest : public testing::OnEachDevice {};
@@ -24,78 +23,72 @@ class SlotsTest : public testing::OnEachDevice {};
 /// on both sides. If a credit were granted too early, or a signal came before its data, a sum would be off.
 TEST_P(SlotsTest, NothingIsOverwrittenBeforeItIsRead) {
   for (const int ranks : team_sizes()) {
-    run_ranks(
-        ranks,
-        [](World& world) {
-          const Team& team = world.team();
-          Device& device = world.device();
-          constexpr std::int32_t rounds = 60;
-          Slots slots(team, sizeof(std::int32_t) * static_cast<std::size_t>(team.size()), 1,
-                      team.register_operation("slots test"));
-          Buffer values(world.shared_device(), sizeof(std::int32_t) * rounds);
-          Buffer sums(world.shared_device(), sizeof(std::int32_t) * rounds);
-          std::vector<std::int32_t> sent(rounds);
-          for (std::int32_t i = 0; i < rounds; ++i) sent[static_cast<std::size_t>(i)] = 1000 * i + team.rank() + 1;
-          device.upload(values.data(), sent.data(), values.bytes());
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      Device& device = world.device();
+      constexpr std::int32_t rounds = 60;
+      Slots slots(team, sizeof(std::int32_t) * static_cast<std::size_t>(team.size()), 1,
+                  team.register_operation("slots test"));
+      Buffer values(world.shared_device(), sizeof(std::int32_t) * rounds);
+      Buffer sums(world.shared_device(), sizeof(std::int32_t) * rounds);
+      std::vector<std::int32_t> sent(rounds);
+      for (std::int32_t i = 0; i < rounds; ++i) sent[static_cast<std::size_t>(i)] = 1000 * i + team.rank() + 1;
+      device.upload(values.data(), sent.data(), values.bytes());
 
-          const Stream stream(device);
-          std::mt19937 random(static_cast<unsigned>(testing::seed() + static_cast<std::uint64_t>(team.rank())));
-          for (std::int32_t i = 0; i < rounds; ++i) {
-            const int slot = slots.next();
-            const auto maybe_late = [&] {
-              if (random() % 8 != 0) return;
-              const auto delay = std::chrono::microseconds(random() % 3'000);
-              device.launch(stream, [delay] { std::this_thread::sleep_for(delay); });
-            };
-            const auto* value = values.data_as<std::int32_t>() + i;
-            slots.take(stream, slot, slots.peers());
-            for (const int peer : slots.peers()) {
-              device.copy(stream, {.dst = slots.remote(slot, peer) +
-                                          sizeof(std::int32_t) * static_cast<std::size_t>(team.rank()),
-                                   .src = value,
-                                   .bytes = sizeof(std::int32_t),
-                                   .path = Path::link});
-            }
-            device.copy(stream,
-                        {.dst = slots.local(slot) + sizeof(std::int32_t) * static_cast<std::size_t>(team.rank()),
-                         .src = value,
-                         .bytes = sizeof(std::int32_t)});
-            maybe_late();
-            slots.signal(stream, slot, slots.peers(), 0);
-            slots.wait(stream, slot, slots.peers(), 0);
-            maybe_late();
-            std::vector<const void*> sources;
-            for (int rank = 0; rank < team.size(); ++rank) {
-              sources.push_back(slots.local(slot) + sizeof(std::int32_t) * static_cast<std::size_t>(rank));
-            }
-            void* const sum = sums.data_as<std::int32_t>() + i;
-            device.reduce(
-                stream,
-                {.sources = sources, .destinations = std::span(&sum, 1), .count = 1, .dtype = i32, .out_dtype = i32});
-            slots.grant(stream, slot, slots.peers());
-          }
-          team.synchronize(stream);
-          std::vector<std::int32_t> got(rounds);
-          device.download(got.data(), sums.data(), sums.bytes());
-          for (std::int32_t i = 0; i < rounds; ++i) {
-            EXPECT_EQ(got[static_cast<std::size_t>(i)], team.size() * 1000 * i + team.size() * (team.size() + 1) / 2);
-          }
-          team.barrier();
-        },
-        {.device = GetParam()});
+      const Stream stream(device);
+      std::mt19937 random(static_cast<unsigned>(testing::seed() + static_cast<std::uint64_t>(team.rank())));
+      for (std::int32_t i = 0; i < rounds; ++i) {
+        const int slot = slots.next();
+        const auto maybe_late = [&] {
+          if (random() % 8 != 0) return;
+          const auto delay = std::chrono::microseconds(random() % 3'000);
+          device.launch(stream, [delay] { std::this_thread::sleep_for(delay); });
+        };
+        const auto* value = values.data_as<std::int32_t>() + i;
+        slots.take(stream, slot, slots.peers());
+        for (const int peer : slots.peers()) {
+          device.copy(stream,
+                      {.dst = slots.remote(slot, peer) + sizeof(std::int32_t) * static_cast<std::size_t>(team.rank()),
+                       .src = value,
+                       .bytes = sizeof(std::int32_t),
+                       .path = Path::link});
+        }
+        device.copy(stream, {.dst = slots.local(slot) + sizeof(std::int32_t) * static_cast<std::size_t>(team.rank()),
+                             .src = value,
+                             .bytes = sizeof(std::int32_t)});
+        maybe_late();
+        slots.signal(stream, slot, slots.peers(), 0);
+        slots.wait(stream, slot, slots.peers(), 0);
+        maybe_late();
+        std::vector<const void*> sources;
+        for (int rank = 0; rank < team.size(); ++rank) {
+          sources.push_back(slots.local(slot) + sizeof(std::int32_t) * static_cast<std::size_t>(rank));
+        }
+        void* const sum = sums.data_as<std::int32_t>() + i;
+        device.reduce(
+            stream,
+            {.sources = sources, .destinations = std::span(&sum, 1), .count = 1, .dtype = i32, .out_dtype = i32});
+        slots.grant(stream, slot, slots.peers());
+      }
+      team.synchronize(stream);
+      std::vector<std::int32_t> got(rounds);
+      device.download(got.data(), sums.data(), sums.bytes());
+      for (std::int32_t i = 0; i < rounds; ++i) {
+        EXPECT_EQ(got[static_cast<std::size_t>(i)], team.size() * 1000 * i + team.size() * (team.size() + 1) / 2);
+      }
+      team.barrier();
+    });
   }
 }
 
 TEST_P(SlotsTest, PeersAreVisitedInRotatedOrder) {
-  run_ranks(4,
-            [](World& world) {
-              const Slots slots(world.team(), 8, 1, 0);
-              const std::vector<int> peers(slots.peers().begin(), slots.peers().end());
-              const int r = world.rank();
-              EXPECT_EQ(peers, (std::vector<int>{(r + 1) % 4, (r + 2) % 4, (r + 3) % 4}));
-              world.team().barrier();
-            },
-            {.device = GetParam()});
+  on(4, [](World& world) {
+    const Slots slots(world.team(), 8, 1, 0);
+    const std::vector<int> peers(slots.peers().begin(), slots.peers().end());
+    const int r = world.rank();
+    EXPECT_EQ(peers, (std::vector<int>{(r + 1) % 4, (r + 2) % 4, (r + 3) % 4}));
+    world.team().barrier();
+  });
 }
 
 TANDEM_ON_EACH_DEVICE(SlotsTest);

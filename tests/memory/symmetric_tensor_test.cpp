@@ -19,13 +19,9 @@ namespace tandem {
 namespace {
 
 using testing::expect_error;
-using testing::run_ranks;
 using testing::team_sizes;
 
-class Tensor : public testing::OnEachDevice {
- protected:
-  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = GetParam()}); }
-};
+class Tensor : public testing::OnEachDevice {};
 
 std::vector<std::int32_t> numbers(std::size_t count, std::int32_t first) {
   std::vector<std::int32_t> values(count);

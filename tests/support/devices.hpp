@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <gtest/gtest.h>
 #include <string>
 
 #include "tandem/base/device_id.hpp"
+#include "tandem/team/world.hpp"
+
+#include "support/ranks.hpp"
 
 namespace tandem::testing {
 
@@ -17,6 +21,11 @@ class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override {
     if (const std::string reason = why_no_ranks_on(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
+  }
+  /// run_ranks() on this type of device.
+  static void on(int ranks, const std::function<void(World&)>& body, RankOptions options = {}) {
+    options.device = GetParam();
+    run_ranks(ranks, body, options);
   }
 };
 
