@@ -16,23 +16,12 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/team.hpp"
 
+#include "support/draws.hpp"
 #include "support/guarded_tensor.hpp"
 #include "support/oracle.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem::testing {
-
-/// A sequence of random numbers that all ranks draw alike.
-class Draws {
- public:
-  explicit Draws(std::uint64_t sequence) : key_(key(seed(), {sequence})) {}
-  /// In [0, limit).
-  [[nodiscard]] std::uint64_t below(std::uint64_t limit) noexcept { return random_bits(key_, index_++) % limit; }
-
- private:
-  std::uint64_t key_;
-  std::uint64_t index_ = 0;
-};
 
 /// The random input of `rank` in case `id`, which every rank can make: any bits at all, since what moves must not look
 /// at them; or values of a dtype with arithmetic.

@@ -14,6 +14,7 @@
 
 #include "linear/tensors.hpp"
 #include "support/devices.hpp"
+#include "support/draws.hpp"
 
 namespace tandem {
 namespace {
@@ -29,6 +30,7 @@ class Player {
   Player(const Team& team, std::uint64_t sequence, int runs)
       : team_(team),
         key_(testing::key(testing::seed(), {sequence})),
+        draws_(sequence),
         runs_(runs),
         streams_{Stream(team.device()), Stream(team.device()), Stream(team.device())},
         gather_{AllGatherLinear(team, spec(), pipeline()), AllGatherLinear(team, spec(), sequence_only())},
@@ -64,7 +66,6 @@ class Player {
   static LinearOptions pipeline() { return {.algorithm = "pipeline"}; }
   static LinearOptions sequence_only() { return {.algorithm = "sequence"}; }
 
-  [[nodiscard]] std::uint64_t draw(std::uint64_t limit) { return testing::random_bits(key_, draws_++) % limit; }
   /// Element [row, column] of the operand `which` that `rank` has in a run.
   [[nodiscard]] double value(const Run& run, std::uint64_t which, int rank, std::int64_t row,
                              std::int64_t column) const {
@@ -78,10 +79,10 @@ class Player {
   }
 
   [[nodiscard]] Run prepared() {
-    const std::uint64_t operation = draw(operations);
-    const std::uint64_t algorithm = draw(2);
-    const std::uint64_t stream = draw(streams_.size());
-    const auto m = static_cast<std::int64_t>(draw(most_tokens + 1));
+    const std::uint64_t operation = draws_.below(operations);
+    const std::uint64_t algorithm = draws_.below(2);
+    const std::uint64_t stream = draws_.below(streams_.size());
+    const auto m = static_cast<std::int64_t>(draws_.below(most_tokens + 1));
     const std::int64_t own = own_rows(m).count;
     const bool is_gradient = operation == gradient;
     Run run{.number = number_++,
@@ -149,14 +150,14 @@ class Player {
   }
 
   Team team_;
-  std::uint64_t key_;
+  std::uint64_t key_;  // of the runs' data and delays
+  testing::Draws draws_;
   int runs_;
   std::array<Stream, 3> streams_;
   std::array<AllGatherLinear, 2> gather_;
   std::array<LinearReduceScatter, 2> scatter_;
   std::array<LinearAllReduce, 2> reduce_;
   std::array<LinearWeightGradient, 2> gradient_;
-  std::uint64_t draws_ = 0;
   std::uint64_t number_ = 0;
 };
 
