@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/processes.hpp"
 
+#include <array>
+#include <cstdio>
 #include <fstream>
 #include <string>
+#include <sys/wait.h>
 
 namespace tandem::testing {
 
@@ -12,6 +15,19 @@ char state_of(pid_t pid) {
   std::getline(file, stat);
   const std::size_t name_end = stat.rfind(") ");  // a name may hold anything
   return name_end == std::string::npos || name_end + 2 >= stat.size() ? '\0' : stat[name_end + 2];
+}
+
+Outcome run_command(const std::string& line) {
+  Outcome outcome;
+  std::FILE* const pipe = ::popen(line.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> part{};
+  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
+    outcome.out.append(part.data(), size);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
 }
 
 }  // namespace tandem::testing

@@ -1,54 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real launchers start a real program.
 
-#include <array>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "support/errors.hpp"
 #include "support/processes.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
+using tandem::testing::Outcome;
+using tandem::testing::run_command;
 using tandem::testing::state_of;
 
 const std::string probe = TANDEM_PROBE;
 const std::string tandem_run = std::string(TANDEM_COMMAND) + " run ";
 
-struct Outcome {
-  int code = -1;
-  std::string output;  // of stdout and stderr
-};
+/// Its `out` is of stdout and stderr.
+Outcome run(const std::string& command) { return run_command("exec 2>&1; TANDEM_DEVICE=host timeout 60 " + command); }
 
-Outcome run(const std::string& command) {
-  Outcome outcome;
-  std::FILE* const pipe = ::popen(("exec 2>&1; TANDEM_DEVICE=host timeout 60 " + command).c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> part{};
-  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
-    outcome.output.append(part.data(), size);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
-
-void expect_says(const Outcome& outcome, const std::string& text) {
-  EXPECT_NE(outcome.output.find(text), std::string::npos) << "no '" << text << "' in:\n" << outcome.output;
-}
+void expect_says(const Outcome& outcome, const std::string& text) { tandem::testing::expect_says(outcome.out, {text}); }
 
 bool installed(const std::string& command) { return std::system((command + " > /dev/null 2>&1").c_str()) == 0; }
 
 void expect_ranks(const Outcome& outcome, int ranks, const std::string& launcher) {
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
   for (int rank = 0; rank < ranks; ++rank) {
     expect_says(outcome, "rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " by " + launcher + "\n");
   }
@@ -75,7 +58,7 @@ TEST(Launchers, TandemRunContinuesWithoutALostRank) {
 TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
   const auto before = std::chrono::steady_clock::now();
   const Outcome outcome = run(tandem_run + "-n 3 -- sh -c 'test $TANDEM_RANK = 1 && exit 7; exec sleep 50'");
-  EXPECT_EQ(outcome.code, 7) << outcome.output;
+  EXPECT_EQ(outcome.code, 7) << outcome.out;
   EXPECT_LT(std::chrono::steady_clock::now() - before, 20s);
   expect_says(outcome, "exit code 7");
   expect_says(outcome, "killed by signal 15");
@@ -86,7 +69,7 @@ TEST(Launchers, TandemRunPassesSignalsOn) {
       run("sh -c '" + tandem_run +
           "-n 2 -- sh -c \"trap \\\"echo told; exit 3\\\" USR1; echo up; while :; do sleep 0.05; done\" & "
           "sleep 1; kill -USR1 $!; wait $!'");
-  EXPECT_EQ(outcome.code, 3) << outcome.output;
+  EXPECT_EQ(outcome.code, 3) << outcome.out;
   expect_says(outcome, "told");
 }
 
@@ -106,8 +89,8 @@ std::vector<pid_t> pids_in(const std::string& output) {
 }
 
 void expect_all_end(const Outcome& outcome, std::size_t processes) {
-  const std::vector<pid_t> pids = pids_in(outcome.output);
-  EXPECT_EQ(pids.size(), processes) << outcome.output;
+  const std::vector<pid_t> pids = pids_in(outcome.out);
+  EXPECT_EQ(pids.size(), processes) << outcome.out;
   for (const pid_t pid : pids) {
     for (int i = 0; i < 100 && lives(pid); ++i) std::this_thread::sleep_for(10ms);
     EXPECT_FALSE(lives(pid)) << "process " << pid << " still lives";

@@ -1,42 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as a user runs them; `demo` has tests of its own.
-#include <array>
-#include <cstdio>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <sys/wait.h>
 #include <vector>
 
 #include "tandem/device/device.hpp"
 
+#include "support/processes.hpp"
 #include "tools/command.hpp"
 #include "tools/operation.hpp"
 
 namespace tandem::tools {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-};
+using testing::Outcome;
 
 /// Runs `tandem ARGUMENTS` on the host; what it says on stderr goes to the test's own.
 Outcome tandem_command(const std::string& arguments, const std::string& environment = "") {
-  Outcome outcome;
-  FILE* pipe = ::popen(
-      ("env TANDEM_DEVICE=host TANDEM_TIMEOUT=60s " + environment + " timeout 120 " TANDEM_TEST_CLI " " + arguments)
-          .c_str(),
-      "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> part;
-  for (std::size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
-    outcome.out.append(part.data(), size);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return testing::run_command("env TANDEM_DEVICE=host TANDEM_TIMEOUT=60s " + environment +
+                              " timeout 120 " TANDEM_TEST_CLI " " + arguments);
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
