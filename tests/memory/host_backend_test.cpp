@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <string>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -20,6 +18,7 @@
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include "support/errors.hpp"
+#include "support/files.hpp"
 #include "support/ranks.hpp"
 
 namespace {
@@ -87,8 +86,7 @@ TEST(HostBackend, AThousandAllocationsOutgrowTheSoftLimitOfDescriptors) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);  // where ranks are threads, theirs is this process's
   std::string text;
   for (const char* rank : {"0", "1"}) {
-    std::ifstream lines(log + rank);
-    text += std::string(std::istreambuf_iterator<char>(lines), {});
+    text += testing::contents_of(log + rank);
     std::filesystem::remove(log + rank);
   }
   EXPECT_NE(text.find("was raised from 256 to 1024"), std::string::npos) << text;

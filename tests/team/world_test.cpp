@@ -6,9 +6,7 @@
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <optional>
 #include <poll.h>
 #include <source_location>
@@ -24,6 +22,7 @@
 #include "tandem/device/trace_range.hpp"
 
 #include "support/errors.hpp"
+#include "support/files.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
 #include "support/socket_names.hpp"
@@ -62,11 +61,6 @@ TEST(World, ASecondInitIsAnErrorAndNoHang) {
   });
 }
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
@@ -86,7 +80,7 @@ TEST(World, WritesOneTraceOfAllRanks) {
     RankOptions options;
     options.env.trace = path;
     run_ranks(ranks, traced, options);
-    const std::string text = contents(path);
+    const std::string text = testing::contents_of(path);
     EXPECT_TRUE(text.starts_with("{") && text.ends_with("}\n]}\n")) << text;
     EXPECT_EQ(count(text, "traceEvents"), 1U) << text;
     EXPECT_EQ(count(text, R"("name":"a range")"), static_cast<std::size_t>(ranks)) << text;
