@@ -115,9 +115,7 @@ TEST_P(TwoTeams, APlanOfOneIsMadeBeforeOrAfterARunOfTheOther) {
 }
 
 TEST_P(TwoTeams, AWaitOfATeamThatWasLetGoEndsWhenItsPeerIsLost) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and a thread cannot be killed";
-#endif
+  if (const std::string reason = why_no_rank_may_die(); !reason.empty()) GTEST_SKIP() << reason;
   const Flag waits;
   on(2,
      [&waits](World& world) {

@@ -56,9 +56,7 @@ struct Scene {
 class Kill : public ::testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and a thread cannot be killed";
-#endif
+    if (const std::string reason = testing::why_no_rank_may_die(); !reason.empty()) GTEST_SKIP() << reason;
   }
 
   /// As each rank, before anything happens.

@@ -304,6 +304,10 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOpt
   }
 }
 
+std::string why_no_rank_may_die() {
+  return under_tsan ? "under ThreadSanitizer ranks are threads, and a thread cannot be killed" : "";
+}
+
 const std::vector<int>& team_sizes() {
   static const std::vector<int> sizes = [] {
     std::vector<int> all{1, 2, 3, 4, 5, 8};

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "tandem/team/world.hpp"
@@ -24,6 +25,9 @@ struct RankOptions {
 /// Runs `body` as each rank of a fresh world of `ranks`, and fails the current test for each rank that threw, failed an
 /// expectation, crashed or did not end. Call it before this process has used a GPU: processes are forked.
 void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options = {});
+
+/// Why a test may not kill one of its ranks; empty if it may.
+[[nodiscard]] std::string why_no_rank_may_die();
 
 /// The team sizes of a test that takes every size: 1, 2, 3, 4, 5 and 8, or those up to TANDEM_TEST_MAX_RANKS where a
 /// tool makes each rank slow. A test that says itself how many ranks it takes has as many there, too.
