@@ -21,11 +21,6 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
-#include "tools/bench.hpp"
-#include "tools/plan.hpp"
-#include "tools/run.hpp"
-#include "tools/verify.hpp"
-
 namespace tandem::wrong_use {
 namespace {
 
@@ -63,9 +58,6 @@ Wrong launcher(const std::map<std::string, std::string>& variables) {
       return found == variables.end() ? std::nullopt : std::optional(found->second);
     }));
   });
-}
-Wrong command(int (*run)(tools::Arguments), const std::vector<std::string>& words) {
-  return alone([=] { static_cast<void>(run(words)); });
 }
 template <typename Plan, typename... Arguments> Wrong linear(const LinearSpec& spec, const Arguments&... arguments) {
   return [=](World& world) { const Plan plan(world.team(), spec, arguments...); };
@@ -110,7 +102,6 @@ Wrong moved_from(const std::function<void(Plan&, StreamRef)>& use, const Argumen
 }  // namespace
 
 const std::vector<Row>& rows() {
-  using namespace tools;
   static const std::vector<Row> table{
       // Names and values
       {"UnknownDType", 0, alone([] { static_cast<void>(parse_dtype("fp32")); }), {"'fp32' is not known", "f32, f16"}},
@@ -479,41 +470,6 @@ const std::vector<Row>& rows() {
        linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .bias = true}, GatheredOperand::x),
        {"LinearWeightGradient", "bias"},
        Kind::unsupported},
-      // Command lines
-      {"BenchNothing", 0, command(bench, {}), {"operation", "--help"}},
-      {"BenchUnknown", 0, command(bench, {"gather"}), {"unknown operation 'gather'", "all_gather, reduce_scatter"}},
-      {"BenchSize", 0, command(bench, {"all_reduce", "-b", "1Q"}), {"-b is '1Q'", "512, 64K"}},
-      {"BenchSizes", 0, command(bench, {"all_reduce", "-b", "2M", "-e", "1M"}), {"-b is 2M", "-e is 1M"}},
-      {"BenchFactor", 0, command(bench, {"all_reduce", "-f", "1"}), {"-f is '1'", "from 2"}},
-      {"BenchStep", 0, command(bench, {"all_reduce", "-i", "0"}), {"-i is '0'", "1 byte and more"}},
-      {"BenchRanks", 0, command(bench, {"all_reduce", "-n", "65"}), {"-n is '65'", "from 1 to 64"}},
-      {"BenchDType", 0, command(bench, {"all_reduce", "-d", "fp12"}), {"'fp12' is not known", "f16"}},
-      {"BenchUnsummable", 0, command(bench, {"all_reduce", "-d", "u8"}), {"-d is u8", "f32, f16, bf16"}},
-      {"BenchLinearDType", 0, command(bench, {"all_gather_linear", "-d", "f64"}), {"-d is f64", "bf16"}},
-      {"BenchShape", 0, command(bench, {"all_gather_linear", "--shape", "4,5"}), {"'4,5'", "M,N,K"}},
-      {"BenchShapeOfCollective", 0, command(bench, {"all_reduce", "--shape", "4,5,6"}), {"no --shape"}},
-      {"BenchAlgorithm", 0, command(bench, {"all_reduce", "--algorithm", "ring"}), {"'ring'", "one_shot, two_shot"}},
-      {"BenchDevice", 0, command(bench, {"all_reduce", "--device", "tpu"}), {"'tpu'", "auto, host, cuda"}},
-      {"BenchLink", 0, command(bench, {"all_reduce", "--link", "1us"}), {"'1us'", "LATENCY,BANDWIDTH"}},
-      {"BenchInPlace", 0, command(bench, {"all_to_all", "--in-place"}), {"no form in place"}},
-      {"BenchUnknownOption", 0, command(bench, {"all_reduce", "--fast"}), {"--fast", "--help"}},
-      {"VerifyUnknown", 0, command(verify, {"gather"}), {"unknown operation 'gather'", "all, all_gather"}},
-      {"VerifyCases", 0, command(verify, {"--cases", "0"}), {"--cases is '0'", "from 1"}},
-      {"VerifyCaseAndCases", 0, command(verify, {"--cases", "5", "--case", "1"}), {"--case", "--help"}},
-      {"VerifySeed", 0, command(verify, {"--seed", "lucky"}), {"--seed is 'lucky'", "whole number"}},
-      {"PlanWithoutShape", 0, command(plan, {"all_gather_linear"}), {"needs --shape M,N,K"}},
-      {"PlanShape", 0, command(plan, {"all_gather_linear", "--shape", "a,b,c"}), {"'a,b,c'", "M,N,K"}},
-      {"PlanGroups",
-       0,
-       command(plan, {"all_gather_linear", "-n", "2", "--shape", "8,8,8", "--groups", "5"}),
-       {"5 groups", "1 to 1"}},
-      {"PlanGroupsOfCollective", 0, command(plan, {"all_reduce", "--groups", "2"}), {"no --groups"}},
-      {"RunNothing", 0, command(run, {"-n", "2"}), {"program is missing", "tandem run -n 4"}},
-      {"RunRanks", 0, command(run, {"--", "true"}), {"-n is missing"}},
-      {"RunOnFailure",
-       0,
-       command(run, {"-n", "2", "--on-failure", "wait", "--", "true"}),
-       {"'wait'", "stop, continue"}},
   };
   return table;
 }

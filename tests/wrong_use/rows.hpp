@@ -34,6 +34,8 @@ struct Row {
   Kind kind = Kind::invalid_argument;
 };
 
+/// Of the library, and of the command lines of `tandem`.
 [[nodiscard]] const std::vector<Row>& rows();
+[[nodiscard]] const std::vector<Row>& command_rows();
 
 }  // namespace tandem::wrong_use

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of wrong use (rows.cpp). Each row gets an error of its kind, whose message says what was given and what is
-// allowed, on every rank ("{rank}" in a fragment is the rank's number); and the ranks can go on afterwards.
+// Two tables of wrong use (rows.cpp, command_rows.cpp). Each row gets an error of its kind, whose message says what was
+// given and what is allowed, on every rank ("{rank}" in a fragment is the rank's number); and the ranks can go on
+// afterwards.
 #include <gtest/gtest.h>
 #include <ostream>
 #include <string>
@@ -56,8 +57,9 @@ TEST_P(WrongUse, IsTold) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, WrongUse, ::testing::ValuesIn(rows()),
-                         [](const auto& row) { return std::string(row.param.name); });
+constexpr auto name_of_row = [](const ::testing::TestParamInfo<Row>& row) { return std::string(row.param.name); };
+INSTANTIATE_TEST_SUITE_P(Library, WrongUse, ::testing::ValuesIn(rows()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(Commands, WrongUse, ::testing::ValuesIn(command_rows()), name_of_row);
 
 }  // namespace
 }  // namespace tandem::wrong_use
