@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -25,6 +27,41 @@ struct Extents {
 };
 inline constexpr Extents some_pieces{600, 3000};
 inline constexpr std::size_t piece = 4096;
+
+/// What one operation is: a collective, and where its data are. Plain tensors, unless the name says otherwise.
+enum class Play : std::uint8_t {
+  gather,
+  gather_in_place,
+  gather_into_symmetric,
+  scatter,
+  scatter_symmetric,
+  reduce,
+  reduce_symmetric,
+  exchange,
+  exchange_into_symmetric,
+  broadcast,
+  broadcast_symmetric,
+  exchange_by_counts,
+  exchange_symmetric_by_counts,
+  gather_in_steps,
+};
+inline constexpr std::array play_names{
+    "all_gather",
+    "all_gather in place",
+    "all_gather into symmetric",
+    "reduce_scatter",
+    "reduce_scatter from symmetric",
+    "all_reduce",
+    "all_reduce of symmetric",
+    "all_to_all",
+    "all_to_all into symmetric",
+    "broadcast",
+    "broadcast of symmetric",
+    "all_to_all by counts",
+    "all_to_all by counts from symmetric",
+    "all_gather in steps",
+};
+static_assert(play_names.size() == static_cast<std::size_t>(Play::gather_in_steps) + 1);
 
 /// Queues operations on one team and one stream, all through the same few tensors, and keeps each result in a place of
 /// its own; checks them when the stream has been synchronised. All ranks draw the same operations. Data are whole
@@ -60,7 +97,7 @@ template <typename Element> class Player {
     if (draws_.below(16) == 0) delay_somebody(team_, stream_, draws_, longest_delay_us);
     const std::int64_t n = team_.size();
     const std::int64_t count = draws_.below(2) == 0 ? extents_.small : extents_.large;
-    const auto operation = draws_.below(operations);
+    const auto play = static_cast<Play>(draws_.below(play_names.size()));
     const auto root = static_cast<int>(draws_.below(static_cast<std::uint64_t>(n)));
     const SymmetricTensor& tensor = count == extents_.small ? small_symmetric_ : symmetric_;
     const TensorView whole_input = front(input_.view(), n * count);
@@ -72,32 +109,36 @@ template <typename Element> class Player {
       write(from);
       body();
       keep(result);
-      results_.push_back({operation, run_++, count, root, result.numel(), counts_});
+      results_.push_back({play, run_++, count, root, result.numel(), counts_});
     };
     counts_.clear();
-    if (operation == by_counts || operation == by_counts_of_symmetric) draw_counts(count);
-    switch (operation) {
-      case 0: return run(part_input, whole_output, [&] { gather_(part_input, whole_output, stream_); });
-      case 1: return run(local.narrow(0, team_.rank() * count, count), local, [&] { gather_(tensor, stream_); });
-      case 2: return run(part_input, local, [&] { gather_(part_input, tensor, stream_); });
-      case 3: return run(whole_input, part_output, [&] { scatter_(whole_input, part_output, stream_); });
-      case 4: return run(local, part_output, [&] { scatter_(tensor, part_output, stream_); });
-      case 5: return run(whole_input, whole_output, [&] { reduce_(whole_input, whole_output, stream_); });
-      case 6: return run(local, local, [&] { reduce_(tensor, stream_); });
-      case 7: return run(whole_input, whole_output, [&] { exchange_(whole_input, whole_output, stream_); });
-      case 8: return run(whole_input, local, [&] { exchange_(whole_input, tensor, stream_); });
-      case 9: return run(whole_input, whole_output, [&] { broadcast_(whole_input, whole_output, root, stream_); });
-      case 10: return run(local, local, [&] { broadcast_(tensor, root, stream_); });
-      case by_counts: {
+    if (play == Play::exchange_by_counts || play == Play::exchange_symmetric_by_counts) draw_counts(count);
+    switch (play) {
+      case Play::gather: return run(part_input, whole_output, [&] { gather_(part_input, whole_output, stream_); });
+      case Play::gather_in_place:
+        return run(local.narrow(0, team_.rank() * count, count), local, [&] { gather_(tensor, stream_); });
+      case Play::gather_into_symmetric: return run(part_input, local, [&] { gather_(part_input, tensor, stream_); });
+      case Play::scatter: return run(whole_input, part_output, [&] { scatter_(whole_input, part_output, stream_); });
+      case Play::scatter_symmetric: return run(local, part_output, [&] { scatter_(tensor, part_output, stream_); });
+      case Play::reduce: return run(whole_input, whole_output, [&] { reduce_(whole_input, whole_output, stream_); });
+      case Play::reduce_symmetric: return run(local, local, [&] { reduce_(tensor, stream_); });
+      case Play::exchange:
+        return run(whole_input, whole_output, [&] { exchange_(whole_input, whole_output, stream_); });
+      case Play::exchange_into_symmetric:
+        return run(whole_input, local, [&] { exchange_(whole_input, tensor, stream_); });
+      case Play::broadcast:
+        return run(whole_input, whole_output, [&] { broadcast_(whole_input, whole_output, root, stream_); });
+      case Play::broadcast_symmetric: return run(local, local, [&] { broadcast_(tensor, root, stream_); });
+      case Play::exchange_by_counts: {
         const TensorView from = front(input_.view(), sent());
         const TensorView into = front(output_.view(), got());
         return run(from, into, [&] { exchange_(from, into, counts_, stream_); });
       }
-      case by_counts_of_symmetric: {
+      case Play::exchange_symmetric_by_counts: {
         const TensorView into = front(output_.view(), got());
         return run(local, into, [&] { exchange_(tensor, into, counts_, stream_); });
       }
-      default:
+      case Play::gather_in_steps:
         return run(part_input, local, [&] {
           gather_.start(part_input, tensor, stream_);
           for (int rank = root; rank < team_.size(); rank += 2) gather_.wait_shard(stream_, rank);
@@ -125,13 +166,9 @@ template <typename Element> class Player {
                                  : std::is_same_v<Element, std::int64_t> ? i64
                                  : std::is_same_v<Element, double>       ? f64
                                                                          : f32;
-  static constexpr std::uint64_t by_counts = 11;
-  static constexpr std::uint64_t by_counts_of_symmetric = 12;
-  static constexpr std::uint64_t in_steps = 13;
-  static constexpr std::uint64_t operations = 14;
 
   struct Result {
-    std::uint64_t operation;
+    Play play;
     std::uint64_t run;
     std::int64_t count;
     int root;
@@ -198,9 +235,9 @@ template <typename Element> class Player {
     for (std::int64_t i = 0; i < result.elements; ++i) {
       const Element wanted = expected(result, i);
       if (got[i] == wanted) continue;
-      ADD_FAILURE() << "operation " << result.operation << " of " << result.count << " elements, run " << result.run
-                    << ", rank " << team_.rank() << " of " << team_.size() << ": element " << i << " is " << got[i]
-                    << ", not " << wanted;
+      ADD_FAILURE() << play_names[static_cast<std::size_t>(result.play)] << " of " << result.count << " elements, run "
+                    << result.run << ", rank " << team_.rank() << " of " << team_.size() << ": element " << i << " is "
+                    << got[i] << ", not " << wanted;
       return false;
     }
     return true;
@@ -213,21 +250,24 @@ template <typename Element> class Player {
       for (int rank = 0; rank < team_.size(); ++rank) all += value(result.run, rank, at);
       return all;
     };
-    switch (result.operation) {
-      case 0:
-      case 1:
-      case 2: return value(result.run, static_cast<int>(i / count), i % count);
-      case 3:
-      case 4: return sum(team_.rank() * count + i);
-      case 5:
-      case 6: return sum(i);
-      case 7:
-      case 8: return value(result.run, static_cast<int>(i / count), team_.rank() * count + i % count);
-      case by_counts:
-      case by_counts_of_symmetric: return sent_by_counts(result, i);
-      case in_steps: return value(result.run, static_cast<int>(i / count), i % count);
-      default: return value(result.run, result.root, i);
+    switch (result.play) {
+      case Play::gather:
+      case Play::gather_in_place:
+      case Play::gather_into_symmetric:
+      case Play::gather_in_steps: return value(result.run, static_cast<int>(i / count), i % count);
+      case Play::scatter:
+      case Play::scatter_symmetric: return sum(team_.rank() * count + i);
+      case Play::reduce:
+      case Play::reduce_symmetric: return sum(i);
+      case Play::exchange:
+      case Play::exchange_into_symmetric:
+        return value(result.run, static_cast<int>(i / count), team_.rank() * count + i % count);
+      case Play::exchange_by_counts:
+      case Play::exchange_symmetric_by_counts: return sent_by_counts(result, i);
+      case Play::broadcast:
+      case Play::broadcast_symmetric: return value(result.run, result.root, i);
     }
+    return {};
   }
 
   [[nodiscard]] Element sent_by_counts(const Result& result, std::int64_t i) const {
