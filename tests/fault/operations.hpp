@@ -30,7 +30,7 @@ class Stage {
   /// Elements that one rank sends to one other.
   [[nodiscard]] std::int64_t count() const { return large ? 50'000 : 1000; }
   [[nodiscard]] std::int64_t all() const { return team.size() * count(); }
-  /// The same for each pair of ranks, of different sizes.
+  /// What each rank sends to each other, for an all_to_all by counts: not all alike, and at most count().
   [[nodiscard]] std::vector<std::int64_t> counts() const {
     std::vector<std::int64_t> counts;
     for (int from = 0; from < team.size(); ++from) {
@@ -47,7 +47,7 @@ class Stage {
     std::iota(everyone.rbegin(), everyone.rend(), 0);
     return everyone;
   }
-  /// Of linear layers. Both algorithms get their turn.
+  /// Of linear layers: a large one takes the pipeline, a small one the sequence.
   [[nodiscard]] LinearSpec spec() const { return {.m = large ? 2500 : 50, .n = 40, .k = 30, .dtype = f32}; }
   [[nodiscard]] LinearOptions options() const { return {.algorithm = large ? "pipeline" : "sequence"}; }
   [[nodiscard]] std::int64_t own_rows() const { return shard_rows(spec().m, team.size(), team.rank()).count; }
@@ -70,7 +70,8 @@ struct Operation {
   Work (*prepare)(Stage& stage);  ///< collective
 };
 
-/// Everything that ranks do together.
+/// What ranks do together: barriers, making teams, tensors and plans, each collective on symmetric and on plain
+/// tensors, and each linear layer.
 [[nodiscard]] std::span<const Operation> all_operations();
 
 }  // namespace tandem::fault
