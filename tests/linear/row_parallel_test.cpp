@@ -3,6 +3,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -27,8 +28,8 @@ RowRange rows_of(const LinearAllReduce&, const Team&, std::int64_t m) { return {
 
 /// `spec.k` is one rank's share; rank r has `spec.k + r · k_step`.
 template <typename Plan>
-void check(World& world, const Team& team, LinearSpec spec, const LinearOptions& options, int runs = 3, int k_step = 0,
-           std::int64_t offset = 0) {
+void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOptions& options, int runs = 3,
+                std::int64_t k_step = 0, std::int64_t offset = 0) {
   const auto& device = world.shared_device();
   const std::int64_t first_k = spec.k;
   spec.k += team.rank() * k_step;
@@ -102,64 +103,60 @@ void check(World& world, const Team& team, LinearSpec spec, const LinearOptions&
   team.barrier();
 }
 
-/// A plan, and the type of device that it is tested on.
-template <typename P, DeviceType type> struct On {
-  using Plan = P;
-  static constexpr DeviceType device = type;
-};
+enum class Kind { linear_reduce_scatter, linear_all_reduce };
 
-template <typename On> class RowParallel : public ::testing::Test {
+class RowParallel : public ::testing::TestWithParam<std::tuple<Kind, DeviceType>> {
  protected:
   void SetUp() override {
-    if (const std::string reason = testing::why_no_ranks_on(On::device); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = testing::why_no_ranks_on(device()); !reason.empty()) GTEST_SKIP() << reason;
   }
-  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = On::device}); }
-};
-using Plans = ::testing::Types<On<LinearReduceScatter, DeviceType::host>, On<LinearReduceScatter, DeviceType::cuda>,
-                               On<LinearAllReduce, DeviceType::host>, On<LinearAllReduce, DeviceType::cuda>>;
-struct Names {
-  template <typename On> static std::string GetName(int) {
-    const bool scatters = std::is_same_v<typename On::Plan, LinearReduceScatter>;
-    return std::string(scatters ? "LinearReduceScatter_" : "LinearAllReduce_").append(name(On::device));
-  }
-};
-TYPED_TEST_SUITE(RowParallel, Plans, Names);
+  static DeviceType device() { return std::get<DeviceType>(GetParam()); }
+  static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = device()}); }
 
-TYPED_TEST(RowParallel, EveryTeamSizeAlgorithmAndDType) {
+  /// check_plan() of this test's kind of plan.
+  template <typename... More>
+  static void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options,
+                    const More&... more) {
+    switch (std::get<Kind>(GetParam())) {
+      case Kind::linear_reduce_scatter: return check_plan<LinearReduceScatter>(world, team, spec, options, more...);
+      case Kind::linear_all_reduce: return check_plan<LinearAllReduce>(world, team, spec, options, more...);
+    }
+  }
+};
+
+TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   for (const int ranks : testing::team_sizes()) {
-    this->on(ranks, [](World& world) {
+    on(ranks, [](World& world) {
       for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
         for (const DType dtype : {f32, bf16, f16}) {
-          check<typename TypeParam::Plan>(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype},
-                                          {.algorithm = algorithm});
+          check(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype}, {.algorithm = algorithm});
         }
       }
     });
   }
 }
 
-TYPED_TEST(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
-  this->on(3, [](World& world) {
+TEST_P(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
+  on(3, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const Layout x : {Layout::normal, Layout::transposed}) {
         for (const Layout weight : {Layout::normal, Layout::transposed}) {
           for (const DType dtype : {f32, bf16, f16}) {
-            check<typename TypeParam::Plan>(
-                world, world.team(),
-                {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
-                {.algorithm = algorithm});
-            check<typename TypeParam::Plan>(world, world.team(),
-                                            {.m = 23,
-                                             .n = 40,
-                                             .k = 16,
-                                             .dtype = dtype,
-                                             .x = x,
-                                             .weight = weight,
-                                             .bias = true,
-                                             .activation = Activation::gelu_erf,
-                                             .alpha = 0.5F,
-                                             .beta = -1.5F},
-                                            {.algorithm = algorithm});
+            check(world, world.team(),
+                  {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
+                  {.algorithm = algorithm});
+            check(world, world.team(),
+                  {.m = 23,
+                   .n = 40,
+                   .k = 16,
+                   .dtype = dtype,
+                   .x = x,
+                   .weight = weight,
+                   .bias = true,
+                   .activation = Activation::gelu_erf,
+                   .alpha = 0.5F,
+                   .beta = -1.5F},
+                  {.algorithm = algorithm});
           }
         }
       }
@@ -167,71 +164,76 @@ TYPED_TEST(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
   });
 }
 
-TYPED_TEST(RowParallel, BothGelusOfTheSum) {
-  this->on(3, [](World& world) {
+TEST_P(RowParallel, BothGelusOfTheSum) {
+  on(3, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const Activation activation : {Activation::gelu_erf, Activation::gelu_tanh}) {
-        check<typename TypeParam::Plan>(
-            world, world.team(), {.m = 24, .n = 8, .k = 40, .dtype = f16, .bias = true, .activation = activation},
-            {.algorithm = algorithm});
+        check(world, world.team(), {.m = 24, .n = 8, .k = 40, .dtype = f16, .bias = true, .activation = activation},
+              {.algorithm = algorithm});
       }
     }
   });
 }
 
-TYPED_TEST(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
-  this->on(3, [](World& world) {
+TEST_P(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
+  on(3, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const DType dtype : {f32, bf16, f16}) {
-        check<typename TypeParam::Plan>(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true},
-                                        {.algorithm = algorithm}, 3, 0, 1);
+        check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true}, {.algorithm = algorithm},
+              3, 0, 1);
       }
     }
   });
 }
 
-TYPED_TEST(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
-  this->on(4, [](World& world) {
+TEST_P(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
+  on(4, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const std::int64_t m : {0, 1, 2, 3, 5, 9}) {
-        check<typename TypeParam::Plan>(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true},
-                                        {.algorithm = algorithm});
+        check(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true}, {.algorithm = algorithm});
       }
-      check<typename TypeParam::Plan>(world, world.team(), {.m = 6, .n = 0, .k = 7}, {.algorithm = algorithm});
-      check<typename TypeParam::Plan>(world, world.team(), {.m = 6, .n = 5, .k = 0}, {.algorithm = algorithm}, 3, 2);
+      check(world, world.team(), {.m = 6, .n = 0, .k = 7}, {.algorithm = algorithm});
+      check(world, world.team(), {.m = 6, .n = 5, .k = 0}, {.algorithm = algorithm}, 3, 2);
     }
   });
 }
 
-TYPED_TEST(RowParallel, EachRankMayHaveItsOwnShareOfInputs) {
-  this->on(3, [](World& world) {
-    check<typename TypeParam::Plan>(world, world.team(), {.m = 31, .n = 10, .k = 19, .dtype = f16},
-                                    {.algorithm = "pipeline"}, 3, 5);
+TEST_P(RowParallel, EachRankMayHaveItsOwnShareOfInputs) {
+  on(3, [](World& world) {
+    check(world, world.team(), {.m = 31, .n = 10, .k = 19, .dtype = f16}, {.algorithm = "pipeline"}, 3, 5);
   });
 }
 
-TYPED_TEST(RowParallel, AnyNumberOfGroups) {
-  this->on(5, [](World& world) {
+TEST_P(RowParallel, AnyNumberOfGroups) {
+  on(5, [](World& world) {
     for (const int groups : {1, 2, 3, 4, 5, 7, 12, 16}) {
       for (const std::int64_t m : {61, 7, 160}) {
-        check<typename TypeParam::Plan>(world, world.team(), {.m = m, .n = 12, .k = 20},
-                                        {.algorithm = "pipeline", .groups = groups}, 6);
+        check(world, world.team(), {.m = m, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = groups}, 6);
       }
     }
   });
 }
 
-TYPED_TEST(RowParallel, SubTeamsInOddOrders) {
-  this->on(5, [](World& world) {
+TEST_P(RowParallel, SubTeamsInOddOrders) {
+  on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
       const Team team = world.team(ranks);
       if (team)
-        check<typename TypeParam::Plan>(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true},
-                                        {.algorithm = "pipeline"}, 5);
+        check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true}, {.algorithm = "pipeline"}, 5);
     }
     world.team().barrier();
   });
 }
+
+const auto devices = ::testing::Values(DeviceType::host, DeviceType::cuda);
+const auto name_of_device = [](const ::testing::TestParamInfo<RowParallel::ParamType>& info) {
+  return std::string(name(std::get<DeviceType>(info.param)));
+};
+// Two suites, so that each has its own time where a GPU is shared.
+INSTANTIATE_TEST_SUITE_P(LinearReduceScatter, RowParallel,
+                         ::testing::Combine(::testing::Values(Kind::linear_reduce_scatter), devices), name_of_device);
+INSTANTIATE_TEST_SUITE_P(LinearAllReduce, RowParallel,
+                         ::testing::Combine(::testing::Values(Kind::linear_all_reduce), devices), name_of_device);
 
 }  // namespace
 }  // namespace tandem
