@@ -107,7 +107,7 @@ TEST_P(CollectiveStress, RandomOperationsAndDelays) {
             {.limit = std::chrono::seconds(280)});
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveStress, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveStress, ::testing::Values(2, 3, 4), ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace tandem::testing

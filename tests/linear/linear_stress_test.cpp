@@ -187,7 +187,7 @@ TEST_P(LinearStress, RandomOperationsAndDelays) {
                      {.limit = std::chrono::seconds(280)});
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, LinearStress, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, LinearStress, ::testing::Values(2, 3, 4), ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace tandem
