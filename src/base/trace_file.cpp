@@ -33,6 +33,9 @@ class Lock {
   Lock(int file, const std::string& path) : file_(file) {
     const auto deadline = std::chrono::steady_clock::now() + lock_patience;
     while (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) {
+        throw Error(format("the trace '{}' could not be locked: {}", path, std::strerror(errno)));
+      }
       if (std::chrono::steady_clock::now() > deadline) {
         throw Error(
             format("the trace '{}' is held by another process for more than {} s", path, lock_patience.count()));
