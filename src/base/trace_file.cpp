@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
-#include <utility>
 
 #include "tandem/base/error.hpp"
 #include "tandem/base/trace.hpp"
@@ -70,10 +70,8 @@ void write_at(int file, std::string_view text, off_t place, const std::string& p
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& pattern, int rank, std::string job)
-    : path_(expand_path(pattern, rank)),
-      job_(std::move(job)),
-      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+TraceFile::TraceFile(const std::string& pattern, int rank)
+    : path_(expand_path(pattern, rank)), file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (file_ < 0) {
     throw InvalidArgument(format("TANDEM_TRACE: rank {} could not open '{}': {}", rank, path_, std::strerror(errno)));
   }
@@ -81,9 +79,19 @@ TraceFile::TraceFile(const std::string& pattern, int rank, std::string job)
 
 TraceFile::~TraceFile() { ::close(file_); }
 
+std::string TraceFile::name_of_run() {
+  static const std::string drawn = [] {
+    std::random_device random;
+    return format("{:08x}{:08x}", random(), random());
+  }();
+  return format("{}.{}", ::getpid(), drawn);  // a forked child has the same draw
+}
+
+void TraceFile::belong_to(const std::string& job, const std::string& run) { label_ = format("{}, run {}", job, run); }
+
 void TraceFile::add(const std::string& events) const {
   constexpr std::string_view end = "\n]}\n";  // of a document
-  const std::string empty = Trace::chrome_document({}, job_);
+  const std::string empty = Trace::chrome_document({}, label_);
   const std::string begin = empty.substr(0, empty.size() - end.size());
 
   const Lock lock(file_, path_);

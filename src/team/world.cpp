@@ -73,14 +73,15 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
   return opened;
 }
 
-/// Every rank hears how every other one's device came up, and all throw if one must.
-void compare_devices(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
+/// Every rank hears how every other one's device came up, and all throw if one must. Returns rank 0's name of the run.
+std::string compare_devices(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
   constexpr std::uint64_t world_id = 0;
   constexpr std::uint64_t before_the_first_call = 0;
   const auto deadline = Bootstrap::Clock::now() + env.timeout;
+  std::string run = launch.rank == 0 ? TraceFile::name_of_run() : "";
   for (int r = 0; r < launch.world_size; ++r) {
     WireWriter writer;
-    writer.text(mine.why).text(name(mine.id.type));
+    writer.text(mine.why).text(name(mine.id.type)).text(run);
     if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
   }
   std::string why;
@@ -91,6 +92,7 @@ void compare_devices(Bootstrap& bootstrap, const Launch& launch, const Env& env,
     WireReader reader(theirs.bytes);
     const std::string reason = reader.text();
     const std::string type = reader.text();
+    if (r == 0) run = reader.text();
     const std::string peer = to_string(bootstrap.peer(r));
     if (!reason.empty() && why.empty()) why = format("{} has no device: {}", peer, reason);
     if (type != name(mine.id.type) && differs.empty()) {
@@ -102,6 +104,7 @@ void compare_devices(Bootstrap& bootstrap, const Launch& launch, const Env& env,
   if (mine.error) std::rethrow_exception(mine.error);
   if (!why.empty()) throw Unsupported(why);
   if (!differs.empty()) throw InvalidArgument(differs);
+  return run;
 }
 
 }  // namespace
@@ -119,13 +122,16 @@ World init(const InitOptions& options) {
   }
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
   Log log(env.log, env.log_file, launch.rank);
-  auto trace = env.trace.empty() ? nullptr : std::make_unique<TraceFile>(env.trace, launch.rank, launch.job);
+  auto trace = env.trace.empty() ? nullptr : std::make_unique<TraceFile>(env.trace, launch.rank);
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
-  compare_devices(*mesh, launch, env, opened);
+  const std::string run = compare_devices(*mesh, launch, env, opened);
 
-  if (trace != nullptr) opened.device->trace().enable(true);
+  if (trace != nullptr) {
+    trace->belong_to(launch.job, run);
+    opened.device->trace().enable(true);
+  }
   auto core = std::make_shared<Core>(std::move(seat), launch, env, std::move(log), std::move(trace),
                                      std::move(opened.device), std::move(mesh));
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));

@@ -91,6 +91,27 @@ TEST(World, WritesOneTraceOfAllRanks) {
   std::filesystem::remove(path);
 }
 
+TEST(World, TheTraceOfAnEarlierRunIsReplacedEvenIfItsJobHadTheSameName) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "under ThreadSanitizer all runs are one process";
+#endif
+  const std::string path = ::testing::TempDir() + "tandem-runs-" + std::to_string(::getpid()) + ".json";
+  const std::string job = "test.runs." + std::to_string(::getpid());
+  for (int run = 0; run < 2; ++run) {
+    run_ranks(2, [&](World& world) {
+      InitOptions options = another(world, "");
+      options.launch->job = job;
+      options.env->trace = path;
+      for (int round = 0; round < 3; ++round) init(options).team().barrier();
+    });
+    const std::string text = testing::contents_of(path);
+    for (const char* rank : {"rank 0", "rank 1"}) {  // the worlds of one run share a trace
+      EXPECT_EQ(count(text, std::string("\"name\":\"") + rank + "\""), 3U) << text;
+    }
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(World, ATraceThatCannotBeWrittenIsAnErrorAtOnce) {
   run_ranks(1, [](World& world) {
     InitOptions options = another(world, ".traced");
