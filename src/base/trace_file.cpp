@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/trace_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -51,10 +52,17 @@ class Lock {
   int file_;
 };
 
-std::string read_front(int file, std::size_t bytes) {
+std::string read_at(int file, off_t place, std::size_t bytes, const std::string& path) {
   std::string text(bytes, '\0');
-  const ssize_t got = ::pread(file, text.data(), text.size(), 0);
-  text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  std::size_t got = 0;
+  while (got < bytes) {
+    const ssize_t part = ::pread(file, text.data() + got, bytes - got, place + static_cast<off_t>(got));
+    if (part < 0 && errno == EINTR) continue;
+    if (part < 0) throw Error(format("the trace '{}' could not be read: {}", path, std::strerror(errno)));
+    if (part == 0) break;
+    got += static_cast<std::size_t>(part);
+  }
+  text.resize(got);
   return text;
 }
 
@@ -65,6 +73,45 @@ void write_at(int file, std::string_view text, off_t place, const std::string& p
     if (put < 0) throw Error(format("the trace '{}' could not be written: {}", path, std::strerror(errno)));
     text.remove_prefix(static_cast<std::size_t>(put));
     place += put;
+  }
+}
+
+void cut(int file, std::size_t size, const std::string& path) {
+  if (::ftruncate(file, static_cast<off_t>(size)) == 0) return;
+  throw Error(format("the trace '{}' could not be cut: {}", path, std::strerror(errno)));
+}
+
+constexpr std::string_view end = "\n]}\n";  // of a document
+
+/// The length of the JSON object that `line` begins with; 0 if there is no whole one.
+std::size_t object_length(std::string_view line) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+      continue;
+    }
+    if (c == '"') quoted = true;
+    if (c == '{') ++depth;
+    if (c == '}') --depth;
+    if (depth == 0) return c == '}' ? i + 1 : 0;
+  }
+  return 0;
+}
+
+/// Where the last whole event of a document ends that begins with `front` bytes of no event; 0 if it has none. Each
+/// event has a line of its own.
+std::size_t end_of_events(std::string_view document, std::size_t front) {
+  std::size_t line_end = document.size();
+  while (true) {
+    const std::size_t newline = line_end == 0 ? std::string_view::npos : document.rfind('\n', line_end - 1);
+    if (newline == std::string_view::npos || newline < front) return 0;
+    const std::size_t length = object_length(document.substr(newline + 1, line_end - newline - 1));
+    if (length != 0) return newline + 1 + length;
+    line_end = newline;
   }
 }
 
@@ -90,22 +137,36 @@ std::string TraceFile::name_of_run() {
 void TraceFile::belong_to(const std::string& job, const std::string& run) { label_ = format("{}, run {}", job, run); }
 
 void TraceFile::add(const std::string& events) const {
-  constexpr std::string_view end = "\n]}\n";  // of a document
   const std::string empty = Trace::chrome_document({}, label_);
   const std::string begin = empty.substr(0, empty.size() - end.size());
 
   const Lock lock(file_, path_);
   struct stat status{};
   if (::fstat(file_, &status) != 0) throw Error(format("the trace '{}': {}", path_, std::strerror(errno)));
-  if (read_front(file_, begin.size()) == begin) {
-    const auto place = status.st_size - static_cast<off_t>(end.size());
-    write_at(file_, format(",\n{}{}", events, end), place, path_);
-  } else {
-    const std::string text = format("{}\n{}{}", begin, events, end);
-    write_at(file_, text, 0, path_);
-    if (::ftruncate(file_, static_cast<off_t>(text.size())) != 0) {
-      throw Error(format("the trace '{}' could not be cut: {}", path_, std::strerror(errno)));
+  const auto size = static_cast<std::size_t>(status.st_size);
+  std::size_t place = 0;  // behind what is kept
+  if (read_at(file_, 0, begin.size(), path_) == begin) {
+    place = size - std::min(size, end.size());
+    if (read_at(file_, static_cast<off_t>(place), end.size(), path_) != end) {
+      // A rank was killed while it wrote.
+      place = end_of_events(read_at(file_, 0, size, path_), begin.size());
+      cut(file_, place, path_);
     }
+  } else {
+    cut(file_, 0, path_);  // before the write: a rank that is killed there leaves no other run's end behind its own
+  }
+  try {
+    write_at(file_, place == 0 ? format("{}\n{}{}", begin, events, end) : format(",\n{}{}", events, end),
+             static_cast<off_t>(place), path_);
+  } catch (...) {
+    // What the others have written is to stay a document. Its end has its place on the disk already.
+    if (place == 0) {
+      cut(file_, 0, path_);
+    } else {
+      cut(file_, place + end.size(), path_);
+      write_at(file_, end, static_cast<off_t>(place), path_);
+    }
+    throw;
   }
 }
 
