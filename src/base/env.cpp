@@ -13,6 +13,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/env_check.hpp"
 #include "base/format.hpp"
 
 namespace tandem {
@@ -40,17 +41,22 @@ std::optional<double> parse_quantity(std::string_view text, std::span<const Unit
   throw InvalidArgument(format("{} is '{}'; allowed: {}", variable, value, allowed));
 }
 
-/// One row of the table: the name, what it may be, what it means, and how it gets into Env.
+using Refused = std::optional<std::string>;
+
+/// One row of the table: the name, what it may be, what it means, how it gets into Env, and what Env holds of it, as
+/// text, if that is not allowed.
 struct Variable {
   const char* name;
   const char* allowed;
   const char* standard;
   const char* meaning;
   void (*read)(Env& env, const Variable& self, const std::string& value);
+  Refused (*refused)(const Env& env);
 };
 
+constexpr std::array<std::string_view, 5> levels{"none", "error", "warn", "info", "trace"};
+
 void read_log(Env& env, const Variable& self, const std::string& value) {
-  constexpr std::array<std::string_view, 5> levels{"none", "error", "warn", "info", "trace"};
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (value == levels[i]) {
       env.log = static_cast<LogLevel>(i);
@@ -60,36 +66,59 @@ void read_log(Env& env, const Variable& self, const std::string& value) {
   refuse(self.name, value, self.allowed);
 }
 
+Refused refused_log(const Env& env) {
+  const auto level = static_cast<std::size_t>(env.log);
+  return level < levels.size() ? std::nullopt : Refused(format("level {}", level));
+}
+
 void read_timeout(Env& env, const Variable& self, const std::string& value) {
   const auto seconds = parse_quantity(value, timeout_units);
-  if (!seconds || *seconds < 1e-3 || *seconds > 365.0 * 86400.0) refuse(self.name, value, self.allowed);
+  // Before the rounding: a number may be too large for any integer.
+  if (!seconds || *seconds < 1e-3 || *seconds > std::chrono::duration<double>(longest_timeout).count()) {
+    refuse(self.name, value, self.allowed);
+  }
   env.timeout = std::chrono::milliseconds(std::llround(*seconds * 1e3));
 }
 
-void read_device(Env& env, const Variable& self, const std::string& value) {
-  if (value != "auto" && value != "host" && value != "cuda") refuse(self.name, value, self.allowed);
-  env.device = value;
+Refused refused_timeout(const Env& env) {
+  const bool allowed = env.timeout >= std::chrono::milliseconds(1) && env.timeout <= longest_timeout;
+  return allowed ? std::nullopt : Refused(format("{}ms", env.timeout.count()));
 }
 
-void read_gemm(Env& env, const Variable& self, const std::string& value) {
-  if (value != "auto" && value != "onednn" && value != "builtin") refuse(self.name, value, self.allowed);
-  env.gemm = value;
+Refused refused_device(const Env& env) {
+  const bool allowed = env.device == "auto" || env.device == "host" || env.device == "cuda";
+  return allowed ? std::nullopt : Refused(env.device);
 }
+
+Refused refused_gemm(const Env& env) {
+  const bool allowed = env.gemm == "auto" || env.gemm == "onednn" || env.gemm == "builtin";
+  return allowed ? std::nullopt : Refused(env.gemm);
+}
+
+Refused refused_link(const Env& env) {
+  if (!env.link) return std::nullopt;
+  const auto [latency, bandwidth] = *env.link;
+  const bool allowed = latency.count() >= 0 && latency <= longest_timeout && std::isfinite(bandwidth) && bandwidth > 0;
+  return allowed ? std::nullopt : Refused(format("{}ns,{}B/s", latency.count(), bandwidth));
+}
+
+Refused any_path(const Env&) { return std::nullopt; }
 
 constexpr std::array<Variable, 7> variables{{
-    {"TANDEM_LOG", "none, error, warn, info, trace", "warn", "how much is written to the log", read_log},
+    {"TANDEM_LOG", "none, error, warn, info, trace", "warn", "how much is written to the log", read_log, refused_log},
     {"TANDEM_LOG_FILE", "a path; %h is the host, %p the process, %r the rank", "stderr", "where the log goes",
-     [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }},
+     [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }, any_path},
     {"TANDEM_TIMEOUT", "a number with ms, s, m or h (none: s), from 1ms to 365 days", "60s",
-     "the deadline of each wait", read_timeout},
+     "the deadline of each wait", read_timeout, refused_timeout},
     {"TANDEM_DEVICE", "auto, host, cuda", "auto", "the device of each rank; auto is cuda where a GPU can be used",
-     read_device},
+     [](Env& env, const Variable&, const std::string& value) { env.device = value; }, refused_device},
     {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s", "none", "the host device's emulated link",
-     [](Env& env, const Variable&, const std::string& value) { env.link = parse_link(value); }},
+     [](Env& env, const Variable&, const std::string& value) { env.link = parse_link(value); }, refused_link},
     {"TANDEM_TRACE", "a path; %h is the host, %p the process, %r the rank", "no trace",
      "where a Chrome trace of all ranks is written when their worlds end",
-     [](Env& env, const Variable&, const std::string& value) { env.trace = value; }},
-    {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product", read_gemm},
+     [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
+    {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product",
+     [](Env& env, const Variable&, const std::string& value) { env.gemm = value; }, refused_gemm},
 }};
 
 // What `tandem run` tells its ranks; `Launch` reads these (see tandem/team/launch.hpp).
@@ -120,7 +149,8 @@ LinkOptions parse_link(const std::string& text) {
   const auto bandwidth = comma == std::string::npos
                              ? std::nullopt
                              : parse_quantity(std::string_view(text).substr(comma + 1), bandwidth_units);
-  if (!latency || !bandwidth || *bandwidth <= 0) {
+  const double longest = std::chrono::duration<double>(longest_timeout).count();
+  if (!latency || *latency > longest || !bandwidth || *bandwidth <= 0 || !std::isfinite(*bandwidth)) {
     throw InvalidArgument(
         format("link '{}' is not LATENCY,BANDWIDTH; an example: 20us,1GB/s (ns, us, ms, s; B/s, KB/s, MB/s, "
                "GB/s)",
@@ -147,9 +177,21 @@ Env Env::from_process() {
 Env Env::from(const Lookup& lookup) {
   Env env;
   for (const Variable& variable : variables) {
-    if (const auto value = lookup(variable.name); value && !value->empty()) variable.read(env, variable, *value);
+    if (const auto value = lookup(variable.name); value && !value->empty()) {
+      variable.read(env, variable, *value);
+      if (variable.refused(env)) refuse(variable.name, *value, variable.allowed);
+    }
   }
   return env;
+}
+
+void check_env(const Env& env) {
+  for (const Variable& variable : variables) {
+    if (const Refused value = variable.refused(env)) {
+      throw InvalidArgument(
+          format("init was given an Env whose {} is '{}'; allowed: {}", variable.name, *value, variable.allowed));
+    }
+  }
 }
 
 std::string Env::table() {

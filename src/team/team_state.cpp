@@ -7,6 +7,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/names.hpp"
@@ -213,10 +214,9 @@ std::chrono::milliseconds Team::State::timeout() const noexcept {
 }
 
 void Team::State::set_timeout(std::chrono::milliseconds timeout) {
-  constexpr std::chrono::milliseconds longest = std::chrono::days(365);  // as of TANDEM_TIMEOUT
-  if (timeout.count() < 1 || timeout > longest) {
+  if (timeout.count() < 1 || timeout > longest_timeout) {
     throw InvalidArgument(format("a team's timeout was given as {} ms on rank {}; allowed: 1 ms to 365 days ({} ms)",
-                                 timeout.count(), core_.launch().rank, longest.count()));
+                                 timeout.count(), core_.launch().rank, longest_timeout.count()));
   }
   const auto ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
   std::atomic_ref(control()->timeout_ns).store(ns, std::memory_order_relaxed);

@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "team/core.hpp"
 #include "team/mesh.hpp"
@@ -110,6 +111,7 @@ std::string compare_devices(Bootstrap& bootstrap, const Launch& launch, const En
 }  // namespace
 
 World init(const InitOptions& options) {
+  if (options.env) check_env(*options.env);
   const Env env = options.env ? *options.env : Env::from_process();
   const Launch launch = options.launch ? *options.launch : Launch::detect();
   if (launch.world_size < 1 || launch.rank < 0 || launch.rank >= launch.world_size) {

@@ -67,7 +67,8 @@ TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
   for (const char* timeout : {"0", "-1", "nan", "inf", "1e99", "10 s", "s"}) {
     EXPECT_THROW(static_cast<void>(read({{"TANDEM_TIMEOUT", timeout}})), InvalidArgument) << timeout;
   }
-  for (const char* link : {"", ",", "1us,", ",1GB/s", "1us,0GB/s", "1,1GB/s", "1us,1GB/s,", "-1us,1GB/s"}) {
+  for (const char* link : {"", ",", "1us,", ",1GB/s", "1us,0GB/s", "1,1GB/s", "1us,1GB/s,", "-1us,1GB/s",
+                           "1e300s,1GB/s", "1us,1e308GB/s"}) {
     EXPECT_THROW(static_cast<void>(parse_link(link)), InvalidArgument) << link;
   }
 }

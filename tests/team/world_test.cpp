@@ -293,6 +293,26 @@ TEST(World, RefusesALinkWhereTheDeviceIsNoHost) {
   expect_says(refusal<InvalidArgument>(options), {"TANDEM_LINK", "rank 0", "cuda", "host"});
 }
 
+TEST(World, RefusesAnEnvThatTheEnvironmentCouldNotGive) {
+  InitOptions options{.launch = Launch{}, .env = Env{}, .device = {}};
+  options.launch->job = "env." + std::to_string(::getpid());
+  const auto refused = [&](const std::function<void(Env&)>& change) {
+    options.env = Env{};
+    change(*options.env);
+    return refusal<InvalidArgument>(options);
+  };
+  for (const auto timeout : {std::chrono::milliseconds::max(), std::chrono::milliseconds(-1), 0ms}) {
+    expect_says(refused([&](Env& env) { env.timeout = timeout; }),
+                {"TANDEM_TIMEOUT", "'" + std::to_string(timeout.count()) + "ms'", "1ms to 365 days"});
+  }
+  expect_says(refused([](Env& env) { env.device = "gpu"; }), {"TANDEM_DEVICE", "'gpu'", "auto, host, cuda"});
+  expect_says(refused([](Env& env) { env.gemm = "mkl"; }), {"TANDEM_GEMM", "'mkl'", "onednn"});
+  expect_says(refused([](Env& env) { env.log = static_cast<LogLevel>(9); }), {"TANDEM_LOG", "level 9", "trace"});
+  for (const LinkOptions link : {LinkOptions{-1us, 1e9}, LinkOptions{1us, 0}}) {
+    expect_says(refused([&](Env& env) { env.link = link; }), {"TANDEM_LINK", "LATENCY,BANDWIDTH"});
+  }
+}
+
 TEST(World, RefusesWhatNoLauncherCanMean) {
   InitOptions options{.launch = Launch{}, .env = Env{}, .device = DeviceId{DeviceType::host, 0}};
   options.launch->job = "refused";
