@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <numeric>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,17 +45,26 @@ DeviceId choose_device(const InitOptions& options, const Launch& launch, const E
   return {DeviceType::cuda, launch.local_rank % gpus};
 }
 
-/// A rank's device, or why it has none. Ranks tell each other before one of them throws.
+/// What a rank brings along, or why it lacks something. Ranks tell each other before one of them throws: else the
+/// others would wait for it until their deadline.
 struct Opened {
+  Log log;
+  std::unique_ptr<TraceFile> trace;
   DeviceId id;
   std::shared_ptr<Device> device;
   std::exception_ptr error;
-  std::string why;
+  bool invalid = false;  // the error is an InvalidArgument, and is one on the others, too
+  std::string why;       // to be said of this rank
 };
 
 Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
   Opened opened;
+  std::string_view what = "cannot open its log";
   try {
+    opened.log = Log(env.log, env.log_file, launch.rank);
+    what = "cannot open its trace";
+    if (!env.trace.empty()) opened.trace = std::make_unique<TraceFile>(env.trace, launch.rank);
+    what = "has no device";
     opened.id = choose_device(options, launch, env);
     if (env.link && opened.id.type != DeviceType::host) {
       throw InvalidArgument(
@@ -69,33 +79,39 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
     opened.device = open_device(opened.id, device);
   } catch (const std::exception& error) {
     opened.error = std::current_exception();
-    opened.why = error.what();
+    opened.invalid = dynamic_cast<const InvalidArgument*>(&error) != nullptr;
+    opened.why = format("{}: {}", what, error.what());
   }
   return opened;
 }
 
-/// Every rank hears how every other one's device came up, and all throw if one must. Returns rank 0's name of the run.
-std::string compare_devices(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
+/// Every rank hears what every other one has opened, and all throw if one must. Returns rank 0's name of the run.
+std::string compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
   constexpr std::uint64_t world_id = 0;
   constexpr std::uint64_t before_the_first_call = 0;
   const auto deadline = Bootstrap::Clock::now() + env.timeout;
   std::string run = launch.rank == 0 ? TraceFile::name_of_run() : "";
   for (int r = 0; r < launch.world_size; ++r) {
     WireWriter writer;
-    writer.text(mine.why).text(name(mine.id.type)).text(run);
+    writer.text(mine.why).number(mine.invalid ? 1 : 0).text(name(mine.id.type)).text(run);
     if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
   }
   std::string why;
+  bool invalid = false;
   std::string differs;
   for (int r = 0; r < launch.world_size; ++r) {
     if (r == launch.rank) continue;
     const Parcel theirs = bootstrap.receive(r, world_id, before_the_first_call, deadline, nullptr);
     WireReader reader(theirs.bytes);
     const std::string reason = reader.text();
+    const bool reason_invalid = reader.number<int>() != 0;
     const std::string type = reader.text();
     if (r == 0) run = reader.text();
     const std::string peer = to_string(bootstrap.peer(r));
-    if (!reason.empty() && why.empty()) why = format("{} has no device: {}", peer, reason);
+    if (!reason.empty() && why.empty()) {
+      why = format("{} {}", peer, reason);
+      invalid = reason_invalid;
+    }
     if (type != name(mine.id.type) && differs.empty()) {
       differs = format("rank {} runs on {}, {} on {}; allowed: one kind of device in a world (TANDEM_DEVICE)",
                        launch.rank, name(mine.id.type), peer, type);
@@ -103,6 +119,7 @@ std::string compare_devices(Bootstrap& bootstrap, const Launch& launch, const En
   }
   bootstrap.flush(deadline);
   if (mine.error) std::rethrow_exception(mine.error);
+  if (!why.empty() && invalid) throw InvalidArgument(why);
   if (!why.empty()) throw Unsupported(why);
   if (!differs.empty()) throw InvalidArgument(differs);
   return run;
@@ -123,18 +140,16 @@ World init(const InitOptions& options) {
                              launch.rank, launch.launcher, launch.world_size, launch.nodes));
   }
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
-  Log log(env.log, env.log_file, launch.rank);
-  auto trace = env.trace.empty() ? nullptr : std::make_unique<TraceFile>(env.trace, launch.rank);
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
-  const std::string run = compare_devices(*mesh, launch, env, opened);
+  const std::string run = compare(*mesh, launch, env, opened);
 
-  if (trace != nullptr) {
-    trace->belong_to(launch.job, run);
+  if (opened.trace != nullptr) {
+    opened.trace->belong_to(launch.job, run);
     opened.device->trace().enable(true);
   }
-  auto core = std::make_shared<Core>(std::move(seat), launch, env, std::move(log), std::move(trace),
+  auto core = std::make_shared<Core>(std::move(seat), launch, env, std::move(opened.log), std::move(opened.trace),
                                      std::move(opened.device), std::move(mesh));
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   std::iota(everyone.begin(), everyone.end(), 0);

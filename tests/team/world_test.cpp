@@ -286,6 +286,23 @@ TEST(World, ADeviceThatOneRankCannotUseIsToldToAll) {
   });
 }
 
+TEST(World, AFileThatOneRankCannotOpenIsToldToAll) {
+  run_ranks(3, [](World& world) {
+    for (const bool log : {true, false}) {
+      InitOptions options = another(world, ".file");
+      options.env->timeout = 20s;
+      std::string& path = log ? options.env->log_file : options.env->trace;
+      if (world.rank() == 1) path = "/proc/no/such/folder/file";
+      const auto before = std::chrono::steady_clock::now();
+      const std::string text = refusal<InvalidArgument>(options);
+      EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+      expect_says(text, {"/proc/no/such/folder/file"});
+      if (world.rank() != 1) expect_says(text, {"rank 1 ", log ? "cannot open its log" : "cannot open its trace"});
+      world.team().barrier();
+    }
+  });
+}
+
 TEST(World, RefusesALinkWhereTheDeviceIsNoHost) {
   InitOptions options{.launch = Launch{}, .env = Env{}, .device = DeviceId{DeviceType::cuda, 0}};
   options.launch->job = "link";
