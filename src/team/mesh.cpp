@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -42,6 +43,22 @@ constexpr auto slice = std::chrono::milliseconds(20);  // how stale a waiter's `
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
+
+/// While it lives, this thread takes no signals, and nor do the threads that it starts, ever.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 }  // namespace
 
@@ -112,12 +129,12 @@ Mesh::Mesh(int rank, std::vector<Link> links)
   }
   if (peers_.size() > 1) {
     // The program's signal handlers are not to run on this thread.
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::make_unique<std::thread>([this] { run(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const SignalsBlocked guard;
+    try {
+      thread_ = std::make_unique<std::thread>([this] { run(); });
+    } catch (const std::system_error& error) {
+      throw DeviceError(format("rank {} could not start the thread that hears its peers: {}", rank_, error.what()));
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <optional>
 #include <poll.h>
+#include <pthread.h>
 #include <source_location>
 #include <sstream>
 #include <string>
@@ -300,6 +301,27 @@ TEST(World, AFileThatOneRankCannotOpenIsToldToAll) {
       if (world.rank() != 1) expect_says(text, {"rank 1 ", log ? "cannot open its log" : "cannot open its trace"});
       world.team().barrier();
     }
+  });
+}
+
+TEST(World, AThreadThatCannotBeMadeIsADeviceErrorAndLeavesTheSignalsAlone) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and the stack's size is that of all";
+#endif
+  run_ranks(2, [](World& world) {
+    pthread_attr_t usual;
+    ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+    pthread_attr_t endless;  // a stack that no machine has the addresses for
+    ASSERT_EQ(::pthread_attr_init(&endless), 0);
+    ASSERT_EQ(::pthread_attr_setstacksize(&endless, std::size_t{1} << 60U), 0);
+    ASSERT_EQ(::pthread_setattr_default_np(&endless), 0);
+    const std::string text = refusal<DeviceError>(another(world, ".thread"));
+    expect_says(text, {"rank " + std::to_string(world.rank()) + " could not start the thread"});
+    sigset_t blocked;
+    ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, nullptr, &blocked), 0);
+    EXPECT_EQ(::sigismember(&blocked, SIGTERM), 0);
+    ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+    world.team().barrier();
   });
 }
 
