@@ -24,6 +24,11 @@ Seats& seats() {
   return all;
 }
 
+// A team's id: the rank that gave it, and how many that rank had given then.
+constexpr int giver_bit = 32;
+int giver_of(std::uint64_t id) noexcept { return static_cast<int>(id >> giver_bit); }
+std::size_t number_of(std::uint64_t id) noexcept { return id & ((std::uint64_t{1} << giver_bit) - 1); }
+
 }  // namespace
 
 Seat::Seat(const std::string& job, int rank) : key_(format("{}/{}/{}", ::getpid(), rank, job)) {
@@ -76,7 +81,7 @@ Core::~Core() {
 
 std::uint64_t Core::next_team_id() {
   const std::lock_guard lock(mutex_);
-  return (static_cast<std::uint64_t>(launch_.rank) << 32) + ++teams_made_;
+  return (static_cast<std::uint64_t>(launch_.rank) << giver_bit) + ++teams_made_;
 }
 
 Core::Presence Core::presence(int world_rank) const {
@@ -101,6 +106,13 @@ void Core::enter(Team::State& team) {
 void Core::leave(Team::State& team) noexcept {
   const std::lock_guard lock(mutex_);
   teams_.erase(team.id());
+  try {
+    std::vector<bool>& left = left_[giver_of(team.id())];
+    const std::size_t number = number_of(team.id());
+    if (left.size() <= number) left.resize(number + 1);
+    left[number] = true;
+  } catch (...) {  // no memory: then an abort of it is kept, and helps nobody
+  }
 }
 
 void Core::retire(std::unique_ptr<Team::State> team) noexcept {
@@ -131,9 +143,14 @@ void Core::on_aborted(int peer, const Abort& abort) {
   const std::lock_guard lock(mutex_);
   if (const auto found = teams_.find(abort.team); found != teams_.end()) {
     found->second->peer_aborted(peer, abort);
-  } else {
-    early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
+    return;
   }
+  // A peer may end a team before this rank has entered it, or after this rank has let go of it: that one never comes
+  // back, and programs that make teams again and again are not to keep the news of each.
+  const auto left = left_.find(giver_of(abort.team));
+  const std::size_t number = number_of(abort.team);
+  if (left != left_.end() && number < left->second.size() && left->second[number]) return;
+  early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
 }
 
 }  // namespace tandem

@@ -41,7 +41,7 @@ class Core : public std::enable_shared_from_this<Core> {
   /// `trace` is null unless the run is to be traced.
   Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
        std::shared_ptr<Device> device, std::unique_ptr<Bootstrap> bootstrap);
-  /// Writes the trace, if there is to be one, and then alone waits for what is queued on the device.
+  /// Waits for what is queued on the device where something is left to release or there is a trace, which it writes.
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -82,7 +82,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Team::State*> teams_;
-  std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank is still making
+  std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank has yet to enter
+  std::map<int, std::vector<bool>> left_;  // by the rank that gave a team's id: the numbers that are over, a bit each
   std::vector<Presence> presence_;
   std::uint32_t teams_made_ = 0;
 

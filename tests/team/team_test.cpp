@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <functional>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <numeric>
 #include <random>
 #include <string>
@@ -259,6 +260,28 @@ TEST(Team, AnAbortEndsEveryMembersCallsAndStays) {
     expect_works(world.team(), world);
     expect_works(world.team({0, 1, 2}), world);
   });
+}
+
+TEST(Team, AnAbortOfATeamThatThisRankHasLetGoOfIsNotKept) {
+#if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "what this process has allocated is asked of glibc's own allocator";
+#else
+  run_ranks(2, [](World& world) {
+    const std::string reason(50'000, 'x');
+    const auto allocated = [] { return ::mallinfo2().uordblks; };
+    std::size_t before = 0;
+    for (int round = 0; round < 60; ++round) {
+      Team team = world.team({round % 2, 1 - round % 2});
+      team.barrier();
+      if (world.rank() == 1) team = Team();
+      world.team().barrier();
+      if (world.rank() == 0) team.abort(reason);
+      world.team().barrier();
+      if (round == 9) before = allocated();
+    }
+    EXPECT_LT(allocated(), before + 10 * reason.size()) << "after 50 aborts";
+  });
+#endif
 }
 
 TEST(Team, AnotherThreadMayAbort) {
