@@ -39,8 +39,8 @@ class TANDEM_API SymmetricMemory {
 
   /// Collective, once; a second call is an InvalidArgument. Makes the peers' memory reachable and the signal pad
   /// usable. Throws InvalidArgument on every rank, naming two, where bytes, backends or channels differ: the memory is
-  /// then as before, and another rendezvous may follow. It is a barrier, since no rank may signal into a pad that its
-  /// owner has not cleared.
+  /// then as before, and another rendezvous may follow. A rank that cannot map a peer's part aborts the team, and
+  /// throws why. It is a barrier, since no rank may signal into a pad that its owner has not cleared.
   void rendezvous();
   [[nodiscard]] bool is_reachable() const noexcept;
 
