@@ -7,9 +7,21 @@ SHELL := bash
 .NOTPARALLEL:
 
 JOBS ?= $(shell nproc)
-# With a GPU and the toolkit for it, the demo and the tests use it. PRESET=release keeps to the host.
-NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-PRESET ?= $(if $(and $(NVCC),$(shell nvidia-smi -L 2>/dev/null)),cuda,release)
+# CMake looks for nvcc on PATH alone, unless CUDACXX says where it is.
+NVCC := $(or $(CUDACXX),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+ifneq ($(NVCC),)
+export CUDACXX := $(NVCC)
+endif
+# With a GPU and a toolkit that CMake takes, the demo and the tests use it. PRESET=release keeps to the host. A driver in
+# trouble may say so on stdout, or not answer at all.
+toolkit = oldest=$$(sed -n 's/^set(TANDEM_OLDEST_CUDA \(.*\))$$/\1/p' cmake/TandemCuda.cmake); \
+  found=$$($(NVCC) --version | sed -n 's/.* release \([0-9.]*\),.*/\1/p'); \
+  printf '%s\n' "$$oldest" "$${found:-0}" | sort --version-sort --check=silent && echo usable
+gpu = timeout 10 nvidia-smi -L 2>/dev/null | grep '^GPU '
+ifndef PRESET
+# Looked for when first needed, and once.
+PRESET = $(eval PRESET := $(if $(and $(NVCC),$(shell $(toolkit)),$(shell $(gpu))),cuda,release))$(PRESET)
+endif
 # Warnings are errors in CI, not for users.
 CONFIGURE ?= $(if $(CI),-DTANDEM_WERROR=ON)
 # How much the stress tests do; `make stress` does all of it.

@@ -2,6 +2,7 @@
 # Finds CUDA or leaves it out. Sets TANDEM_WITH_CUDA, and TANDEM_CUDA_REASON for the summary.
 
 set(TANDEM_WITH_CUDA FALSE)
+set(TANDEM_OLDEST_CUDA 12.4)
 if(TANDEM_CUDA STREQUAL "OFF")
   set(TANDEM_CUDA_REASON "TANDEM_CUDA=OFF")
 elseif(TANDEM_SANITIZE)
@@ -18,8 +19,8 @@ else()
     endif()
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     enable_language(CUDA)
-    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
-      set(TANDEM_CUDA_REASON "CUDA ${CMAKE_CUDA_COMPILER_VERSION} was found, 12.4 is the oldest that works")
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS TANDEM_OLDEST_CUDA)
+      set(TANDEM_CUDA_REASON "CUDA ${CMAKE_CUDA_COMPILER_VERSION} was found, ${TANDEM_OLDEST_CUDA} is the oldest that works")
     else()
       find_package(CUDAToolkit REQUIRED)
       set(TANDEM_WITH_CUDA TRUE)
