@@ -51,6 +51,11 @@ test: ## build, and run all tests (TESTS="-R name" chooses)
 	$(call build,$(PRESET))
 	$(call ctest,$(PRESET))
 
+# For scripts: which preset `make test` takes here.
+.PHONY: preset
+preset:
+	@echo $(PRESET)
+
 .PHONY: lint
 lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources
 	@scripts/install_dependencies.sh --for lint
