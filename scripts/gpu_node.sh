@@ -174,7 +174,8 @@ export LD_LIBRARY_PATH="$build/src${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # One rank for each GPU; a lone GPU is shared by two.
 ranks=$((gpus > 1 ? gpus : 2))
 # Teams as large as there are GPUs; up to 5 also where ranks share them. Ranks that share a GPU take turns of
-# milliseconds, so there is time for fewer cases, and for a tenth of the training.
+# milliseconds, so there is time for fewer cases, and for a tenth of the training. The demo's time is its fp64 reference's,
+# which grows with blocks and tokens.
 sizes=()
 for n in 1 2 3 4 5 8; do
   if [ "$n" -le 5 ] || [ "$n" -le "$gpus" ]; then sizes+=("$n"); fi
@@ -184,7 +185,7 @@ cases=20
 demo=()
 if [ "$gpus" -eq 1 ]; then
   cases=10
-  demo=(--steps 40 --layers 2)
+  demo=(--steps 40 --layers 2 --batch 512)
 fi
 
 case "$part" in
@@ -196,8 +197,9 @@ case "$part" in
     for n in "${sizes[@]}"; do
       step "verify all, $n ranks" 60 "$tandem" verify all -n "$n" --device cuda --cases "$cases"
     done
-    test_steps collective "${on_teams#:}" 90
+    test_steps collective "*.*/cuda$on_teams" 90  # those of teams of their own, and of each size
     test_steps linear '*.*/cuda*' 90
+    test_steps language-model '*.*/cuda' 90
     ;;
   memcheck)
     # What a test provokes, as the driver's refusal of too much memory, is no finding.
