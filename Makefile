@@ -40,7 +40,7 @@ help: ## list these targets
 	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
 
 .PHONY: demo
-demo: ## train a small language model on 4 ranks, check it, and draw what each rank did (ARGS="--steps 50")
+demo: ## train a small language model on 4 ranks, or one for each GPU, check it, and draw what each rank did (ARGS="--steps 50")
 	@scripts/install_dependencies.sh --for demo
 	$(call build,$(PRESET),tandem-cli)
 	build/$(PRESET)/tools/tandem demo $(ARGS)
