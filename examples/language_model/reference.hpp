@@ -24,7 +24,7 @@ struct ReferenceStep {
 /// The same step as Model's, by one rank, in plain fp64 loops that share no code with Tandem. `parameters` are the full
 /// values that the model computed with (gather_full), `batch` the tokens of all ranks.
 ///
-/// The bound is DESIGN's for one product, √K · ε · |A|·|B|, carried through the whole step. To first order, and with
+/// The bound is the one of a single product, √K · ε · |A|·|B|, carried through the whole step. To first order, and with
 /// rounding errors that are independent of each other, their variances add up: a product C = A·B of K terms, of
 /// operands whose errors have the variances V(A) and V(B), has
 ///
@@ -42,7 +42,7 @@ struct ReferenceStep {
 ///   by more than its variances say, they grow to that.
 /// - Different roundings are alike. A model that has learnt little more than how frequent each byte is has nearly the
 ///   same activations for every token, and they round alike. So a gradient, which is a sum over tokens, may also drift
-///   by one deviation of each of its terms, all with one sign. DESIGN's bound for that sum is wider. That this is the
+///   by one deviation of each of its terms, all with one sign. One product's bound for it is wider. That this is the
 ///   cause was seen with a bf16 that rounds stochastically, so that errors are independent: 4096 tokens, 2 blocks of
 ///   hidden 256, step 8 came to 0.31 of the bound without drift; rounded to nearest, to 2.8 times it.
 [[nodiscard]] ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
