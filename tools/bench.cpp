@@ -2,6 +2,7 @@
 #include "tools/bench.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <limits>
 
 #include "tandem/base/error.hpp"
@@ -32,15 +33,32 @@ Examples:
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline timeline.json
 )";
 
-void check(const BenchOptions& options) {
+constexpr std::array<OptionOfSome, 10> options_of_some{{{"-b", is_collective, "collectives"},
+                                                        {"-e", is_collective, "collectives"},
+                                                        {"-f", is_collective, "collectives"},
+                                                        {"-i", is_collective, "collectives"},
+                                                        {"--plain", is_collective, "collectives"},
+                                                        {"--symmetric", is_collective, "collectives"},
+                                                        {"--in-place", is_collective, "collectives"},
+                                                        {"--root", is_broadcast, "broadcast"},
+                                                        {"--shape", is_linear, "linear operations"},
+                                                        {"--groups", is_linear, "linear operations"}}};
+
+void check(const BenchOptions& options, const CLI::App& app) {
+  expect_taken(options.operation, app, options_of_some);
+  if (app.count("-f") != 0 && app.count("-i") != 0) {
+    throw InvalidArgument("-f and -i were given; allowed: one of them, since sizes go up by a factor or by a step");
+  }
   if (options.begin > options.end) {
     throw InvalidArgument(format("-b is {} and -e is {}; sizes go up from -b to -e", bytes_to_string(options.begin),
                                  bytes_to_string(options.end)));
   }
-  expect_options(options.operation, options.algorithm, options.dtype, !options.shapes.empty(),
-                 options.groups.has_value());
+  expect_options(options.operation, options.algorithm, options.dtype);
   if (options.in_place && options.operation == Operation::all_to_all) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
+  }
+  if (options.report.csv && options.report.json == "-") {
+    throw InvalidArgument("--csv and --json - were given, and both go to stdout; allowed: one of them, or --json FILE");
   }
 }
 
@@ -148,7 +166,7 @@ int bench(Arguments arguments) {
   app.add_flag("--csv", options.report.csv, "comma-separated values instead of the table");
   if (const auto code = parse(app, arguments)) return *code;
   if (groups != 0) options.groups = groups;
-  check(options);
+  check(options, app);
   options.plain = on_plain_tensors(options, plain, symmetric);
 
   const World world = join(options.ranks, "bench", arguments);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/operation.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
@@ -51,15 +53,10 @@ double bus_factor(Operation operation, int ranks) {
   }
 }
 
-void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool shape,
-                    bool groups) {
+void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype) {
   std::vector<std::string> known = algorithms(operation);
   known.insert(known.begin(), "auto");
   static_cast<void>(parse_name(name(operation) + " algorithm", algorithm, known));
-  if (!is_linear(operation) && (shape || groups)) {
-    throw InvalidArgument(
-        format("{} has no {}; that is for linear operations", name(operation), groups ? "--groups" : "--shape"));
-  }
   const DType type = dtype.value_or(f32);
   const bool floating = type == f32 || type == f16 || type == bf16;
   if (is_linear(operation) && !floating) {
@@ -67,6 +64,13 @@ void expect_options(Operation operation, const std::string& algorithm, std::opti
   }
   if (adds(operation) && !floating && type != f64 && type != i32 && type != i64) {
     throw InvalidArgument(format("-d is {}; {} adds in f32, f16, bf16, f64, i32 or i64", name(type), name(operation)));
+  }
+}
+
+void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> options) {
+  for (const auto& [option, taken_by, takers] : options) {
+    if (app.count(option) == 0 || taken_by(operation)) continue;
+    throw InvalidArgument(format("{} has no {}; that is for {}", name(operation), option, takers));
   }
 }
 

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tandem/linear/cost_model.hpp"
+
+#include "tools/command.hpp"
 
 namespace tandem::tools {
 
@@ -32,6 +35,8 @@ enum class Operation : std::uint8_t {
 [[nodiscard]] constexpr bool is_linear(Operation operation) noexcept {
   return operation >= Operation::all_gather_linear;
 }
+[[nodiscard]] constexpr bool is_collective(Operation operation) noexcept { return !is_linear(operation); }
+[[nodiscard]] constexpr bool is_broadcast(Operation operation) noexcept { return operation == Operation::broadcast; }
 /// For linear operations.
 [[nodiscard]] LinearKind linear_kind(Operation operation);
 /// Whether a collective adds: then its dtype needs arithmetic, and results are rounded.
@@ -43,9 +48,16 @@ enum class Operation : std::uint8_t {
 /// What the bus carries for each byte of a collective's size, as nccl-tests counts: its busbw over its algbw.
 [[nodiscard]] double bus_factor(Operation operation, int ranks);
 
-/// Throws InvalidArgument unless the operation has this algorithm, computes in this dtype, and takes a shape and groups
-/// if they were given.
-void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool shape,
-                    bool groups);
+/// Throws InvalidArgument unless the operation has this algorithm, and computes in this dtype.
+void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype);
+
+/// An option that not all operations take.
+struct OptionOfSome {
+  const char* option;
+  bool (*taken_by)(Operation operation);
+  const char* takers;  ///< as in "that is for collectives"
+};
+/// Throws InvalidArgument if the command line of `app` has one of these options, and the operation does not take it.
+void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> options);
 
 }  // namespace tandem::tools

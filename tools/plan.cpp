@@ -2,6 +2,7 @@
 #include "tools/plan.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -31,6 +32,10 @@ Examples:
   tandem plan all_gather_linear -n 4 --shape 8192,16384,8192 --link 20us,10GB/s
   tandem plan all_reduce -n 4 --size 64M
 )";
+
+constexpr std::array<OptionOfSome, 3> options_of_some{{{"--size", is_collective, "collectives"},
+                                                       {"--shape", is_linear, "linear operations"},
+                                                       {"--groups", is_linear, "linear operations"}}};
 
 struct PlanOptions {
   Operation operation = Operation::all_reduce;
@@ -158,8 +163,8 @@ int plan(Arguments arguments) {
       ->type_name("N");
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
   if (const auto code = parse(app, arguments)) return *code;
-  expect_options(options.operation, options.algorithm, options.dtype, options.shape.has_value(),
-                 options.groups.has_value());
+  expect_taken(options.operation, app, options_of_some);
+  expect_options(options.operation, options.algorithm, options.dtype);
   return is_linear(options.operation) ? plan_linear(options) : plan_collective(options, arguments);
 }
 
