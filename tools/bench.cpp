@@ -6,9 +6,11 @@
 #include <limits>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
 #include "tools/collective_run.hpp"
+#include "tools/timing.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -91,6 +93,22 @@ std::vector<std::int64_t> bench_sizes(const BenchOptions& options) {
     }
   }
   return sizes;
+}
+
+std::int64_t count_over_ranks(const Team& team, std::int64_t mine) {
+  std::int64_t all = 0;
+  for (const auto& rank : gather_numbers(team, {static_cast<double>(mine)})) all += static_cast<std::int64_t>(rank[0]);
+  return all;
+}
+
+void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body) {
+  Device& device = team.device();
+  device.trace().clear();
+  device.trace().enable(true);
+  body();
+  team.synchronize(stream);
+  device.trace_collect();
+  device.trace().enable(false);
 }
 
 int bench(Arguments arguments) {

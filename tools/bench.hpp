@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,10 @@ struct BenchOptions {
 
 /// The sizes in bytes from begin to end.
 [[nodiscard]] std::vector<std::int64_t> bench_sizes(const BenchOptions& options);
+/// The sum of all ranks' numbers. Collective.
+[[nodiscard]] std::int64_t count_over_ranks(const Team& team, std::int64_t mine);
+/// Runs `body`, which queues work on the stream, and leaves its trace, and that alone, for write_timeline.
+void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body);
 /// "12.34", in as many digits as nccl-tests shows of a time.
 [[nodiscard]] std::string time_text(double microseconds);
 

@@ -148,25 +148,14 @@ class CollectiveBench {
       if (corrupts(world_.rank())) corrupt(result, problem.dtype);
       figures.wrong = count_wrong(result, data);
     }
-    if (!options_.timeline.empty()) {
-      world_.device().trace().clear();
-      world_.device().trace().enable(true);
-      run(plan, stream_);
-      team.synchronize(stream_);
-      world_.device().trace_collect();
-      world_.device().trace().enable(false);
-    }
+    if (!options_.timeline.empty()) trace_one_run(team, stream_, [&] { run(plan, stream_); });
     return figures;
   }
 
  private:
   [[nodiscard]] std::int64_t count_wrong(std::span<const std::byte> result, const Data& data) const {
-    const std::int64_t mine = wrong_elements(result, data.output(world_.rank()), size_of(*options_.dtype));
-    std::int64_t all = 0;
-    for (const auto& rank : gather_numbers(world_.team(), {static_cast<double>(mine)})) {
-      all += static_cast<std::int64_t>(rank[0]);
-    }
-    return all;
+    return count_over_ranks(world_.team(),
+                            wrong_elements(result, data.output(world_.rank()), size_of(*options_.dtype)));
   }
 
   const World& world_;

@@ -95,14 +95,7 @@ class LinearBench {
     }
     wrong_ += wrong;
     add_row(report, problem, overlap, times, wrong);
-    if (!options_.timeline.empty()) {
-      world_.device().trace().clear();
-      world_.device().trace().enable(true);
-      run(overlap, stream_);
-      team.synchronize(stream_);
-      world_.device().trace_collect();
-      world_.device().trace().enable(false);
-    }
+    if (!options_.timeline.empty()) trace_one_run(team, stream_, [&] { run(overlap, stream_); });
   }
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
 
@@ -116,10 +109,7 @@ class LinearBench {
   }
 
   [[nodiscard]] std::int64_t count(std::span<const std::byte> result, const LinearProblem& problem) const {
-    const auto mine = static_cast<double>(wrong_here(result, problem, world_.rank()));
-    std::int64_t all = 0;
-    for (const auto& rank : gather_numbers(world_.team(), {mine})) all += static_cast<std::int64_t>(rank[0]);
-    return all;
+    return count_over_ranks(world_.team(), wrong_here(result, problem, world_.rank()));
   }
 
   void add_row(Report& report, const LinearProblem& problem, const LinearPlanOfAnyKind& plan, const LinearTimes& times,
