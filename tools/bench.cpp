@@ -26,9 +26,9 @@ Linear operations print, for each --shape M,N,K (M tokens of all ranks, N output
 x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
 after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap - T_ideal;
 hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
-A time is the median over iterations of the slowest rank's. #wrong counts elements that differ from the reference before
-or after the timed iterations; large linear operations are compared in up to 64 x 64 elements of each rank's output. No
-time is printed for a wrong result; then the exit code is 1.
+A time is the median over iterations of the slowest rank's. #wrong counts elements that differ from the reference in a
+run before the timed iterations, or else in one after them, each into poisoned tensors; large linear operations are
+compared in up to 64 x 64 elements of each rank's output. No time is printed for a wrong result; then the exit code is 1.
 
 Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2

@@ -129,13 +129,8 @@ class CollectiveBench {
     const Team& team = world_.team();
     const Data data(problem, options_.seed);
     CollectiveRun run(team, problem, form);
-    const std::vector<std::byte> input = data.input(team.rank());
-    run.fill(input);
-    team.barrier();  // nobody writes into a peer before its poison stands
-    run(plan, stream_);
-    team.synchronize(stream_);
     Figures figures;
-    figures.wrong = count_wrong(run.result(), data);
+    figures.wrong = wrong_of_a_run(plan, run, data, false);
     if (figures.wrong != 0) return figures;
     for (int i = 0; i < options_.warmup; ++i) timing_.measure([&] { run(plan, stream_); });
     static_cast<void>(timing_.collect());
@@ -143,19 +138,23 @@ class CollectiveBench {
     const std::vector<double> times = timing_.collect();
     figures.time = median(times);
     figures.p99 = percentile(times, 99);
-    if (!form.in_place) {  // in place, sums have gone on growing
-      std::vector<std::byte> result = run.result();
-      if (corrupts(world_.rank())) corrupt(result, problem.dtype);
-      figures.wrong = count_wrong(result, data);
-    }
+    figures.wrong = wrong_of_a_run(plan, run, data, corrupts(world_.rank()));
     if (!options_.timeline.empty()) trace_one_run(team, stream_, [&] { run(plan, stream_); });
     return figures;
   }
 
  private:
-  [[nodiscard]] std::int64_t count_wrong(std::span<const std::byte> result, const Data& data) const {
-    return count_over_ranks(world_.team(),
-                            wrong_elements(result, data.output(world_.rank()), size_of(*options_.dtype)));
+  /// Runs it once, from fresh input and over poison, so that no earlier run's result can be taken for this one's.
+  [[nodiscard]] std::int64_t wrong_of_a_run(CollectivePlan& plan, CollectiveRun& run, const Data& data,
+                                            bool corrupted) const {
+    const Team& team = world_.team();
+    run.fill(data.input(team.rank()));
+    team.barrier();  // nobody writes into a peer before its poison stands
+    run(plan, stream_);
+    team.synchronize(stream_);
+    std::vector<std::byte> result = run.result();
+    if (corrupted) corrupt(result, *options_.dtype);
+    return count_over_ranks(team, wrong_elements(result, data.output(team.rank()), size_of(*options_.dtype)));
   }
 
   const World& world_;

@@ -84,14 +84,12 @@ class LinearBench {
     LinearRun run(team, problem);
     LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
-    std::int64_t wrong = check(overlap, run, problem) + check(sequence, run, problem);
+    std::int64_t wrong = wrong_of_a_run(overlap, run, problem, false) + wrong_of_a_run(sequence, run, problem, false);
     LinearTimes times;
     if (wrong == 0) {
       times =
           measure_linear(team, problem, run, overlap, sequence, timing_, stream_, options_.warmup, options_.iterations);
-      std::vector<std::byte> result = run.result();
-      if (corrupts(world_.rank())) corrupt(result, problem.output_dtype());
-      wrong = count(result, problem);
+      wrong = wrong_of_a_run(overlap, run, problem, corrupts(world_.rank()));
     }
     wrong_ += wrong;
     add_row(report, problem, overlap, times, wrong);
@@ -100,16 +98,17 @@ class LinearBench {
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
 
  private:
-  [[nodiscard]] std::int64_t check(LinearPlanOfAnyKind& plan, LinearRun& run, const LinearProblem& problem) {
+  /// Runs it once over poison, so that no earlier run's result can be taken for this one's.
+  [[nodiscard]] std::int64_t wrong_of_a_run(LinearPlanOfAnyKind& plan, LinearRun& run, const LinearProblem& problem,
+                                            bool corrupted) const {
+    const Team& team = world_.team();
     run.reset_output();
-    world_.team().barrier();
+    team.barrier();
     run(plan, stream_);
-    world_.team().synchronize(stream_);
-    return count(run.result(), problem);
-  }
-
-  [[nodiscard]] std::int64_t count(std::span<const std::byte> result, const LinearProblem& problem) const {
-    return count_over_ranks(world_.team(), wrong_here(result, problem, world_.rank()));
+    team.synchronize(stream_);
+    std::vector<std::byte> result = run.result();
+    if (corrupted) corrupt(result, problem.output_dtype());
+    return count_over_ranks(team, wrong_here(result, problem, team.rank()));
   }
 
   void add_row(Report& report, const LinearProblem& problem, const LinearPlanOfAnyKind& plan, const LinearTimes& times,

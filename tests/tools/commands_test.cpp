@@ -135,8 +135,10 @@ TEST_P(Commands, BenchPrintsNoSpeedForWhatGoesWrongWhileItIsTimed) {
       tandem_command("bench all_gather" + ranks() + " -b 4K -e 4K --iters 2 -w 1 --json -", "TANDEM_TEST_CORRUPT=1");
   EXPECT_EQ(collective.code, failure);
   const auto size = nlohmann::json::parse(collective.out)["rows"][0];
-  EXPECT_EQ(size["out_of_place_wrong"], 1);
-  EXPECT_TRUE(size["out_of_place_time_us"].is_null());
+  for (const std::string form : {"out_of_place", "in_place"}) {
+    EXPECT_EQ(size[form + "_wrong"], 1) << form;
+    EXPECT_TRUE(size[form + "_time_us"].is_null()) << form;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Commands, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
