@@ -187,7 +187,9 @@ int bench(Arguments arguments) {
   check(options, app);
   options.plain = on_plain_tensors(options, plain, symmetric);
 
-  const World world = join(options.ranks, "bench", arguments);
+  const Env env = environment(options.ranks);
+  if (!options.timeline.empty()) expect_no_trace(env, "--timeline");
+  const World world = join(options.ranks, env, "bench", arguments);
   if (options.root >= world.size()) {
     throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, world.size() - 1));
   }

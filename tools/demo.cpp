@@ -316,6 +316,7 @@ void Demo::draw() {
 
 int Demo::run(Arguments arguments) {
   Env env = environment(options_.ranks);
+  expect_no_trace(env, "tandem demo");
   const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
   RankOptions ranks = options_.ranks;
   if (Launch::detect().launcher == "none" && !ranks.ranks && device == DeviceType::host) {

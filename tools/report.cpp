@@ -93,6 +93,14 @@ std::string setting(const World& world) {
   return format("{}, emulated link {}", device, to_string(*world.env().link));
 }
 
+void expect_no_trace(const Env& env, std::string_view what) {
+  if (env.trace.empty()) return;
+  throw InvalidArgument(
+      format("TANDEM_TRACE is '{}', but {} keeps the trace of what it draws alone; allowed: one of the two (env -u "
+             "TANDEM_TRACE takes away the first)",
+             env.trace, what));
+}
+
 void write_timeline(const World& world, const std::string& path) {
   Trace& trace = world.device().trace();
   world.device().trace_collect();

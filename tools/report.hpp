@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "tandem/team/world.hpp"
 
@@ -43,6 +44,10 @@ void write_text(const std::string& path, const std::string& text);
 
 /// "host" or "cuda", and the emulated link where there is one: "host, emulated link 20us,1GB/s".
 [[nodiscard]] std::string setting(const World& world);
+
+/// A command whose timelines are of parts of it, as write_timeline's are, cannot also leave TANDEM_TRACE the whole:
+/// then this throws InvalidArgument. `what` writes them.
+void expect_no_trace(const Env& env, std::string_view what);
 
 /// Collective. Writes the trace of all ranks to `path`, from rank 0, and clears it.
 void write_timeline(const World& world, const std::string& path);

@@ -250,6 +250,17 @@ TEST(CommandLine, InfoPrintsItAsText) {
   }
 }
 
+TEST(CommandLine, ATimelineDoesNotTakeTheTraceThatTheEnvironmentAsksFor) {
+  const std::string command = "bench all_reduce -n 1 -b 4 -e 4 --iters 1 -w 0 ";
+  const std::string trace = "TANDEM_TRACE=" + ::testing::TempDir() + "whole.json";
+  EXPECT_EQ(tandem_command(command, trace).code, success);
+  const Outcome both = tandem_command(command + "--timeline /dev/null 2>&1", trace);
+  EXPECT_EQ(both.code, bad_command_line);
+  for (const char* part : {"TANDEM_TRACE is '", "--timeline", "allowed: "}) {
+    EXPECT_TRUE(contains(both.out, part)) << part << " is not in\n" << both.out;
+  }
+}
+
 TEST(CommandLine, WrongOnesExitWithTwo) {
   for (const char* wrong :
        {"", "dance", "bench", "bench all_reduce -b 1Q", "bench all_to_all --algorithm push --plain",

@@ -97,6 +97,12 @@ class Demo(unittest.TestCase):
         self.assertEqual(run.returncode, 2, run.stderr)
         self.assertIn("--link emulates a link of the host device; it does not go with TANDEM_DEVICE=cuda", run.stderr)
 
+    def test_leaves_the_trace_of_the_environment_alone(self):
+        run = demo("-n", "1", *SMALL, "--out", str(self.out), TANDEM_TRACE=str(self.out.parent / "whole.json"))
+        self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+        self.assertIn("whole.json', but tandem demo keeps the trace of what it draws alone", run.stderr)
+        self.assertFalse(self.out.exists())
+
     def test_one_rank_has_nobody_to_talk_to(self):
         run = demo("-n", "1", *SMALL, "--text", str(self.text), "--out", str(self.out))
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
