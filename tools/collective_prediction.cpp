@@ -8,15 +8,24 @@ namespace {
 
 /// What "auto" comes to.
 std::string chosen(Operation operation, const Form& form, int ranks, std::int64_t bytes, const Device& device) {
-  if (operation == Operation::all_reduce) {
-    const bool one_shot = one_shot_wins(collective_tuning(device.id().type), ranks, static_cast<std::size_t>(bytes),
-                                        form.symmetric_input || form.symmetric_output);
-    return one_shot ? "one_shot" : "two_shot";
+  const CollectiveTuning tuning = collective_tuning(device.id().type);
+  const bool staged = staged_wins(tuning, static_cast<std::size_t>(bytes / ranks));
+  switch (operation) {
+    case Operation::all_gather:
+      if (form.symmetric_output && staged) return "pull";
+      break;
+    case Operation::reduce_scatter:
+      if (form.symmetric_input && staged) return "staged";
+      break;
+    case Operation::all_reduce:
+      return one_shot_wins(tuning, ranks, static_cast<std::size_t>(bytes), form.symmetric_output) ? "one_shot"
+                                                                                                  : "two_shot";
+    case Operation::broadcast:
+      if (form.symmetric_output) return pull_wins(device.costs()) ? "pull" : "push";
+      break;
+    default: break;
   }
-  if (operation == Operation::broadcast && form.symmetric_output) {
-    return device.costs().copies_cost_compute ? "pull" : "push";
-  }
-  return algorithms(operation, form)[1];
+  return algorithms(operation, form)[1];  // the only one
 }
 
 }  // namespace

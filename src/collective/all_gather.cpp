@@ -137,11 +137,11 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_closed();
-  if (bytes_of(whole.shard(ranks(), 0).count) > staged_bytes()) {
+  if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
+    run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
+  } else {
     push(shard, gathered, stream);
     finish(stream);
-  } else {
-    run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
+#include "collective/tuning.hpp"
 
 namespace tandem {
 namespace {
@@ -26,7 +27,7 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
     : Collective(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
                  algorithms),
       count_(spec.count),
-      pulls_(options.algorithm == "pull" || (options.algorithm == "auto" && device().costs().copies_cost_compute)) {
+      pulls_(options.algorithm == "pull" || (options.algorithm == "auto" && pull_wins(device().costs()))) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
   const bool staging = options.algorithm == "auto" || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);

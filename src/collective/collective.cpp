@@ -51,8 +51,6 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
   if (options.piece_bytes > largest_piece) {
     refuse(format("pieces of {} bytes were asked for; allowed: 0 to {}", options.piece_bytes, largest_piece));
   }
-  staged_bytes_ =
-      options.algorithm == "auto" && options.staging ? collective_tuning(team.device().id().type).staged_bytes : 0;
   const CostTable costs = team.device().costs();
   batch_bytes_ = static_cast<std::size_t>(costs.link_latency_seconds * costs.link_bytes_per_second);
 }
@@ -120,8 +118,14 @@ std::string_view Collective::summer() const noexcept {
   return device().id().type == DeviceType::cuda ? "kernels" : "the cores";
 }
 
+bool Collective::takes_staging(std::size_t bytes) const noexcept {
+  if (bytes == 0) return true;  // nothing is copied, and nobody need hear of it
+  return options_.algorithm == "auto" && options_.staging && staged_wins(collective_tuning(device().id().type), bytes);
+}
+
 std::string Collective::small_too() const {
-  return staged_bytes_ == 0 ? "" : format(", and anything of up to {} bytes a rank,", staged_bytes_);
+  const std::size_t bytes = collective_tuning(device().id().type).staged_bytes;
+  return takes_staging(bytes) && bytes != 0 ? format(", and anything of up to {} bytes a rank,", bytes) : "";
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path) {

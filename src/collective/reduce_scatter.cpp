@@ -58,7 +58,7 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
   const Split whole = split(input.local());
   if (whole.rows * whole.row == 0) return;
   run(stream, "reduce_scatter", [&] {
-    if (bytes_of(whole.shard(ranks(), 0).count) <= staged_bytes()) {
+    if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
       return staged(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
     }
     const Shard mine = whole.shard(ranks(), me());

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "tandem/base/device_id.hpp"
+#include "tandem/device/device.hpp"
 
 namespace tandem {
 
@@ -37,5 +38,15 @@ struct CollectiveTuning {
   if (symmetric) return bytes <= tuning.one_shot_symmetric_bytes;
   return ranks <= 2 || bytes <= tuning.one_shot_bytes;
 }
+
+/// Whether an all-gather or a reduce-scatter of symmetric tensors goes through staging memory as one of plain views
+/// does, where nothing else was asked for. `bytes` are the largest shard's.
+[[nodiscard]] constexpr bool staged_wins(const CollectiveTuning& tuning, std::size_t bytes) noexcept {
+  return bytes <= tuning.staged_bytes;
+}
+
+/// Whether a broadcast into symmetric tensors is pulled from the root, where nothing else was asked for: where copies
+/// take cores, the receivers' cores copy side by side.
+[[nodiscard]] constexpr bool pull_wins(const CostTable& costs) noexcept { return costs.copies_cost_compute; }
 
 }  // namespace tandem

@@ -149,6 +149,7 @@ TEST(CommandLine, PlanPredictsCollectivesByAlgorithm) {
     std::vector<std::string> algorithms;  // for symmetric tensors, and for plain ones where both are taken
     double carried;                       // by the link of one of four ranks, in sizes
     int rounds;
+    int kib = 1024;
   };
   for (const Row& row : {Row{"all_gather", {"push", "pull"}, 0.75, 1},
                          {"all_gather --algorithm pull", {"pull"}, 0.75, 1},
@@ -157,15 +158,20 @@ TEST(CommandLine, PlanPredictsCollectivesByAlgorithm) {
                          {"all_reduce --algorithm one_shot", {"one_shot", "one_shot"}, 3, 1},
                          {"all_to_all", {"push", "staged"}, 0.75, 1},
                          {"broadcast --algorithm push", {"push"}, 3, 1},
-                         {"broadcast --algorithm pull", {"pull"}, 1, 1}}) {
-    const Outcome outcome =
-        tandem_command("plan " + std::string(row.operation) + " -n 4 --size 1M --link 100us,0.001GB/s --json -");
+                         {"broadcast --algorithm pull", {"pull"}, 1, 1},
+                         // small ones through staging memory, whatever the tensors
+                         {"all_gather", {"pull", "pull"}, 0.75, 1, 4},
+                         {"reduce_scatter", {"staged", "staged"}, 0.75, 1, 4},
+                         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 4},
+                         {"all_gather", {"push", "pull"}, 0.75, 1, 20}}) {
+    const Outcome outcome = tandem_command("plan " + std::string(row.operation) + " -n 4 --size " +
+                                           std::to_string(row.kib) + "K --link 100us,0.001GB/s --json -");
     ASSERT_EQ(outcome.code, success) << row.operation;
     const auto predicted = nlohmann::json::parse(outcome.out)["predicted"];
     ASSERT_EQ(predicted.size(), row.algorithms.size()) << row.operation << predicted;
     for (std::size_t i = 0; i < predicted.size(); ++i) {
       EXPECT_EQ(predicted[i]["algorithm"], row.algorithms[i]) << row.operation;
-      const double link = row.rounds * 100 + row.carried * (1 << 20);
+      const double link = row.rounds * 100 + row.carried * 1024 * row.kib;
       EXPECT_GE(predicted[i]["time_us"].get<double>(), link * 0.999) << row.operation;
       EXPECT_LT(predicted[i]["time_us"].get<double>(), link * 1.002) << row.operation;  // memory is far faster
     }

@@ -119,9 +119,9 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
   /// A copy between ranks of fewer bytes costs less than the signal behind it.
   [[nodiscard]] std::size_t batch_bytes() const noexcept { return batch_bytes_; }
-  /// A run into or out of symmetric tensors with at most so many bytes of one rank goes through staging memory after
-  /// all: that takes one exchange of signals instead of two. 0 where the options say otherwise.
-  [[nodiscard]] std::size_t staged_bytes() const noexcept { return staged_bytes_; }
+  /// Whether a run into or out of symmetric tensors, of shards with at most so many bytes, goes through staging memory
+  /// after all: that takes one exchange of signals instead of two.
+  [[nodiscard]] bool takes_staging(std::size_t bytes) const noexcept;
   /// What moves and what adds on this device, for `describe`.
   [[nodiscard]] std::string_view copier() const noexcept;
   [[nodiscard]] std::string_view summer() const noexcept;
@@ -138,7 +138,6 @@ class TANDEM_API Collective : public Plan {
   std::size_t piece_bytes_;
   std::size_t part_bytes_;
   std::size_t batch_bytes_;
-  std::size_t staged_bytes_;
   Slots slots_;
   std::vector<Copy> copies_;  // filled and emptied by each run
 };
