@@ -52,7 +52,7 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
            static_cast<void>(parse_device("--device", text));
            options.device = text;
          },
-         "auto, host or cuda; auto is cuda where there is a GPU")
+         "auto, host or cuda; auto is cuda where there is a GPU (default: what TANDEM_DEVICE says, or auto)")
       ->type_name("NAME");
   app.add_option_function<std::string>(
          "--link", [&options](const std::string& text) { options.link = parse_link(text); },
@@ -62,7 +62,7 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
 
 Env environment(const RankOptions& options) {
   Env env = Env::from_process();
-  if (options.device != "auto") env.device = options.device;
+  if (options.device) env.device = *options.device;
   if (options.link) env.link = options.link;
   if (env.link && parse_device("TANDEM_DEVICE", env.device) == DeviceType::cuda) {
     const char* device = options.device == "cuda" ? "--device cuda"

@@ -12,8 +12,8 @@ namespace tandem::tools {
 
 /// The ranks that a command runs on, as its options -n, --device and --link say.
 struct RankOptions {
-  std::optional<int> ranks;  ///< none: as the launcher says, or one for each GPU, or two
-  std::string device = "auto";
+  std::optional<int> ranks;           ///< none: as the launcher says, or one for each GPU, or two
+  std::optional<std::string> device;  ///< none: as TANDEM_DEVICE says
   std::optional<LinkOptions> link;
 };
 

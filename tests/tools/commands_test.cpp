@@ -241,6 +241,15 @@ TEST(CommandLine, InfoSaysWhatThereIsAndWhyNot) {
   EXPECT_TRUE(contains(inside.out, "rank 1 of 2")) << inside.out;
 }
 
+// TANDEM_DEVICE=cuda alone is an error where there is no GPU, and with a link everywhere.
+TEST(CommandLine, TheDeviceOfTheCommandLineCountsAlsoIfItIsAuto) {
+  const std::string command = "plan all_gather_linear -n 2 --shape 8,8,8 --json - ";
+  EXPECT_NE(tandem_command(command + "--link 1us,1GB/s 2>/dev/null", "TANDEM_DEVICE=cuda").code, success);
+  const Outcome outcome = tandem_command(command + "--device auto", "TANDEM_DEVICE=cuda");
+  ASSERT_EQ(outcome.code, success) << outcome.out;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["device"], device_count(DeviceType::cuda) > 0 ? "cuda" : "host");
+}
+
 TEST(CommandLine, InfoSaysWhyThereIsNoCuda) {
   if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
   const auto document = nlohmann::json::parse(tandem_command("info --json").out);
