@@ -106,12 +106,16 @@ if ((EUID != 0)); then
     as_root=(sudo --non-interactive)
   else
     packages=()
+    others=()
     for entry in "${missing[@]}"; do
       chosen=$(known_to_apt "$entry")
-      packages+=("${chosen:-${entry//|/ or }}")
+      if [[ -z $chosen && $entry == *'|'* ]]; then others+=("$entry"); else packages+=("${chosen:-$entry}"); fi
     done
     echo "Missing: ${missing[*]}" >&2
-    echo "This needs root. Run as root, or ask whoever may: apt-get install ${packages[*]}" >&2
+    echo "This needs root. Run as root, or ask whoever may:" >&2
+    echo "  apt-get update" >&2
+    if ((${#packages[@]})); then echo "  apt-get install ${packages[*]}" >&2; fi
+    for entry in "${others[@]}"; do echo "  apt-get install ${entry//|/ || apt-get install }" >&2; done
     exit 1
   fi
 fi
