@@ -69,11 +69,6 @@ CollectiveProblem communication(const LinearProblem& problem) {
       .operation = Operation::all_gather, .ranks = problem.ranks, .rows = spec.m, .row = spec.k, .dtype = spec.dtype};
 }
 
-const Form& best_form(Operation operation) {
-  const auto all = forms(operation);
-  return operation == Operation::all_gather ? all.back() : all[all.size() - 2];  // symmetric; sums not in place
-}
-
 }  // namespace
 
 GemmSpec local_product(const LinearProblem& problem, int rank) {
@@ -90,7 +85,9 @@ LinearTimes measure_linear(const Team& team, const LinearProblem& problem, const
   LocalProduct product(team, problem);
   const CollectiveProblem collective = communication(problem);
   CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
-  CollectiveRun comm(team, collective, best_form(collective.operation));
+  // In its best form: symmetric, and a gather in place.
+  CollectiveRun comm(team, collective,
+                     *form_for(collective.operation, "auto", true, collective.operation == Operation::all_gather));
   std::vector<std::byte> data(static_cast<std::size_t>(collective.input_elements(team.rank())) *
                               size_of(collective.dtype));
   testing::store(testing::random_values(2, collective.input_elements(team.rank()), collective.dtype), collective.dtype,

@@ -2,10 +2,13 @@
 #include "tools/operation.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ranges>
 
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "tools/collective_run.hpp"
 #include "tools/parse.hpp"
 
 namespace tandem::tools {
@@ -34,14 +37,14 @@ LinearKind linear_kind(Operation operation) {
 }
 
 std::vector<std::string> algorithms(Operation operation) {
-  switch (operation) {
-    case Operation::all_gather: return {"push", "pull"};
-    case Operation::reduce_scatter: return {"direct", "staged"};
-    case Operation::all_reduce: return {"one_shot", "two_shot"};
-    case Operation::all_to_all:
-    case Operation::broadcast: return {"push", "pull", "staged"};
-    default: return linear_algorithms(linear_kind(operation));
+  if (is_linear(operation)) return linear_algorithms(linear_kind(operation));
+  std::vector<std::string> all;
+  for (const Form& form : std::views::reverse(forms(operation))) {  // those of symmetric tensors first
+    for (const std::string& algorithm : algorithms(operation, form)) {
+      if (algorithm != "auto" && std::ranges::find(all, algorithm) == all.end()) all.push_back(algorithm);
+    }
   }
+  return all;
 }
 
 double bus_factor(Operation operation, int ranks) {
