@@ -75,10 +75,10 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       "Checks the first, the middle and the last step against one rank, and draws each rank's timeline.",
       "demo");
   app.footer(
-      "Trains on the machine as it is. On the host the last steps run once more over an emulated link, that of --link "
-      "or\n"
-      "TANDEM_LINK or one of 100us,500MB/s, into a timeline of its own.\n"
-      "Example: tandem demo -n 4 --text book.txt --steps 500 --out book");
+      format("Trains on the machine as it is. On the host {} more steps run over an emulated link, into a timeline of\n"
+             "their own: over that of --link or TANDEM_LINK, or one of {}.\n"
+             "Example: tandem demo -n 4 --text book.txt --steps 500 --out book",
+             traced_steps, default_link));
   add_rank_options(app, options.ranks);
   const auto number = [&app](const char* name, std::optional<std::int64_t>& value, std::int64_t most,
                              const char* meaning) {
