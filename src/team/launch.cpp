@@ -12,6 +12,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/ancestor.hpp"
 
 namespace tandem {
 namespace {
@@ -28,9 +29,11 @@ struct Launcher {
   Names local_size;                // a number, or Slurm's "2(x3),1"
   Names nodes;                     // none: world size over local size
   std::array<const char*, 4> job;  // all that are set, joined; one is needed
+  // Where the launcher names no job: its program that starts a node's ranks, whose process stands for the job.
+  const char* starter = nullptr;
 };
 
-constexpr std::array<Launcher, 4> launchers{{
+constexpr std::array<Launcher, 5> launchers{{
     {"tandem run",
      {"TANDEM_RANK", "TANDEM_WORLD_SIZE"},
      {"TANDEM_RANK"},
@@ -56,6 +59,16 @@ constexpr std::array<Launcher, 4> launchers{{
      {"OMPI_COMM_WORLD_LOCAL_SIZE"},
      {},
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_precondition_transports"}},
+    // MPICH's and Intel MPI's. Not PMI_RANK: srun sets it too, for programs of either.
+    {"mpiexec.hydra",
+     {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+     {"PMI_RANK"},
+     {"PMI_SIZE"},
+     {"MPI_LOCALRANKID"},
+     {"MPI_LOCALNRANKS"},
+     {},
+     {"TANDEM_JOB"},
+     "hydra_pmi_proxy"},
     // Not SLURM_PROCID: the script of sbatch has it too, and is no step.
     {"srun",
      {"SLURM_STEP_ID"},
@@ -81,10 +94,11 @@ std::optional<Value> find(const Env::Lookup& lookup, const std::array<const char
   return std::nullopt;
 }
 
-template <std::size_t count> std::string list(const std::array<const char*, count>& names, std::string_view between) {
+template <std::size_t count>
+std::string list(const std::array<const char*, count>& names, std::string_view between, std::string_view quote = "`") {
   std::string text;
   for (const char* name : names) {
-    if (name != nullptr) text += format("{}`{}`", text.empty() ? "" : between, name);
+    if (name != nullptr) text += format("{}{}{}{}", text.empty() ? "" : between, quote, name, quote);
   }
   return text;
 }
@@ -155,17 +169,56 @@ Launch read(const Launcher& launcher, const Env::Lookup& lookup, const Value& sh
   const Value local_rank = require(launcher, lookup, launcher.local_rank, shown, "this process's rank on its node");
   launch.local_rank = number_in(launcher, local_rank, 0, launch.local_size - 1);
 
+  if (launcher.starter != nullptr) launch.job = ancestor_running(launcher.starter);
+  const bool named = !launch.job.empty();
   for (const char* name : launcher.job) {
-    const auto text = name == nullptr ? std::nullopt : lookup(name);
+    const auto text = named || name == nullptr ? std::nullopt : lookup(name);
     if (text && !text->empty()) launch.job += format("{}{}", launch.job.empty() ? "" : ".", *text);
   }
   if (launch.job.empty()) {
+    const std::string no_starter =
+        launcher.starter == nullptr ? "" : format(", and there is no process {} above it", launcher.starter);
     throw InvalidArgument(
-        format("{} is not set, though {} ('{}') says that {} started this process; allowed: a name "
+        format("{} is not set, though {} ('{}') says that {} started this process{}; allowed: a name "
                "that all ranks of the job share and no other job has",
-               launcher.job[0], shown.name, shown.text, launcher.name));
+               launcher.job[0], shown.name, shown.text, launcher.name, no_starter));
   }
   return launch;
+}
+
+std::string known_launchers() {
+  std::string names;
+  for (const Launcher& launcher : launchers) names += format("{}{}", names.empty() ? "" : ", ", launcher.name);
+  return names;
+}
+
+/// One that says that it started a single process does not count beside another.
+bool starts_several(const Launcher& launcher, const Env::Lookup& lookup) {
+  const auto size = find(lookup, launcher.world_size);
+  return !size || size->text != "1";
+}
+
+/// As where a script hands one launcher's numbers on under torchrun's names. Under those of `tandem run` they are its
+/// own, and equal for some ranks by chance.
+bool say_the_same(const Launcher& one, const Launcher& other, const Env::Lookup& lookup) {
+  if (&one == launchers.data()) return false;
+  const auto same = [&](const Names& first, const Names& second) {
+    const auto a = find(lookup, first);
+    const auto b = find(lookup, second);
+    return a && b && a->text == b->text;
+  };
+  return same(one.rank, other.rank) && same(one.world_size, other.world_size);
+}
+
+// A process inherits the variables of the outer one, and nothing in them says which that is.
+[[noreturn]] void refuse_both(const Launcher& one, const Launcher& other, const Env::Lookup& lookup) {
+  const Value first = *find(lookup, one.shown_by);
+  const Value second = *find(lookup, other.shown_by);
+  throw InvalidArgument(
+      format("{} is '{}', so {} started this process, and {} is '{}', so {} did; allowed: one of them that "
+             "starts more than one rank (env -u {} takes away what shows the first, env -u {} the second)",
+             first.name, first.text, one.name, second.name, second.text, other.name, list(one.shown_by, " -u ", ""),
+             list(other.shown_by, " -u ", "")));
 }
 
 }  // namespace
@@ -178,8 +231,25 @@ Launch Launch::detect() {
 }
 
 Launch Launch::detect(const Env::Lookup& lookup) {
+  const Launcher* found = nullptr;
   for (const Launcher& launcher : launchers) {
-    if (const auto shown = find(lookup, launcher.shown_by)) return read(launcher, lookup, *shown);
+    if (!find(lookup, launcher.shown_by)) continue;
+    if (found == nullptr) {
+      found = &launcher;
+      continue;
+    }
+    if (launcher.nodes[0] != nullptr) continue;  // srun: the others start their ranks in its allocations
+    if (!starts_several(launcher, lookup) || say_the_same(*found, launcher, lookup)) continue;
+    if (starts_several(*found, lookup)) refuse_both(*found, launcher, lookup);
+    found = &launcher;
+  }
+  if (found != nullptr) return read(*found, lookup, *find(lookup, found->shown_by));
+  // What other launchers of MPI programs set, too.
+  if (const auto size = find(lookup, Names{"PMI_SIZE"}); size && size->text != "1") {
+    throw InvalidArgument(
+        format("PMI_SIZE is '{}', so a launcher started this process as one of several, but none that is known shows "
+               "itself; allowed: one of {}, or TANDEM_RANK, TANDEM_WORLD_SIZE and TANDEM_JOB in the environment",
+               size->text, known_launchers()));
   }
   Launch alone;
   alone.launcher = "none";
@@ -192,11 +262,13 @@ std::string Launch::table() {
       "| launcher | shown by | rank | world size | local rank | local size | nodes | job |\n"
       "|---|---|---|---|---|---|---|---|\n";
   for (const Launcher& launcher : launchers) {
-    text += format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", launcher.name, list(launcher.shown_by, " or "),
-                   list(launcher.rank, ", else "), list(launcher.world_size, ", else "),
-                   list(launcher.local_rank, ", else "), list(launcher.local_size, ", else "),
-                   launcher.nodes[0] == nullptr ? "world size / local size" : list(launcher.nodes, ", else "),
-                   list(launcher.job, " + "));
+    text += format(
+        "| {} | {} | {} | {} | {} | {} | {} | {} |\n", launcher.name, list(launcher.shown_by, " or "),
+        list(launcher.rank, ", else "), list(launcher.world_size, ", else "), list(launcher.local_rank, ", else "),
+        (launcher.nodes[0] == nullptr ? "" : "world size on one node, else ") + list(launcher.local_size, ", else "),
+        launcher.nodes[0] == nullptr ? "world size / local size" : list(launcher.nodes, ", else "),
+        (launcher.starter == nullptr ? "" : format("process `{}`, else ", launcher.starter)) +
+            list(launcher.job, " + "));
   }
   text += "| none | none of these | 0 | 1 | 0 | 1 | 1 | the process id |\n";
   return text;

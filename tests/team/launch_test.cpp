@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
@@ -36,6 +38,8 @@ const Variables torchrun{{"RANK", "3"},
 const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "3"},       {"OMPI_COMM_WORLD_SIZE", "4"},
                        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                        {"PMIX_NAMESPACE", "3405774849"},    {"OMPI_MCA_orte_precondition_transports", "5ac8a0f3-b6e1"}};
+const Variables hydra{{"PMI_RANK", "3"},        {"PMI_SIZE", "4"},        {"PMI_FD", "8"},
+                      {"MPI_LOCALRANKID", "3"}, {"MPI_LOCALNRANKS", "4"}, {"TANDEM_JOB", "mine"}};
 const Variables srun{{"SLURM_JOB_ID", "1234"},      {"SLURM_STEP_ID", "0"},
                      {"SLURM_PROCID", "3"},         {"SLURM_LOCALID", "3"},
                      {"SLURM_NTASKS", "4"},         {"SLURM_STEP_NUM_TASKS", "4"},
@@ -53,7 +57,7 @@ Variables without(Variables variables, const std::string& name) {
 
 TEST(Launch, ReadsEachLauncher) {
   const std::map<std::string, Variables> all{
-      {"tandem run", tandem_run}, {"torchrun", torchrun}, {"mpirun", mpirun}, {"srun", srun}};
+      {"tandem run", tandem_run}, {"torchrun", torchrun}, {"mpirun", mpirun}, {"mpiexec.hydra", hydra}, {"srun", srun}};
   for (const auto& [name, variables] : all) {
     SCOPED_TRACE(name);
     const Launch launch = detect(variables);
@@ -81,6 +85,58 @@ TEST(Launch, TheInnerLauncherCounts) {
   EXPECT_EQ(detect(with(srun, tandem_run)).launcher, "tandem run");
   EXPECT_EQ(detect(with(srun, torchrun)).launcher, "torchrun");
   EXPECT_EQ(detect(with(srun, mpirun)).launcher, "mpirun");
+  EXPECT_EQ(detect(with(srun, hydra)).launcher, "mpiexec.hydra");
+  // What srun sets for MPICH's programs, with its own step.
+  EXPECT_EQ(detect(with(srun, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}})).launcher, "srun");
+}
+
+TEST(Launch, OneThatStartsOneProcessDoesNotCountBesideAnother) {
+  const Variables one_by_tandem = with(tandem_run, {{"TANDEM_RANK", "0"}, {"TANDEM_WORLD_SIZE", "1"}});
+  const Variables one_by_mpirun = with(mpirun, {{"OMPI_COMM_WORLD_RANK", "0"},
+                                                {"OMPI_COMM_WORLD_SIZE", "1"},
+                                                {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}});
+  EXPECT_EQ(detect(with(one_by_tandem, mpirun)).launcher, "mpirun");
+  EXPECT_EQ(detect(with(one_by_mpirun, torchrun)).launcher, "torchrun");
+  EXPECT_EQ(detect(with(one_by_tandem, one_by_mpirun)).launcher, "tandem run");
+}
+
+// As where a script hands on mpirun's numbers under torchrun's names.
+TEST(Launch, TwoThatSayTheSameAreOne) {
+  EXPECT_EQ(detect(with(mpirun, torchrun)).launcher, "torchrun");
+  EXPECT_EQ(detect(with(hydra, torchrun)).launcher, "torchrun");
+}
+
+// A launcher of MPI programs that is in no row: as many worlds of one would be silent.
+TEST(Launch, ManyProcessesOfAnUnknownLauncherAreAnError) {
+  EXPECT_THROW(static_cast<void>(detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}})), InvalidArgument);
+  EXPECT_EQ(detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).launcher, "none");
+}
+
+// `mpirun -n 2` inside of `tandem run -n 4` or of torchrun's worker: all children inherit one rank of the outer one.
+TEST(Launch, TwoThatStartSeveralAreAnErrorThatNamesBoth) {
+  const Variables first_by_mpirun = with(mpirun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}});
+  const Variables two_by_hydra =
+      with(hydra, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}});
+  const std::vector<std::pair<Variables, Variables>> pairs{{tandem_run, with(torchrun, {{"RANK", "2"}})},
+                                                           {tandem_run, first_by_mpirun},
+                                                           {tandem_run, mpirun},
+                                                           {tandem_run, two_by_hydra},
+                                                           {torchrun, first_by_mpirun},
+                                                           {torchrun, two_by_hydra}};
+  for (const auto& [outer, inner] : pairs) {
+    const std::string one = detect(outer).launcher;
+    const std::string other = detect(inner).launcher;
+    try {
+      static_cast<void>(detect(with(with(srun, outer), inner)));
+      ADD_FAILURE() << one << " and " << other << ": taken";
+    } catch (const InvalidArgument& error) {
+      const std::string text = error.what();
+      for (const std::string& part : {one + " started", other + " did", std::string("env -u")}) {
+        EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+      }
+    }
+  }
 }
 
 TEST(Launch, CountsNodes) {
@@ -128,6 +184,9 @@ TEST(Launch, RefusesAMalformedEnvironmentWithNameValueAndWhatIsAllowed) {
       {without(torchrun, "LOCAL_RANK"), "LOCAL_RANK is not set", "on its node"},
       {with(mpirun, {{"OMPI_COMM_WORLD_RANK", "9"}}), "OMPI_COMM_WORLD_RANK is '9'", "0 to 3"},
       {without(mpirun, "OMPI_COMM_WORLD_LOCAL_SIZE"), "OMPI_COMM_WORLD_LOCAL_SIZE is not set", "how many ranks"},
+      {with(hydra, {{"PMI_RANK", "4"}}), "PMI_RANK is '4'", "0 to 3"},
+      {without(hydra, "PMI_SIZE"), "PMI_SIZE is not set", "the number of ranks"},
+      {without(hydra, "TANDEM_JOB"), "TANDEM_JOB is not set", "a name"},
       {with(srun, {{"SLURM_PROCID", "4"}}), "SLURM_PROCID is '4'", "0 to 3"},
       {with(srun, {{"SLURM_STEP_NUM_NODES", "many"}}), "SLURM_STEP_NUM_NODES is 'many'", "1 to"},
       {with(srun, {{"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2(y2)"}}),

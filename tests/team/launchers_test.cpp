@@ -124,19 +124,61 @@ TEST(Launchers, NothingThatARankStartedOutlivesIt) {
 const std::string mpirun =
     "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none ";
 
+bool has_open_mpi() { return installed("mpirun --version | grep -q 'Open MPI'"); }
+
 TEST(Launchers, Mpirun) {
-  if (!installed("mpirun --version")) GTEST_SKIP() << "mpirun is not installed";
+  if (!has_open_mpi()) GTEST_SKIP() << "mpirun is not installed, or not Open MPI's";
   expect_ranks(run(mpirun + "-n 3 " + probe), 3, "mpirun");
 }
 
 TEST(Launchers, TwoJobsOfMpirunAtOnce) {
-  if (!installed("mpirun --version")) GTEST_SKIP() << "mpirun is not installed";
+  if (!has_open_mpi()) GTEST_SKIP() << "mpirun is not installed, or not Open MPI's";
   Outcome first;
   std::thread other([&] { first = run(mpirun + "-n 2 " + probe); });
   const Outcome second = run(mpirun + "-n 3 " + probe);
   other.join();
   expect_ranks(first, 2, "mpirun");
   expect_ranks(second, 3, "mpirun");
+}
+
+TEST(Launchers, MpirunInsideTandemRunIsRefused) {
+  if (!has_open_mpi()) GTEST_SKIP() << "mpirun is not installed, or not Open MPI's";
+  const Outcome outcome = run(tandem_run + "-n 2 -- " + mpirun + "-n 2 " + probe);
+  EXPECT_NE(outcome.code, 0);
+  expect_says(outcome, "so tandem run started this process, and OMPI_COMM_WORLD_RANK is '");
+}
+
+TEST(Launchers, MpiexecHydra) {
+  if (!installed("mpiexec.hydra --version")) GTEST_SKIP() << "mpiexec.hydra is not installed";
+  expect_ranks(run("mpiexec.hydra -n 3 " + probe), 3, "mpiexec.hydra");
+  // Where each rank has a shell of its own above it, too.
+  expect_ranks(run("mpiexec.hydra -n 2 sh -c '" + probe + "; true'"), 2, "mpiexec.hydra");
+}
+
+TEST(Launchers, TwoJobsOfMpiexecHydraAtOnce) {
+  if (!installed("mpiexec.hydra --version")) GTEST_SKIP() << "mpiexec.hydra is not installed";
+  Outcome first;
+  std::thread other([&] { first = run("mpiexec.hydra -n 2 " + probe); });
+  const Outcome second = run("mpiexec.hydra -n 3 " + probe);
+  other.join();
+  expect_ranks(first, 2, "mpiexec.hydra");
+  expect_ranks(second, 3, "mpiexec.hydra");
+}
+
+// The same without MPICH: what its processes are called, and what they set.
+TEST(Launchers, TheProcessAboveTheRanksOfHydraNamesTheirJob) {
+  const std::string proxy = ::testing::TempDir() + "hydra_pmi_proxy";
+  ASSERT_EQ(std::system(("cp /bin/sh " + proxy).c_str()), 0);
+  const auto rank = [](const std::string& number) {
+    return "PMI_RANK=" + number + " PMI_SIZE=2 MPI_LOCALRANKID=" + number + " MPI_LOCALNRANKS=2 " + probe;
+  };
+  const std::string both = std::string("'") + rank("0") + " & " + rank("1") + "; wait'";
+  expect_ranks(run(proxy + " -c " + both), 2, "mpiexec.hydra");
+  const Outcome unnamed = run("sh -c " + both);
+  expect_says(unnamed, "TANDEM_JOB is not set");
+  expect_says(unnamed, "no process hydra_pmi_proxy above it");
+  expect_ranks(run("env TANDEM_JOB=named." + std::to_string(::getpid()) + " sh -c " + both), 2, "mpiexec.hydra");
+  ::unlink(proxy.c_str());
 }
 
 TEST(Launchers, Torchrun) {

@@ -16,11 +16,11 @@ struct TANDEM_API Launch {
   int local_size = 1;    ///< how many ranks this node has
   int nodes = 1;         ///< how many nodes the job spans
   std::string job;       ///< the same on all ranks of a job, and different for two jobs of one user at one time
-  std::string launcher;  ///< "tandem run", "torchrun", "mpirun", "srun" or "none"
+  std::string launcher;  ///< "tandem run", "torchrun", "mpirun", "mpiexec.hydra", "srun", "none"
 
-  /// Reads the environment of the first launcher of that list that shows itself; a process without one is a world of
-  /// one. Throws InvalidArgument for a variable that is missing or malformed, with its name, its value and what is
-  /// allowed.
+  /// Reads the environment of the launcher that shows itself; a process without one is a world of one. Of several, the
+  /// one that started more than one rank counts, and srun after all others. Throws InvalidArgument for two such, and
+  /// for a variable that is missing or malformed, with its name, its value and what is allowed.
   [[nodiscard]] static Launch detect();
   [[nodiscard]] static Launch detect(const Env::Lookup& lookup);
   /// The Markdown table of launchers and the variables read of each, as docs/launchers.md holds it.
