@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that says how it was started. `probe --lose R`: rank R kills itself, and the others go on without it.
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -15,7 +17,10 @@ namespace {
 
 /// Ends when `lost` is lost; then the others make a team.
 void go_on_without(const tandem::World& world, int lost) {
-  if (world.rank() == lost) ::kill(::getpid(), SIGKILL);
+  if (world.rank() == lost) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others may still be in main's barrier
+    ::kill(::getpid(), SIGKILL);
+  }
   try {
     while (true) world.team().barrier();
   } catch (const tandem::PeerLost& error) {
