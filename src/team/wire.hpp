@@ -36,12 +36,7 @@ class WireWriter {
   [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
-  void append(const void* data, std::size_t size) {
-    if (size == 0) return;
-    const std::size_t before = bytes_.size();
-    bytes_.resize(before + size);
-    std::memcpy(bytes_.data() + before, data, size);
-  }
+  void append(const void* data, std::size_t size);
 
   std::vector<std::byte> bytes_;
 };
