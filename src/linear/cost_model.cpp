@@ -31,9 +31,7 @@ class Pieces {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
     const double weights = static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
     const double flops = 2.0 * rows * weights;
-    // Each product reads the weights anew, before it is as fast as it will be.
-    return costs_.gemm_launch_seconds +
-           weights * static_cast<double>(size_of(spec_.dtype)) / costs_.memory_bytes_per_second +
+    return costs_.gemm_launch_seconds + reading(weights * static_cast<double>(size_of(spec_.dtype))) +
            flops / (spec_.dtype == f32 ? costs_.gemm_f32_flops_per_second : costs_.gemm_flops_per_second);
   }
   /// One shard's way to one peer, without the latency.
@@ -72,6 +70,10 @@ class Pieces {
   }
 
  private:
+  /// Each product reads the weights anew, before it is as fast as it will be.
+  [[nodiscard]] double reading(double weight_bytes) const {
+    return weight_bytes < costs_.cache_bytes ? 0 : weight_bytes / costs_.memory_bytes_per_second;
+  }
   /// The own shard first, then groups as they arrive.
   [[nodiscard]] double arriving(int groups) const {
     double compute = gemm(1);

@@ -67,8 +67,12 @@ TEST(CostModel, EachGroupReadsTheWeightsAnew) {
   slow_link.link_bytes_per_second /= 8;
   CostTable slow_memory = slow_link;
   slow_memory.memory_bytes_per_second /= 50;
-  EXPECT_LT(choose(LinearKind::linear_reduce_scatter, spec, 4, slow_memory).groups,
-            choose(LinearKind::linear_reduce_scatter, spec, 4, slow_link).groups);
+  CostTable cached = slow_memory;
+  cached.cache_bytes = 1e12;
+  for (const CostTable& finer : {slow_link, cached}) {
+    EXPECT_LT(choose(LinearKind::linear_reduce_scatter, spec, 4, slow_memory).groups,
+              choose(LinearKind::linear_reduce_scatter, spec, 4, finer).groups);
+  }
 }
 
 TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {

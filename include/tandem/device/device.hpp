@@ -31,6 +31,7 @@ struct CostTable {
   double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
   double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
   double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
+  double cache_bytes = 0;                ///< weights of less are not read from memory again by the next product
   bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
