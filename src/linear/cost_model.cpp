@@ -16,6 +16,10 @@ namespace {
 /// Into how many groups a shard that leaves may be cut: finer ones cost more launches than they hide.
 constexpr int groups_for_each_shard = 4;
 
+/// Of the numbers of groups that are predicted to be as good as the best, the largest is taken: the finer the groups,
+/// the less is lost where ranks are not in step.
+constexpr double as_good = 1.01;
+
 bool is_reduction(LinearKind kind) noexcept {
   return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
 }
@@ -72,7 +76,7 @@ class Pieces {
  private:
   /// Each product reads the weights anew, before it is as fast as it will be.
   [[nodiscard]] double reading(double weight_bytes) const {
-    return weight_bytes < costs_.cache_bytes ? 0 : weight_bytes / costs_.memory_bytes_per_second;
+    return weight_bytes < costs_.cache_bytes ? 0 : weight_bytes / costs_.weights_bytes_per_second;
   }
   /// The own shard first, then groups as they arrive.
   [[nodiscard]] double arriving(int groups) const {
@@ -150,8 +154,10 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   choice.predicted.t_sequence = pieces.sequence();
   int groups = options.groups ? std::min(*options.groups, most) : std::min(1, most);
   if (!options.groups) {
+    double best = pieces.pipeline(groups);
+    for (int candidate = groups; candidate <= most; ++candidate) best = std::min(best, pieces.pipeline(candidate));
     for (int candidate = groups; candidate <= most; ++candidate) {
-      if (pieces.pipeline(candidate) < pieces.pipeline(groups)) groups = candidate;
+      if (pieces.pipeline(candidate) <= as_good * best) groups = candidate;
     }
   }
   choice.predicted.t_pipeline = pieces.pipeline(groups);

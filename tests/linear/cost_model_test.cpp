@@ -19,6 +19,7 @@ constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .link_bytes_per_second = 380e9,
                         .link_latency_seconds = 5e-6,
                         .memory_bytes_per_second = 4e12,
+                        .weights_bytes_per_second = 4e12,
                         .copies_cost_compute = false};
 
 TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
@@ -66,12 +67,22 @@ TEST(CostModel, EachGroupReadsTheWeightsAnew) {
   CostTable slow_link = gpu;
   slow_link.link_bytes_per_second /= 8;
   CostTable slow_memory = slow_link;
-  slow_memory.memory_bytes_per_second /= 50;
+  slow_memory.weights_bytes_per_second /= 50;
   CostTable cached = slow_memory;
   cached.cache_bytes = 1e12;
   for (const CostTable& finer : {slow_link, cached}) {
     EXPECT_LT(choose(LinearKind::linear_reduce_scatter, spec, 4, slow_memory).groups,
               choose(LinearKind::linear_reduce_scatter, spec, 4, finer).groups);
+  }
+}
+
+TEST(CostModel, GroupsAreFineWhereThatCostsNothing) {
+  CostTable free = gpu;
+  free.gemm_launch_seconds = 0;
+  free.cache_bytes = 1e12;
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::all_gather_linear}) {
+    EXPECT_EQ(choose(kind, spec, 4, free).groups, most_groups(kind, 4)) << name(kind);
   }
 }
 

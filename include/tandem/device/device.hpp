@@ -31,7 +31,8 @@ struct CostTable {
   double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
   double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
   double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
-  double cache_bytes = 0;                ///< weights of less are not read from memory again by the next product
+  double weights_bytes_per_second = 0;   ///< how fast a product reads weights that no cache holds
+  double cache_bytes = 0;                ///< weights of less stay in a cache from one product to the next
   bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
 };
 

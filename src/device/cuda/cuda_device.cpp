@@ -190,6 +190,7 @@ CostTable CudaDevice::costs() const {
           .link_bytes_per_second = 380e9,
           .link_latency_seconds = 5e-6,
           .memory_bytes_per_second = 4e12,
+          .weights_bytes_per_second = 4e12,
           .cache_bytes = 50e6,
           .copies_cost_compute = false};
 }
