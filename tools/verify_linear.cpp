@@ -56,7 +56,7 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
   algorithms.insert(algorithms.begin(), "auto");
   LinearOptions options{.algorithm = random.pick(algorithms)};
   if (options.algorithm != "sequence" && problem.ranks > 1 && random.chance(40)) {
-    options.groups = static_cast<int>(random.between(1, most_groups(problem.kind, problem.ranks)));
+    options.groups = static_cast<int>(random.between(1, most_groups(problem.kind, problem.spec(0), problem.ranks)));
   }
   options.keep_gathered =
       problem.kind == LinearKind::all_gather_linear && problem.x == Layout::normal && random.chance(30);

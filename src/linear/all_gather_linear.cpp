@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/all_gather_linear.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -8,7 +9,6 @@
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/all_gather_linear/state.hpp"
-#include "linear/groups.hpp"
 #include "linear/local_gemm.hpp"
 
 namespace tandem {
@@ -20,7 +20,8 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       keep_gathered(options.keep_gathered),
       choice(std::move(its_choice)),
       algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), operation),
+      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), std::max(choice.groups, 1),
+             operation),
       gemm(team, team.device().gemm(local_gemm(spec))),
       communication(team) {}
 
@@ -33,16 +34,13 @@ void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, con
                      .m = rows.count});
 }
 
-void AllGatherLinear::State::multiply_gathered(StreamRef stream, const Operands& run,
-                                               std::span<const int> owners) const {
+void AllGatherLinear::State::multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group) const {
   if (spec.x == Layout::normal) {
-    for (const RowRange rows : merged_rows(run.m, team.size(), owners)) {
-      multiply(stream, run, gather.row(rows.begin), rows);
-    }
+    for (const RowRange rows : gather.rows(group)) multiply(stream, run, gather.row(rows.begin), rows);
     return;
   }
-  for (const int owner : owners) {
-    const RowRange rows = shard_rows(run.m, team.size(), owner);
+  for (const ShardPart& part : group) {
+    const RowRange rows = gather.rows(part);
     multiply(stream, run, gather.row(rows.begin), rows);
   }
 }

@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-/// Into how many groups a shard that leaves may be cut: finer ones cost more launches than they hide.
+/// Into how many groups a shard may be cut: finer ones cost more launches than they hide.
 constexpr int groups_for_each_shard = 4;
 
 /// Of the numbers of groups that are predicted to be as good as the best, the largest is taken: the finer the groups,
@@ -35,7 +35,10 @@ class Pieces {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
     const double weights = static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
     const double flops = 2.0 * rows * weights;
-    return costs_.gemm_launch_seconds + reading(weights * static_cast<double>(size_of(spec_.dtype))) +
+    // What each product goes through anew: it reads the weights, or adds to their gradient.
+    const double bytes = kind_ == LinearKind::linear_weight_gradient ? 2.0 * static_cast<double>(size_of(f32))
+                                                                     : static_cast<double>(size_of(spec_.dtype));
+    return costs_.gemm_launch_seconds + passing(weights * bytes) +
            flops / (spec_.dtype == f32 ? costs_.gemm_f32_flops_per_second : costs_.gemm_flops_per_second);
   }
   /// One shard's way to one peer, without the latency.
@@ -74,15 +77,16 @@ class Pieces {
   }
 
  private:
-  /// Each product reads the weights anew, before it is as fast as it will be.
-  [[nodiscard]] double reading(double weight_bytes) const {
-    return weight_bytes < costs_.cache_bytes ? 0 : weight_bytes / costs_.weights_bytes_per_second;
+  /// What stays in no cache between two products costs its way.
+  [[nodiscard]] double passing(double bytes) const {
+    return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
   }
   /// The own shard first, then groups as they arrive.
   [[nodiscard]] double arriving(int groups) const {
     double compute = gemm(1);
-    int arrived = 0;
-    for (const int size : growing_groups(peers(), groups)) {
+    double arrived = 0;
+    for (const ShardGroup& group : arriving_groups(peers(), groups)) {
+      const double size = size_in_shards(group);
       arrived += size;
       compute = std::max(compute, latency() + arrived * wire()) + gemm(size);
     }
@@ -126,8 +130,9 @@ std::string_view name(LinearKind kind) noexcept {
 
 std::vector<std::string> linear_algorithms(LinearKind) { return {algorithm_names.begin(), algorithm_names.end()}; }
 
-int most_groups(LinearKind kind, int ranks) noexcept {
-  return std::max(ranks - 1, 0) * (is_reduction(kind) ? groups_for_each_shard : 1);
+int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
+  const bool blocks_arrive = !is_reduction(kind) && spec.x == Layout::transposed;
+  return std::max(ranks - 1, 0) * (blocks_arrive ? 1 : groups_for_each_shard);
 }
 
 LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
@@ -136,7 +141,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   if (options.algorithm != "auto" && std::ranges::find(known, options.algorithm) == known.end()) {
     throw InvalidArgument(format("{} has no algorithm '{}'; known: {}", name(kind), options.algorithm, listed(known)));
   }
-  const int most = most_groups(kind, ranks);
+  const int most = most_groups(kind, spec, ranks);
   if (options.groups && (*options.groups < 1 || *options.groups > std::max(most, 1))) {
     throw InvalidArgument(format("{}: {} groups were asked for on a team of {}; possible: 1 to {}", name(kind),
                                  *options.groups, ranks, std::max(most, 1)));

@@ -3,57 +3,83 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace tandem {
 namespace {
 
 /// Where numerator/denominator of a shard's rows end. A round number of rows, where there are many: products are
 /// computed in tiles.
-std::int64_t cut(std::int64_t rows, std::int64_t numerator, std::int64_t denominator) {
+std::int64_t cut(std::int64_t rows, std::int64_t numerator, std::int64_t denominator) noexcept {
   const auto granule =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max(rows / 16, std::int64_t{1}))));
   return numerator == denominator ? rows : rows * numerator / denominator / granule * granule;
 }
 
-}  // namespace
-
-std::vector<int> growing_groups(int peers, int groups) {
-  std::vector<int> sizes;
-  for (int left = peers, parts = groups; parts > 0; --parts) {
+std::vector<ShardGroup> growing_groups(int shards, int groups) {
+  std::vector<ShardGroup> result;
+  int next = 0;
+  for (int parts = groups; parts > 0; --parts) {
     // Sizes 1 : 2 : 4 … over the parts that are left, at least one each.
+    const int left = shards - next;
     const int share = left / ((1 << std::min(parts, 20)) - 1);
     const int size = parts == 1 ? left : std::clamp(share, 1, left - parts + 1);
-    sizes.push_back(size);
-    left -= size;
+    result.push_back(whole_shards(next, size));
+    next += size;
   }
-  return sizes;
+  return result;
 }
 
-std::vector<OwnersRows> equal_group(std::int64_t m, int ranks, std::span<const int> owners, int groups, int group) {
-  // In units of 1/groups of a shard, a group is as long as there are owners.
-  const auto length = static_cast<std::int64_t>(owners.size());
-  const std::int64_t begin = group * length;
-  const std::int64_t end = begin + length;
-  std::vector<OwnersRows> parts;
-  for (std::int64_t shard = begin / groups; shard * groups < end; ++shard) {
-    const std::int64_t from = std::max(begin - shard * groups, std::int64_t{0});
-    const std::int64_t to = std::min<std::int64_t>(end - shard * groups, groups);
-    const int owner = owners[static_cast<std::size_t>(shard)];
-    const RowRange rows = shard_rows(m, ranks, owner);
-    const std::int64_t first_row = cut(rows.count, from, groups);
-    parts.push_back({.owner = owner,
-                     .rows = {rows.begin + first_row, cut(rows.count, to, groups) - first_row},
-                     .before = first_row,
-                     .first = from == 0,
-                     .last = to == groups});
-  }
-  return parts;
+}  // namespace
+
+ShardGroup whole_shards(int first, int count) {
+  ShardGroup group;
+  for (int shard = first; shard < first + count; ++shard) group.push_back({.shard = shard});
+  return group;
 }
 
-std::vector<RowRange> merged(std::vector<RowRange> ranges) {
-  std::erase_if(ranges, [](const RowRange& rows) { return rows.count == 0; });
+std::vector<ShardGroup> equal_groups(int shards, int groups) {
+  std::vector<ShardGroup> result;
+  if (shards == 0) return result;
+  // In units of 1/groups of a shard, a group is as long as there are shards.
+  for (int begin = 0; begin < shards * groups; begin += shards) {
+    const int end = begin + shards;
+    ShardGroup group;
+    for (int shard = begin / groups; shard * groups < end; ++shard) {
+      group.push_back({.shard = shard,
+                       .from = std::max(begin - shard * groups, 0),
+                       .to = std::min(end - shard * groups, groups),
+                       .of = groups});
+    }
+    result.push_back(group);
+  }
+  return result;
+}
+
+std::vector<ShardGroup> arriving_groups(int shards, int groups) {
+  if (shards == 0) return {};
+  return groups <= shards ? growing_groups(shards, groups) : equal_groups(shards, groups);
+}
+
+double size_in_shards(const ShardGroup& group) noexcept {
+  double size = 0;
+  for (const ShardPart& part : group) size += static_cast<double>(part.to - part.from) / part.of;
+  return size;
+}
+
+RowRange part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept {
+  const RowRange shard = shard_rows(m, ranks, owner);
+  const std::int64_t begin = cut(shard.count, part.from, part.of);
+  return {shard.begin + begin, cut(shard.count, part.to, part.of) - begin};
+}
+
+std::vector<RowRange> group_rows(std::int64_t m, int ranks, std::span<const int> owners, const ShardGroup& group) {
+  std::vector<RowRange> ranges;
+  for (const ShardPart& part : group) {
+    const RowRange rows = part_rows(m, ranks, owners[static_cast<std::size_t>(part.shard)], part);
+    if (rows.count > 0) ranges.push_back(rows);
+  }
   std::ranges::sort(ranges, {}, &RowRange::begin);
   std::vector<RowRange> result;
   for (const RowRange& rows : ranges) {
@@ -64,12 +90,6 @@ std::vector<RowRange> merged(std::vector<RowRange> ranges) {
     }
   }
   return result;
-}
-
-std::vector<RowRange> merged_rows(std::int64_t m, int ranks, std::span<const int> owners) {
-  std::vector<RowRange> ranges;
-  for (const int owner : owners) ranges.push_back(shard_rows(m, ranks, owner));
-  return merged(std::move(ranges));
 }
 
 }  // namespace tandem

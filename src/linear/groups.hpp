@@ -9,29 +9,40 @@
 
 namespace tandem {
 
-/// Cuts `peers` shards, in the order in which they arrive, into `groups` runs, each about twice as long as the one
-/// before: the first product starts as soon as something is there, and few products cost least. 1 ≤ groups ≤ peers, or
-/// both 0.
-[[nodiscard]] std::vector<int> growing_groups(int peers, int groups);
+/// A part of one peer's shard, in `of`-ths of it: [from, to). It is the same whatever the shard's size is, so that a
+/// plan knows its parts before its first run.
+struct ShardPart {
+  int shard = 0;  ///< its place in the order in which peers' shards arrive, or leave
+  int from = 0;
+  int to = 1;
+  int of = 1;
 
-/// Rows that one group multiplies for one owner, and whether they begin and end what the owner gets.
-struct OwnersRows {
-  int owner = 0;
-  RowRange rows;
-  std::int64_t before = 0;  ///< the owner's rows in earlier groups
-  bool first = true;
-  bool last = true;
+  [[nodiscard]] bool begins_shard() const noexcept { return from == 0; }
+  [[nodiscard]] bool ends_shard() const noexcept { return to == of; }
 };
 
-/// Group `group` of the `groups` equal ones that the owners' shards make, in their order: groups may end inside a
-/// shard. The first push can leave after one group's product, and no more than one group's push is left when the last
-/// product ends. Every owner begins and ends once, also one without rows.
-[[nodiscard]] std::vector<OwnersRows> equal_group(std::int64_t m, int ranks, std::span<const int> owners, int groups,
-                                                  int group);
+/// What a pipeline multiplies at once, in order: at most one part of each shard, none left out in between.
+using ShardGroup = std::vector<ShardPart>;
 
-/// These rows in as few ranges as they make, none empty, ascending.
-[[nodiscard]] std::vector<RowRange> merged(std::vector<RowRange> ranges);
-/// The rows that these ranks own, merged.
-[[nodiscard]] std::vector<RowRange> merged_rows(std::int64_t m, int ranks, std::span<const int> owners);
+/// The whole of `count` shards, beginning with `first`.
+[[nodiscard]] ShardGroup whole_shards(int first, int count);
+
+/// Into `groups` equal ones, at least 1, which may end inside a shard: the first can leave after one group's product,
+/// and no more than one group is left to be sent, or multiplied, in the end. None of no shards.
+[[nodiscard]] std::vector<ShardGroup> equal_groups(int shards, int groups);
+
+/// For shards that arrive. As many groups as shards or fewer take whole ones, each group about twice as many as the one
+/// before: the first product starts as soon as something is there, and few products cost least. More groups are equal.
+[[nodiscard]] std::vector<ShardGroup> arriving_groups(int shards, int groups);
+
+/// How much a group holds, in shards.
+[[nodiscard]] double size_in_shards(const ShardGroup& group) noexcept;
+
+/// The rows of `part` of what `owner` has of `m`.
+[[nodiscard]] RowRange part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept;
+
+/// The rows of a group in as few ranges as they make, none empty, ascending. `owners[i]` has shard i.
+[[nodiscard]] std::vector<RowRange> group_rows(std::int64_t m, int ranks, std::span<const int> owners,
+                                               const ShardGroup& group);
 
 }  // namespace tandem

@@ -14,7 +14,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
                               std::uint32_t operation)
     : team(its_team),
       spec(its_spec),
-      groups(choice.groups),
+      groups(equal_groups(team.size() - 1, choice.groups)),
       algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       row_bytes(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
       sums(team, spec, checked_mul(static_cast<std::size_t>(spec.m), row_bytes), operation),
@@ -41,7 +41,8 @@ void LinearAllReduce::State::spread(std::byte* y, std::int64_t m, StreamRef stre
     sums.wait_tail(stream, sums.peers());
   }
   std::vector<Copy> pulls;
-  for (const RowRange rows : merged_rows(m, team.size(), sums.peers())) {
+  const ShardGroup theirs = whole_shards(0, team.size() - 1);
+  for (const RowRange rows : group_rows(m, team.size(), sums.peers(), theirs)) {
     pulls.push_back({.dst = at(y, rows), .src = at(sums.tail(team.rank()), rows), .bytes = bytes(rows)});
   }
   device.copy_batch(stream, pulls);

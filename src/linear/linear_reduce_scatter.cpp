@@ -10,7 +10,7 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
                                   std::uint32_t operation)
     : team(its_team),
       spec(its_spec),
-      groups(choice.groups),
+      groups(equal_groups(team.size() - 1, choice.groups)),
       algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
       sums(team, spec, 0, operation),
       communication(team) {}

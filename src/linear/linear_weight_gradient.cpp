@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_weight_gradient.hpp"
 
+#include <algorithm>
+
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
@@ -33,9 +35,8 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
     : team(its_team),
       spec(its_spec),
       gathered(its_gathered),
-      groups(choice.groups),
       algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, gathered_row_bytes(spec, gathered), operation),
+      gather(team, spec.m, gathered_row_bytes(spec, gathered), std::max(choice.groups, 1), operation),
       gemm(team, team.device().gemm(product(spec))),
       communication(team) {}
 

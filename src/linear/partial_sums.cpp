@@ -58,45 +58,47 @@ void PartialSums::multiply_own(const Operands& run, StreamRef stream) const {
   multiply(run, own, spec_.beta, stream);
 }
 
-void PartialSums::push(std::span<const OwnersRows> parts, StreamRef stream) const {
+void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
-  for (const OwnersRows& part : parts) {
-    const std::span<const int> owner(&part.owner, 1);
-    if (part.first) slots_.take(stream, slot_, owner);
-    team_.device().copy(
-        stream, {.dst = slots_.remote(slot_, part.owner) + static_cast<std::size_t>(team_.rank()) * region_bytes_ +
-                        static_cast<std::size_t>(part.before) * row_bytes_,
-                 .src = staged(part.rows.begin),
-                 .bytes = static_cast<std::size_t>(part.rows.count) * row_bytes_,
-                 .path = Path::link});
+  for (const ShardPart& part : group) {
+    const int& owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
+    const std::span<const int> one(&owner, 1);
+    const RowRange rows = part_rows(run.m, team_.size(), owner, part);
+    const std::int64_t before = rows.begin - shard_rows(run.m, team_.size(), owner).begin;
+    if (part.begins_shard()) slots_.take(stream, slot_, one);
+    team_.device().copy(stream,
+                        {.dst = slots_.remote(slot_, owner) + static_cast<std::size_t>(team_.rank()) * region_bytes_ +
+                                static_cast<std::size_t>(before) * row_bytes_,
+                         .src = staged(rows.begin),
+                         .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                         .path = Path::link});
     // One signal for all parts: what was pushed before on this stream has arrived before it.
-    if (part.last) slots_.signal(stream, slot_, owner, 0);
+    if (part.ends_shard()) slots_.signal(stream, slot_, one, 0);
   }
 }
 
-void PartialSums::multiply_overlapped(const Operands& run, int groups, StreamRef stream,
+void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStream& communication) {
   slot_ = slots_.next();
-  for (int group = 0; group < groups; ++group) {
-    const std::vector<OwnersRows> parts = equal_group(run.m, team_.size(), slots_.peers(), groups, group);
-    std::vector<RowRange> rows;
-    for (const OwnersRows& part : parts) rows.push_back(part.rows);
-    for (const RowRange range : merged(std::move(rows))) multiply(run, range, 0.0F, stream);
+  for (const ShardGroup& group : groups) {
+    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group))
+      multiply(run, rows, 0.0F, stream);
     communication.follow(stream);
-    push(parts, communication.ref());
+    push(run, group, communication.ref());
   }
   multiply_own(run, stream);
 }
 
 void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   slot_ = slots_.next();
+  const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
     multiply(run, {0, run.m}, 0.0F, stream);
   } else {
-    for (const RowRange rows : merged_rows(run.m, team_.size(), slots_.peers())) multiply(run, rows, 0.0F, stream);
+    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply(run, rows, 0.0F, stream);
     multiply_own(run, stream);
   }
-  push(equal_group(run.m, team_.size(), slots_.peers(), 1, 0), stream);
+  push(run, all, stream);
 }
 
 void PartialSums::reduce(const Operands& run, StreamRef stream) {

@@ -34,8 +34,9 @@ class PartialSums {
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
 
-  /// Multiplies in equal groups in the order of the owners, pushing each while the next is multiplied; own rows last.
-  void multiply_overlapped(const Operands& run, int groups, StreamRef stream, CommunicationStream& communication);
+  /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
+  void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
+                           CommunicationStream& communication);
   /// Multiplies once, then pushes.
   void multiply_first(const Operands& run, StreamRef stream);
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
@@ -52,7 +53,7 @@ class PartialSums {
  private:
   void multiply(const Operands& run, RowRange rows, float beta, StreamRef stream) const;
   void multiply_own(const Operands& run, StreamRef stream) const;
-  void push(std::span<const OwnersRows> parts, StreamRef stream) const;
+  void push(const Operands& run, const ShardGroup& group, StreamRef stream) const;
   /// The own partial products of row `row`, before they are pushed.
   [[nodiscard]] std::byte* staged(std::int64_t row) const {
     return staging_->data_as<std::byte>() + static_cast<std::size_t>(row) * row_bytes_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/shard_gather.hpp"
 
+#include <algorithm>
+
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
@@ -12,44 +14,62 @@ constexpr std::size_t batch_below = std::size_t{256} << 10;
 
 }  // namespace
 
-ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, std::uint32_t operation)
+ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups,
+                         std::uint32_t operation)
     : team_(team),
       slots_(team, checked_mul(static_cast<std::size_t>(max_m), row_bytes), 1, operation),
-      row_bytes_(row_bytes) {
-  for (int step = 1; step < team.size(); ++step) arrivals_.push_back((team.rank() + team.size() - step) % team.size());
-}
+      groups_(arriving_groups(team.size() - 1, groups)),
+      whole_(groups < team.size()),
+      row_bytes_(row_bytes) {}
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;
   slot_ = slots_.next();
-  const RowRange rows = shard_rows(m, team_.size(), team_.rank());
-  const std::size_t offset = static_cast<std::size_t>(rows.begin) * row_bytes_;
-  const std::size_t bytes = static_cast<std::size_t>(rows.count) * row_bytes_;
-  const std::span<const int> peers = slots_.peers();
-  const auto to = [&](int peer) {
-    return Copy{.dst = slots_.remote(slot_, peer) + offset, .src = shard, .bytes = bytes, .path = Path::link};
-  };
-
-  Device& device = team_.device();
-  const TraceRange range(device, communication, "push own shard", TraceKind::communication);
-  if (bytes < batch_below) {
-    std::vector<Copy> copies;
-    for (const int peer : peers) copies.push_back(to(peer));
-    slots_.take(communication, slot_, peers);
-    device.copy_batch(communication, copies);
-    slots_.signal(communication, slot_, peers, 0);
-    return;
-  }
-  for (const int& peer : peers) {
-    const std::span<const int> one(&peer, 1);
-    slots_.take(communication, slot_, one);
-    device.copy(communication, to(peer));
-    slots_.signal(communication, slot_, one, 0);
+  const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
+  if (whole_ && static_cast<std::size_t>(own_rows().count) * row_bytes_ < batch_below) {
+    push_at_once(communication, shard);
+  } else {
+    push_in_turn(communication, shard);
   }
 }
 
+void ShardGather::push_at_once(StreamRef communication, const void* shard) const {
+  std::vector<Copy> copies;
+  for (const int peer : slots_.peers()) copies.push_back(to(peer, shard, own_rows()));
+  slots_.take(communication, slot_, slots_.peers());
+  team_.device().copy_batch(communication, copies);
+  slots_.signal(communication, slot_, slots_.peers(), 0);
+}
+
+void ShardGather::push_in_turn(StreamRef communication, const void* shard) const {
+  for (const ShardGroup& group : groups_) {
+    for (const ShardPart& part : group) {
+      // Who has this rank's shard as its first is one step behind, and so on.
+      const int& peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];
+      const std::span<const int> one(&peer, 1);
+      if (part.begins_shard()) slots_.take(communication, slot_, one);
+      team_.device().copy(communication, to(peer, shard, part_rows(m_, team_.size(), team_.rank(), part)));
+      slots_.signal(communication, slot_, one, 0);
+    }
+  }
+}
+
+void ShardGather::wait(StreamRef stream, const ShardGroup& group) const {
+  std::vector<int> owners;
+  for (const ShardPart& part : group) owners.push_back(owner(part));
+  slots_.wait(stream, slot_, owners, 0);
+}
+
+Copy ShardGather::to(int peer, const void* shard, const RowRange& rows) const {
+  const auto bytes = [this](std::int64_t count) { return static_cast<std::size_t>(count) * row_bytes_; };
+  return {.dst = slots_.remote(slot_, peer) + bytes(rows.begin),
+          .src = static_cast<const std::byte*>(shard) + bytes(rows.begin - own_rows().begin),
+          .bytes = bytes(rows.count),
+          .path = Path::link};
+}
+
 void ShardGather::keep_own(StreamRef stream, const void* shard) const {
-  const RowRange rows = shard_rows(m_, team_.size(), team_.rank());
+  const RowRange rows = own_rows();
   team_.device().copy(
       stream, {.dst = row(rows.begin), .src = shard, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});
 }

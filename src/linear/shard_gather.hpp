@@ -10,6 +10,7 @@
 #include "tandem/memory/slots.hpp"
 
 #include "linear/communication_stream.hpp"
+#include "linear/groups.hpp"
 
 namespace tandem {
 
@@ -18,15 +19,22 @@ namespace tandem {
 /// has it.
 class ShardGather {
  public:
-  /// Collective. At most `max_m` rows of `row_bytes` over all ranks.
-  ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, std::uint32_t operation);
+  /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in `groups` groups, at least 1.
+  ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups, std::uint32_t operation);
 
   /// Starts a run of `m` rows whose own shard is `shard`: pushes on `communication`.
   void start(StreamRef communication, const void* shard, std::int64_t m);
-  /// The others, in the order in which their shards arrive: who is one step behind pushed here first.
-  [[nodiscard]] std::span<const int> arrivals() const noexcept { return arrivals_; }
-  /// What is queued on `stream` from now on may read these ranks' shards.
-  void wait(StreamRef stream, std::span<const int> sources) const { slots_.wait(stream, slot_, sources, 0); }
+  /// What arrives, in this order; none in a team of one. The rank one step ahead pushes here first, so that shards
+  /// that arrive one after the other lie one after the other.
+  [[nodiscard]] std::span<const ShardGroup> groups() const noexcept { return groups_; }
+  /// What is queued on `stream` from now on may read this group's rows. Once for each group of a run, in their order.
+  void wait(StreamRef stream, const ShardGroup& group) const;
+  /// The rows of a group in as few ranges as they make, none empty.
+  [[nodiscard]] std::vector<RowRange> rows(const ShardGroup& group) const {
+    return group_rows(m_, team_.size(), slots_.peers(), group);
+  }
+  /// The rows of one part.
+  [[nodiscard]] RowRange rows(const ShardPart& part) const { return part_rows(m_, team_.size(), owner(part), part); }
   /// Where row `row` of this run lies. The own shard's place is free until `keep_own` fills it.
   [[nodiscard]] std::byte* row(std::int64_t row) const {
     return slots_.local(slot_) + static_cast<std::size_t>(row) * row_bytes_;
@@ -37,9 +45,18 @@ class ShardGather {
   void finish(StreamRef stream) const { slots_.grant(stream, slot_, slots_.peers()); }
 
  private:
+  /// To all peers in one batch.
+  void push_at_once(StreamRef communication, const void* shard) const;
+  /// Part by part, each with its signal.
+  void push_in_turn(StreamRef communication, const void* shard) const;
+  [[nodiscard]] Copy to(int peer, const void* shard, const RowRange& rows) const;
+  [[nodiscard]] int owner(const ShardPart& part) const { return slots_.peers()[static_cast<std::size_t>(part.shard)]; }
+  [[nodiscard]] RowRange own_rows() const { return shard_rows(m_, team_.size(), team_.rank()); }
+
   Team team_;
   Slots slots_;
-  std::vector<int> arrivals_;
+  std::vector<ShardGroup> groups_;
+  bool whole_;  ///< no shard is cut
   std::size_t row_bytes_;
   std::int64_t m_ = 0;
   int slot_ = 0;

@@ -154,8 +154,11 @@ TEST_P(AllGatherLinearTest, EachRankMayHaveItsOwnShareOfOutputs) {
 
 TEST_P(AllGatherLinearTest, AnyNumberOfGroupsAndLargeShards) {
   on(5, [](World& world) {
-    for (int groups = 1; groups <= 4; ++groups) {
-      check(world, world.team(), {.m = 61, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = groups}, 6);
+    for (const int groups : {1, 2, 3, 4, 5, 7, 12, 16}) {
+      for (const std::int64_t m : {61, 7, 160}) {
+        check(world, world.team(), {.m = m, .n = 12, .k = 20},
+              {.algorithm = "pipeline", .groups = groups, .keep_gathered = m == 160}, 6);
+      }
     }
     // Above the border where each peer's shard goes by itself.
     check(world, world.team(), {.m = 640, .n = 12, .k = 1100}, {.algorithm = "pipeline"}, 2);
@@ -190,7 +193,7 @@ TEST_P(AllGatherLinearTest, WrongUseSaysWhatIsRight) {
     };
     contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.algorithm = "magic"}); }),
              "pipeline");
-    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.groups = 7}); }), "1 to 1");
+    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.groups = 7}); }), "1 to 4");
     contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = i32}); }),
              "f32, bf16 or f16");
     contains(message([&] { AllGatherLinear(world.team(), {.m = -4, .n = 4, .k = 4}); }), "m=-4");

@@ -82,7 +82,7 @@ TEST(CostModel, GroupsAreFineWhereThatCostsNothing) {
   free.cache_bytes = 1e12;
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
   for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::all_gather_linear}) {
-    EXPECT_EQ(choose(kind, spec, 4, free).groups, most_groups(kind, 4)) << name(kind);
+    EXPECT_EQ(choose(kind, spec, 4, free).groups, most_groups(kind, spec, 4)) << name(kind);
   }
 }
 
@@ -94,7 +94,7 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
     const LinearChoice fine = choose(kind, spec, 4, slow);
     EXPECT_EQ(fine.algorithm, "pipeline") << name(kind);
     EXPECT_GT(fine.groups, choose(kind, spec, 4, gpu).groups) << name(kind);
-    EXPECT_LE(fine.groups, most_groups(kind, 4)) << name(kind);
+    EXPECT_LE(fine.groups, most_groups(kind, spec, 4)) << name(kind);
     EXPECT_LT(fine.predicted.t_pipeline, choose(kind, spec, 4, slow, {.groups = 1}).predicted.t_pipeline);
   }
 }
@@ -102,9 +102,14 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
 TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
   const LinearSpec spec{.m = 8, .n = 64, .k = 64};
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "pipeline", .groups = 3}).groups, 3);
-  EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.groups = 4})), InvalidArgument);
-  EXPECT_EQ(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu, {.groups = 12}).groups, 12);
-  EXPECT_THROW(static_cast<void>(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu, {.groups = 13})),
+  for (const LinearKind kind : {LinearKind::all_gather_linear, LinearKind::linear_reduce_scatter}) {
+    EXPECT_EQ(choose(kind, spec, 4, gpu, {.groups = 12}).groups, 12) << name(kind);
+    EXPECT_THROW(static_cast<void>(choose(kind, spec, 4, gpu, {.groups = 13})), InvalidArgument) << name(kind);
+  }
+  // A transposed x arrives in blocks that are whole shards.
+  LinearSpec blocks = spec;
+  blocks.x = Layout::transposed;
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, blocks, 4, gpu, {.groups = 4})),
                InvalidArgument);
   EXPECT_THROW(
       static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "sequence", .groups = 2})),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear operations that follow each other without a pause, of several plans, on changing streams.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -33,11 +34,11 @@ class Player {
         draws_(sequence),
         runs_(runs),
         streams_{Stream(team.device()), Stream(team.device()), Stream(team.device())},
-        gather_{AllGatherLinear(team, spec(), pipeline()), AllGatherLinear(team, spec(), sequence_only())},
-        scatter_{LinearReduceScatter(team, spec(), pipeline()), LinearReduceScatter(team, spec(), sequence_only())},
-        reduce_{LinearAllReduce(team, spec(), pipeline()), LinearAllReduce(team, spec(), sequence_only())},
-        gradient_{LinearWeightGradient(team, spec(), GatheredOperand::x, pipeline()),
-                  LinearWeightGradient(team, spec(), GatheredOperand::x, sequence_only())} {}
+        gather_(by_each_algorithm<AllGatherLinear>(team, LinearKind::all_gather_linear)),
+        scatter_(by_each_algorithm<LinearReduceScatter>(team, LinearKind::linear_reduce_scatter)),
+        reduce_(by_each_algorithm<LinearAllReduce>(team, LinearKind::linear_all_reduce)),
+        gradient_(
+            by_each_algorithm<LinearWeightGradient>(team, LinearKind::linear_weight_gradient, GatheredOperand::x)) {}
 
   /// Queues `runs` runs, and checks each element of their results.
   void play() {
@@ -63,8 +64,14 @@ class Player {
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
-  static LinearOptions pipeline() { return {.algorithm = "pipeline"}; }
-  static LinearOptions sequence_only() { return {.algorithm = "sequence"}; }
+  static constexpr std::size_t algorithms = 3;  ///< the pipeline in one group, in as many as it can have; the sequence
+  template <typename Plan, typename... Operands>
+  static std::array<Plan, algorithms> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
+    const int finest = std::max(most_groups(kind, spec(), team.size()), 1);
+    return {Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = 1}),
+            Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = finest}),
+            Plan(team, spec(), gathered..., {.algorithm = "sequence"})};
+  }
 
   /// Element [row, column] of the operand `which` that `rank` has in a run.
   [[nodiscard]] double value(const Run& run, std::uint64_t which, int rank, std::int64_t row,
@@ -80,7 +87,7 @@ class Player {
 
   [[nodiscard]] Run prepared() {
     const std::uint64_t operation = draws_.below(operations);
-    const std::uint64_t algorithm = draws_.below(2);
+    const std::uint64_t algorithm = draws_.below(algorithms);
     const std::uint64_t stream = draws_.below(streams_.size());
     const auto m = static_cast<std::int64_t>(draws_.below(most_tokens + 1));
     const std::int64_t own = own_rows(m).count;
@@ -154,10 +161,10 @@ class Player {
   testing::Draws draws_;
   int runs_;
   std::array<Stream, 3> streams_;
-  std::array<AllGatherLinear, 2> gather_;
-  std::array<LinearReduceScatter, 2> scatter_;
-  std::array<LinearAllReduce, 2> reduce_;
-  std::array<LinearWeightGradient, 2> gradient_;
+  std::array<AllGatherLinear, algorithms> gather_;
+  std::array<LinearReduceScatter, algorithms> scatter_;
+  std::array<LinearAllReduce, algorithms> reduce_;
+  std::array<LinearWeightGradient, algorithms> gradient_;
   std::uint64_t number_ = 0;
 };
 
@@ -175,7 +182,7 @@ TANDEM_ON_EACH_DEVICE(LinearInterleaving);
 
 class LinearStress : public ::testing::TestWithParam<int> {};
 
-/// 3 · 10^4 runs of the four linear operations, in f32 and by both algorithms, over teams of 2, 3 and 4; the gradient's
+/// 3 · 10^4 runs of the four linear operations, in f32 and by each algorithm, over teams of 2, 3 and 4; the gradient's
 /// gathered operand is x. TANDEM_TEST_SCALE scales it.
 TEST_P(LinearStress, RandomOperationsAndDelays) {
   const auto batches = static_cast<int>(std::ceil(1e4 / runs * testing::stress_scale()));

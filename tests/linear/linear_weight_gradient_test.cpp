@@ -98,6 +98,17 @@ TEST_P(WeightGradient, TensorsThatAreAlignedForAnElementOnly) {
   });
 }
 
+TEST_P(WeightGradient, AnyNumberOfGroups) {
+  on(4, [](World& world) {
+    for (const int groups : {1, 2, 3, 4, 5, 7, 12}) {
+      for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
+        check(world, world.team(), {.m = 61, .n = 12, .k = 20, .beta = 1.0F}, gathered,
+              {.algorithm = "pipeline", .groups = groups}, 4);
+      }
+    }
+  });
+}
+
 TEST_P(WeightGradient, SubTeamsInOddOrders) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {

@@ -53,7 +53,7 @@ const std::vector<Row>& command_rows() {
       {"PlanGroups",
        0,
        command(plan, {"all_gather_linear", "-n", "2", "--shape", "8,8,8", "--groups", "5"}),
-       {"5 groups", "1 to 1"}},
+       {"5 groups", "1 to 4"}},
       {"PlanGroupsOfCollective", 0, command(plan, {"all_reduce", "--groups", "2"}), {"no --groups"}},
       {"PlanSizeOfLinear", 0, command(plan, {"all_gather_linear", "--size", "1K"}), {"no --size", "for collectives"}},
       {"RunNothing", 0, command(run, {"-n", "2"}), {"program is missing", "tandem run -n 4"}},

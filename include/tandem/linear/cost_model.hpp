@@ -42,9 +42,10 @@ struct LinearChoice {
 /// The algorithms of an operation, as LinearOptions::algorithm names them.
 [[nodiscard]] TANDEM_API std::vector<std::string> linear_algorithms(LinearKind kind);
 
-/// The most groups that a pipeline of a team can have: one for each shard that arrives, but several for each one that
-/// leaves, since rows can leave before the rest of their shard is computed.
-[[nodiscard]] TANDEM_API int most_groups(LinearKind kind, int ranks) noexcept;
+/// The most groups that a pipeline of a team can have: several for each peer's shard, since its rows can leave, or
+/// arrive, some before the others; but one for a shard of a gathered x that is stored transposed, whose rows do not lie
+/// together.
+[[nodiscard]] TANDEM_API int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept;
 
 /// Chooses by the device's constants, unless `options` says. `spec` is as the plan of that kind takes it. Needs no
 /// team, so it also answers what would run elsewhere. Throws InvalidArgument for an unknown algorithm or an impossible

@@ -2,7 +2,6 @@
 #include "tandem/device/trace_range.hpp"
 
 #include "linear/all_gather_linear/state.hpp"
-#include "linear/groups.hpp"
 
 namespace tandem {
 
@@ -16,10 +15,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
     multiply(stream, run, run.x, shard_rows(run.m, team.size(), team.rank()));
   }
-  std::span<const int> coming = gather.arrivals();
-  for (const int size : growing_groups(team.size() - 1, choice.groups)) {
-    const auto group = coming.first(static_cast<std::size_t>(size));
-    coming = coming.subspan(group.size());
+  for (const ShardGroup& group : gather.groups()) {
     {
       const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
       gather.wait(stream, group);

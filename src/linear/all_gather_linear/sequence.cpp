@@ -12,14 +12,14 @@ void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
   if (whole || keep_gathered) gather.keep_own(stream, run.x);
   {
     const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
-    gather.wait(stream, gather.arrivals());
+    for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
   }
   const TraceRange range(device, stream, "GEMM", TraceKind::compute);
   if (whole) {
     multiply(stream, run, gather.row(0), {0, run.m});
   } else {
     multiply(stream, run, run.x, shard_rows(run.m, team.size(), team.rank()));
-    multiply_gathered(stream, run, gather.arrivals());
+    for (const ShardGroup& group : gather.groups()) multiply_gathered(stream, run, group);
   }
 }
 

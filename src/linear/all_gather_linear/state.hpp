@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/team/reclaimed.hpp"
@@ -33,9 +32,9 @@ struct AllGatherLinear::State {
 
   /// y's rows [rows.begin, + rows.count), from their x at `x`.
   void multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) const;
-  /// The same for the rows that these ranks sent: one product for as many as lie together; a transposed shard is a
-  /// block of its own.
-  void multiply_gathered(StreamRef stream, const Operands& run, std::span<const int> owners) const;
+  /// The same for the rows of a group: one product for as many as lie together; a transposed shard is a block of its
+  /// own.
+  void multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group) const;
 
   Team team;
   LinearSpec spec;

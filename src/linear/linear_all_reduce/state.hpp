@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "tandem/linear/linear_all_reduce.hpp"
 
+#include "linear/groups.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
@@ -22,7 +25,7 @@ struct LinearAllReduce::State {
 
   Team team;
   LinearSpec spec;
-  int groups;
+  std::vector<ShardGroup> groups;
   Algorithm algorithm;
   std::size_t row_bytes;
   PartialSums sums;

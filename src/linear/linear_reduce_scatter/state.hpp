@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "tandem/linear/linear_reduce_scatter.hpp"
 
+#include "linear/groups.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
@@ -20,7 +23,7 @@ struct LinearReduceScatter::State {
 
   Team team;
   LinearSpec spec;
-  int groups;
+  std::vector<ShardGroup> groups;
   Algorithm algorithm;
   PartialSums sums;
   CommunicationStream communication;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/trace_range.hpp"
 
-#include "linear/groups.hpp"
 #include "linear/linear_weight_gradient/state.hpp"
 
 namespace tandem {
@@ -15,18 +14,13 @@ void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
     multiply(stream, run, run.shard, shard_rows(run.m, team.size(), team.rank()), spec.beta);
   }
-  std::span<const int> coming = gather.arrivals();
-  for (const int size : growing_groups(team.size() - 1, groups)) {
-    const auto group = coming.first(static_cast<std::size_t>(size));
-    coming = coming.subspan(group.size());
+  for (const ShardGroup& group : gather.groups()) {
     {
       const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
       gather.wait(stream, group);
     }
     const TraceRange range(device, stream, "GEMM arrived shards", TraceKind::compute);
-    for (const RowRange rows : merged_rows(run.m, team.size(), group)) {
-      multiply(stream, run, gather.row(rows.begin), rows, 1.0F);
-    }
+    for (const RowRange rows : gather.rows(group)) multiply(stream, run, gather.row(rows.begin), rows, 1.0F);
   }
   communication.rejoin(stream);
 }

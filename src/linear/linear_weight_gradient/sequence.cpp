@@ -12,7 +12,7 @@ void LinearWeightGradient::State::sequence(const Operands& run, StreamRef stream
   if (!alone) gather.keep_own(stream, run.shard);
   {
     const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
-    gather.wait(stream, gather.arrivals());
+    for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
   }
   const TraceRange range(device, stream, "GEMM", TraceKind::compute);
   multiply(stream, run, alone ? run.shard : gather.row(0), {0, run.m}, spec.beta);

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/team/reclaimed.hpp"
@@ -37,7 +36,6 @@ struct LinearWeightGradient::State {
   Team team;
   LinearSpec spec;
   GatheredOperand gathered;
-  int groups;
   Algorithm algorithm;
   ShardGather gather;
   Reclaimed<Gemm> gemm;
