@@ -20,6 +20,9 @@ constexpr int groups_for_each_shard = 4;
 /// the less is lost where ranks are not in step.
 constexpr double as_good = 1.01;
 
+/// How much longer than another rank's the same products of a rank may take: by its clocks, or by who shares its cores.
+constexpr double slowest_rank = 1.1;
+
 bool is_reduction(LinearKind kind) noexcept {
   return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
 }
@@ -92,17 +95,17 @@ class Pieces {
     }
     return compute;
   }
-  /// Groups that leave when they are computed, then the own shard, then the sum. Ranks are not in step: what peers
-  /// send may come one product later.
+  /// Groups that leave when they are computed, then the own shard, then the sum. What peers send comes when the slowest
+  /// of them has computed it.
   [[nodiscard]] double leaving(int groups) const {
     const double size = static_cast<double>(peers()) / groups;
     double compute = 0;
     double wire_free = 0;
     for (int group = 0; group < groups; ++group) {
       compute += gemm(size);
-      wire_free = std::max(wire_free, compute) + size * wire();
+      wire_free = std::max(wire_free, slowest_rank * compute) + size * wire();
     }
-    return std::max(compute + gemm(1), wire_free + latency() + gemm(size)) + epilogue();
+    return std::max(compute + gemm(1), wire_free + latency()) + epilogue();
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] std::int64_t columns() const { return is_reduction(kind_) ? spec_.n : spec_.k; }

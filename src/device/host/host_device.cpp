@@ -101,8 +101,8 @@ CostTable HostDevice::costs() const {
                   .link_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .link_latency_seconds = 1e-6,
                   .memory_bytes_per_second = 12e9 / ranks_for_each_core_,
-                  .weights_bytes_per_second = 5e9 / ranks_for_each_core_,
-                  .cache_bytes = 3e6,
+                  .weights_bytes_per_second = 4e9 / ranks_for_each_core_,
+                  .cache_bytes = 1.5e6,
                   .copies_cost_compute = true};
   if (link_) {
     table.link_bytes_per_second = link_->options().bytes_per_second;
