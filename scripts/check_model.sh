@@ -65,12 +65,15 @@ small="-DSLOTS=1 -DITERATIONS=2"
   check "two ranks, pull, eager" holds $eager -DPULL=1 -DITERATIONS=5
   check "three ranks, pull, eager" holds $eager -DPULL=1 -DRANKS=3 $small
   check "three ranks, pull, upward, two slots, captured" holds $captured -DPULL=1 -DRANKS=3 -DUPWARD=1 -DITERATIONS=4
+  check "two ranks, in two parts" holds -DPARTS=2 -DITERATIONS=5
+  check "three ranks, in two parts" holds -DPARTS=2 -DRANKS=3 $small
   check "an eager and a captured plan side by side" holds $both -DITERATIONS=4
   check "two eager plans side by side" holds -DPLANS=2 -DUPWARD=1 -DITERATIONS=4
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
   check "two ranks, pull, eager, one fails" holds $eager -DPULL=1 -DFAULTS=1 $small
+  check "two ranks, in two parts, one fails" holds -DPARTS=2 -DFAULTS=1
   check "three ranks, upward, captured, one fails" holds $captured -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
 
   check "mutation: signal before data, eager" wrong $eager -DMUTATION=1
@@ -87,6 +90,7 @@ small="-DSLOTS=1 -DITERATIONS=2"
   check "mutation: a wait is deaf to failure" stuck $eager -DFAULTS=1 -DMUTATION=7
   check "mutation: only one's own failure is looked at" wrong $eager -DFAULTS=1 -DMUTATION=8
   check "mutation: results count without a check" wrong $eager -DFAULTS=1 -DMUTATION=9
+  check "mutation: the second part is not waited for" wrong -DPARTS=2 -DMUTATION=10
 }
 
 echo "the model: $passed as expected, $failed not"

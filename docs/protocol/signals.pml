@@ -42,6 +42,9 @@
 #ifndef UPWARD
 #define UPWARD 0      // 1: a rank writes only for those above it, as a broadcast does: fewer states
 #endif
+#ifndef PARTS
+#define PARTS 1       // 2: each half of a payload has an arrival, counted on the same word (eager pushes)
+#endif
 #ifndef PULL
 #define PULL 0        // 1: a rank writes its own slot, once for all peers, and they read it there
 #endif
@@ -59,6 +62,7 @@
 #define DEAF_WAIT 7            // a wait does not watch for failure
 #define LONELY_CHECK 8         // a rank counts its results unless it has itself heard of a failure
 #define NO_CHECK 9             // a rank counts its results without looking
+#define PART_NOT_AWAITED 10    // a payload comes in two parts, and the second is read with the first one's arrival
 
 // A word of a signal pad. It lies with the rank that waits on it, and one peer writes it.
 typedef Word {
@@ -226,6 +230,9 @@ push:
        d_step { put_signal(THEIR_ARRIVAL) };
 #endif
        SLOT_TO_WRITE.first = i;
+#if PARTS == 2
+       d_step { put_signal(THEIR_ARRIVAL) };
+#endif
        SLOT_TO_WRITE.last = i;
 #if MUTATION == SIGNAL_BEFORE_DATA
        d_step { next(READERS(me)) }
@@ -256,6 +263,9 @@ proctype Reader(byte me; byte plan) {
        d_step { put_signal(THEIR_CREDIT) };
 #endif
        right = (SLOT_TO_READ.first == i);
+#if PARTS == 2 && MUTATION != PART_NOT_AWAITED
+       atomic { SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
+#endif
        d_step {
          right = right && SLOT_TO_READ.last == i;
          // Results are counted later, by Team::synchronize; now is when the fewest failures are known.

@@ -52,6 +52,17 @@ struct Matrix {
   return all;
 }
 
+/// Calls `check(algorithm, x's layout, the weight's, dtype)` with all that there are.
+template <typename Check> void for_each_layout(const Check& check) {
+  for (const char* algorithm : {"pipeline", "sequence"}) {
+    for (const Layout x : {Layout::normal, Layout::transposed}) {
+      for (const Layout weight : {Layout::normal, Layout::transposed}) {
+        for (const DType dtype : {f32, bf16, f16}) check(algorithm, x, weight, dtype);
+      }
+    }
+  }
+}
+
 /// Holds up this rank's stream in one of `seldom` calls with random bits, for up to 2 ms.
 inline void maybe_delay(const Stream& stream, std::uint64_t bits, std::uint64_t seldom = 4) {
   if (bits % seldom != 0) return;

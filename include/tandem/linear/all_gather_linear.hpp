@@ -15,7 +15,8 @@ namespace tandem {
 /// whole.
 ///
 /// The pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
-/// order while the own shard is multiplied; the others follow in the order in which they arrive, in few growing groups.
+/// order while the own shard is multiplied; the others follow in the order in which they arrive, in few growing groups,
+/// or in parts of shards where that hides more.
 class TANDEM_API AllGatherLinear : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.

@@ -19,8 +19,8 @@ namespace tandem {
 ///   writer:  take(readers) → write → signal(reader, arrival)
 ///   reader:  wait(writer, arrival) → read → grant(writers)
 /// Each pair of ranks starts with one credit for each slot in each direction. A run that takes a rank's credit signals
-/// it, and a run that waited for a rank grants it, exactly once: so counts agree whatever order captured and eager
-/// calls come in.
+/// it once for each part that it writes, the rank waits once for each part, and grants once after the last: so counts
+/// agree whatever order captured and eager calls come in.
 class TANDEM_API Slots {
  public:
   static constexpr int count = 2;
