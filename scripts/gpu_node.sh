@@ -184,8 +184,8 @@ on_teams="$(printf ':*.*/cuda_%s' "${sizes[@]}")"
 cases=20
 demo=()
 if [ "$gpus" -eq 1 ]; then
-  cases=10
-  demo=(--steps 40 --layers 2 --batch 512)
+  cases=5
+  demo=(--steps 30 --layers 2 --batch 512)
 fi
 
 case "$part" in
