@@ -4,6 +4,8 @@
 #include "tandem/base/error.hpp"
 #include "tandem/base/trace.hpp"
 
+#include "device/host/core_offer.hpp"
+
 namespace tandem {
 
 void HostEvent::record(HostStream& stream) {
@@ -30,6 +32,9 @@ HostEvent::Mark HostEvent::mark(const HostStream* in_order) {
 void HostEvent::hold(HostStream& stream) {
   Mark before = mark(&stream);
   if (before.stream.get() == nullptr) return;
+  // Who waits may be on the same core, or a peer for whose first products others wait: neither should come behind all
+  // that is queued there.
+  before.stream->enqueue([] { offer_core(); }, TaskWeight::light);
   stream.enqueue([before = std::move(before)] { before.stream->finish(before.ticket); }, TaskWeight::light);
 }
 
