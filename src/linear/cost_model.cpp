@@ -84,28 +84,30 @@ class Pieces {
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
   }
+  /// Each part is a copy of its own, which starts when the one before has arrived.
+  [[nodiscard]] double on_the_way(const ShardGroup& group) const {
+    return static_cast<double>(group.size()) * latency() + size_in_shards(group) * wire();
+  }
   /// The own shard first, then groups as they arrive.
   [[nodiscard]] double arriving(int groups) const {
     double compute = gemm(1);
     double arrived = 0;
     for (const ShardGroup& group : arriving_groups(peers(), groups)) {
-      const double size = size_in_shards(group);
-      arrived += size;
-      compute = std::max(compute, latency() + arrived * wire()) + gemm(size);
+      arrived += on_the_way(group);
+      compute = std::max(compute, arrived) + gemm(size_in_shards(group));
     }
     return compute;
   }
   /// Groups that leave when they are computed, then the own shard, then the sum. What peers send comes when the slowest
   /// of them has computed it.
   [[nodiscard]] double leaving(int groups) const {
-    const double size = static_cast<double>(peers()) / groups;
     double compute = 0;
-    double wire_free = 0;
-    for (int group = 0; group < groups; ++group) {
-      compute += gemm(size);
-      wire_free = std::max(wire_free, slowest_rank * compute) + size * wire();
+    double arrived = 0;
+    for (const ShardGroup& group : equal_groups(peers(), groups)) {
+      compute += gemm(size_in_shards(group));
+      arrived = std::max(arrived, slowest_rank * compute) + on_the_way(group);
     }
-    return std::max(compute + gemm(1), wire_free + latency()) + epilogue();
+    return std::max(compute + gemm(1), arrived) + epilogue();
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] std::int64_t columns() const { return is_reduction(kind_) ? spec_.n : spec_.k; }
