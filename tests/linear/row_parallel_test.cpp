@@ -138,21 +138,8 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
 
 TEST_P(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
   on(3, [](World& world) {
-    testing::for_each_layout([&](const char* algorithm, Layout x, Layout weight, DType dtype) {
-      check(world, world.team(), {.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true},
-            {.algorithm = algorithm});
-      check(world, world.team(),
-            {.m = 23,
-             .n = 40,
-             .k = 16,
-             .dtype = dtype,
-             .x = x,
-             .weight = weight,
-             .bias = true,
-             .activation = Activation::gelu_erf,
-             .alpha = 0.5F,
-             .beta = -1.5F},
-            {.algorithm = algorithm});
+    testing::for_each_epilogue(Activation::gelu_erf, -1.5F, [&](const LinearSpec& spec, const LinearOptions& options) {
+      check(world, world.team(), spec, options);
     });
   });
 }

@@ -63,6 +63,21 @@ template <typename Check> void for_each_layout(const Check& check) {
   }
 }
 
+/// The same with a bias, and with `activation`, alpha and `beta` as well: calls `check(spec, options)`.
+template <typename Check> void for_each_epilogue(Activation activation, float beta, const Check& check) {
+  for_each_layout([&](const char* algorithm, Layout x, Layout weight, DType dtype) {
+    LinearSpec spec{.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true};
+    check(spec, LinearOptions{.algorithm = algorithm});
+    spec.m = 23;
+    spec.n = 40;
+    spec.k = 16;
+    spec.activation = activation;
+    spec.alpha = 0.5F;
+    spec.beta = beta;
+    check(spec, LinearOptions{.algorithm = algorithm});
+  });
+}
+
 /// Holds up this rank's stream in one of `seldom` calls with random bits, for up to 2 ms.
 inline void maybe_delay(const Stream& stream, std::uint64_t bits, std::uint64_t seldom = 4) {
   if (bits % seldom != 0) return;
