@@ -7,29 +7,22 @@
 #include "tandem/device/trace_range.hpp"
 
 namespace tandem {
-namespace {
-
-/// Below this many bytes a shard goes to all peers as one batch: a launch costs more than the way.
-constexpr std::size_t batch_below = std::size_t{256} << 10;
-
-}  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups,
                          std::uint32_t operation)
     : team_(team),
       slots_(team, checked_mul(static_cast<std::size_t>(max_m), row_bytes), 1, operation),
       groups_(arriving_groups(team.size() - 1, groups)),
-      whole_(groups < team.size()),
       row_bytes_(row_bytes) {}
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;
   slot_ = slots_.next();
   const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
-  if (whole_ && static_cast<std::size_t>(own_rows().count) * row_bytes_ < batch_below) {
-    push_at_once(communication, shard);
-  } else {
+  if (groups_.size() > 1) {
     push_in_turn(communication, shard);
+  } else {
+    push_at_once(communication, shard);
   }
 }
 

@@ -45,9 +45,9 @@ class ShardGather {
   void finish(StreamRef stream) const { slots_.grant(stream, slot_, slots_.peers()); }
 
  private:
-  /// To all peers in one batch.
+  /// To all peers in one batch, which has no order: where all is awaited together.
   void push_at_once(StreamRef communication, const void* shard) const;
-  /// Part by part, each with its signal.
+  /// Part by part, each with its signal: what is awaited first goes first.
   void push_in_turn(StreamRef communication, const void* shard) const;
   [[nodiscard]] Copy to(int peer, const void* shard, const RowRange& rows) const;
   [[nodiscard]] int owner(const ShardPart& part) const { return slots_.peers()[static_cast<std::size_t>(part.shard)]; }
@@ -56,7 +56,6 @@ class ShardGather {
   Team team_;
   Slots slots_;
   std::vector<ShardGroup> groups_;
-  bool whole_;  ///< no shard is cut
   std::size_t row_bytes_;
   std::int64_t m_ = 0;
   int slot_ = 0;
