@@ -46,7 +46,7 @@ constexpr int table_iterations = 15;
 constexpr std::int64_t sample_bytes = 320;
 constexpr double sample_temperature = 0.7;
 // What the emulated link of the second timeline is unless --link says: slow enough that it is worth hiding on a laptop.
-constexpr const char* default_link = "100us,500MB/s";
+constexpr const char* default_link = "50us,200MB/s";
 
 /// What the command line says; what it leaves open depends on the device.
 struct DemoOptions {

@@ -108,7 +108,7 @@ CostTable HostDevice::costs() const {
     table.link_bytes_per_second = link_->options().bytes_per_second;
     table.link_latency_seconds = std::chrono::duration<double>(link_->options().latency).count();
     table.copies_cost_compute = false;
-    table.gemm_launch_seconds = 30e-6;  // each hop between a pipeline's streams wakes a thread that sleeps
+    table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // each hop wakes a thread, and parts are slower products
   }
   return table;
 }
