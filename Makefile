@@ -60,6 +60,7 @@ preset:
 lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources
 	@scripts/install_dependencies.sh --for lint
 	@cmake --preset release $(CONFIGURE)
+	@$(if $(and $(NVCC),$(shell $(toolkit))),cmake --preset cuda $(CONFIGURE))
 	scripts/lint.sh
 
 .PHONY: bench

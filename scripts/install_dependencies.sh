@@ -13,7 +13,7 @@ usage: scripts/install_dependencies.sh [--for PURPOSE]... [--list]
                   demo:  what test needs, and matplotlib for the picture
                   lint:  what test needs, clang-format, clang-tidy, shellcheck
                   bench: what test needs, Open MPI, Gloo and Google Benchmark to compare with
-                  ci:    all of these, and spin for the model of the protocol
+                  ci:    all of these, spin for the model of the protocol, and ccache
   --list          say what is missing, and install nothing
 USAGE
 }
@@ -42,6 +42,7 @@ demo=(python3-matplotlib)
 lint=(clang-format-19 clang-tidy-19 shellcheck)
 bench=(openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
 model=(spin)
+again=(ccache)  # the build with CUDA compiles most files as the one without did
 
 wanted=("${test[@]}")
 for purpose in "${purposes[@]}"; do
@@ -49,7 +50,7 @@ for purpose in "${purposes[@]}"; do
     demo) wanted+=("${demo[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
-    ci) wanted+=("${demo[@]}" "${lint[@]}" "${bench[@]}" "${model[@]}") ;;
+    ci) wanted+=("${demo[@]}" "${lint[@]}" "${bench[@]}" "${model[@]}" "${again[@]}") ;;
   esac
 done
 
@@ -66,7 +67,7 @@ installed() {
 # A tool that came by another way than a package counts.
 present() {
   case $1 in
-    g++ | make | cmake | python3 | shellcheck | spin | clang-format-19 | clang-tidy-19) command -v "$1" >/dev/null || installed "$1" ;;
+    g++ | make | cmake | python3 | shellcheck | spin | ccache | clang-format-19 | clang-tidy-19) command -v "$1" >/dev/null || installed "$1" ;;
     ninja-build) command -v ninja >/dev/null || installed "$1" ;;
     *) installed "$1" ;;
   esac

@@ -4,7 +4,8 @@
 # usage: scripts/lint.sh [format|tidy|shell|checks]...
 #
 # All lints, or the named ones. None of them changes a file; `git ls-files -- '*.hpp' '*.cpp' | xargs clang-format-19 -i`
-# formats. clang-tidy reads build/release/compile_commands.json, so configure that preset first.
+# formats. clang-tidy reads build/release/compile_commands.json, so configure that preset first; and the preset cuda, if
+# the sources that only a build with CUDA has are to be looked at.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -16,16 +17,27 @@ lint_format() {
   sources '*.hpp' '*.cpp' '*.cuh' '*.cu' | xargs clang-format-19 --dry-run --Werror
 }
 
+# tidy PRESET SOURCES: SOURCES is a regular expression.
+tidy() {
+  # GCC's warning names mean nothing to clang.
+  run-clang-tidy-19 -quiet -use-color=0 -j "$(nproc)" -p "build/$1" -extra-arg=-Wno-unknown-warning-option "$2" 2>&1 |
+    grep -Ev '^(\[ *[0-9]+/[0-9]+\]|[0-9]+ warnings? (generated|treated)|clang-tidy-19 )'
+  return "${PIPESTATUS[0]}"
+}
+
 lint_tidy() {
-  local commands=build/release/compile_commands.json
-  if [[ ! -f $commands ]]; then
-    echo "$commands is missing: run cmake --preset release first"
+  local status=0
+  if [[ ! -f build/release/compile_commands.json ]]; then
+    echo "build/release/compile_commands.json is missing: run cmake --preset release first"
     return 1
   fi
-  # GCC's warning names mean nothing to clang.
-  run-clang-tidy-19 -quiet -use-color=0 -j "$(nproc)" -p build/release -extra-arg=-Wno-unknown-warning-option \
-    "^$PWD/(src|tools|examples)/" 2>&1 | grep -Ev '^(\[ *[0-9]+/[0-9]+\]|[0-9]+ warnings? (generated|treated)|clang-tidy-19 )'
-  return "${PIPESTATUS[0]}"
+  tidy release "^$PWD/(src|tools|examples)/" || status=1
+  if [[ -f build/cuda/compile_commands.json ]]; then
+    tidy cuda "^$PWD/src/.*cuda.*\.cpp$" || status=1
+  else
+    echo "without build/cuda/compile_commands.json (cmake --preset cuda): src/device/cuda was not looked at"
+  fi
+  return "$status"
 }
 
 lint_shell() {
