@@ -185,7 +185,7 @@ cases=20
 demo=()
 if [ "$gpus" -eq 1 ]; then
   cases=5
-  demo=(--steps 30 --layers 2 --batch 512)
+  demo=(--steps 30 --layers 2 --batch 256)
 fi
 
 case "$part" in

@@ -168,7 +168,7 @@ void add_figures(nlohmann::ordered_json& values, std::string& line, const char* 
   const std::string prefix(where);
   const bool speaks = figures != nullptr && figures->wrong == 0;
   const double algbw = speaks && figures->time > 0 ? bytes / figures->time * 1e-9 : 0;
-  const auto set = [&](const char* key, double value) {
+  const auto set = [&values, &prefix, speaks](const char* key, double value) {
     values[prefix + key] = speaks ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   };
   set("_time_us", speaks ? figures->time * 1e6 : 0);
