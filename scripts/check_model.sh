@@ -17,36 +17,44 @@ done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-passed=0
-failed=0
+cores=$(nproc)
+cases=0
+: >"$scratch/lines"
 
-# check NAME EXPECTED [-DMACRO=VALUE ...]; EXPECTED: holds, wrong (a wrong result is counted) or stuck (a wait never ends)
-check() {
+# judge NAME EXPECTED [-DMACRO=VALUE ...]: prints one line, which begins with "ok" or "FAILED". Works in a folder of its own.
+judge() {
   local name=$1 expected=$2 found states began=$SECONDS
   shift 2
-  [[ $name == *"$only"* ]] || return 0
-  if ! (cd "$scratch" && rm -f pan* && spin -a "$@" "$model" && gcc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c &&
-        timeout 300 ./pan -m100000 -w23) >"$scratch/log" 2>&1; then
-    cat "$scratch/log"
+  if ! (spin -a "$@" "$model" && gcc -O1 -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c &&
+        timeout 300 ./pan -m100000 -w23) >log 2>&1; then
+    cat log >&2
     found="no verdict"
-  elif grep -q "assertion violated" "$scratch/log"; then
+  elif grep -q "assertion violated" log; then
     found=wrong
-  elif grep -q "invalid end state" <(grep -v "^\s*invalid end states" "$scratch/log"); then
+  elif grep -q "invalid end state" <(grep -v "^\s*invalid end states" log); then
     found=stuck
-  elif grep -q "errors: 0" "$scratch/log" && ! grep -qi "not completed\|max search depth\|out of memory" "$scratch/log"; then
+  elif grep -q "errors: 0" log && ! grep -qi "not completed\|max search depth\|out of memory" log; then
     found=holds
   else
-    cat "$scratch/log"
+    cat log >&2
     found="no verdict"
   fi
-  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$scratch/log")
+  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' log)
   if [[ $found == "$expected" ]]; then
-    passed=$((passed + 1))
     printf 'ok      %-52s %s (%s states, %d s)\n' "$name" "$found" "${states:-0}" $((SECONDS - began))
   else
-    failed=$((failed + 1))
     printf 'FAILED  %-52s %s, expected: %s\n' "$name" "$found" "$expected"
   fi
+}
+
+# check NAME EXPECTED [-DMACRO=VALUE ...]; EXPECTED: holds, wrong (a wrong result is counted) or stuck (a wait never
+# ends). As many at a time as there are cores.
+check() {
+  [[ $1 == *"$only"* ]] || return 0
+  if (($(jobs -rp | wc -l) >= cores)); then wait -n; fi
+  cases=$((cases + 1))
+  mkdir "$scratch/$cases"
+  (cd "$scratch/$cases" && judge "$@") | tee -a "$scratch/lines" &
 }
 
 eager="-DCAPTURED=0"
@@ -93,5 +101,7 @@ small="-DSLOTS=1 -DITERATIONS=2"
   check "mutation: the second part is not waited for" wrong -DPARTS=2 -DMUTATION=10
 }
 
-echo "the model: $passed as expected, $failed not"
-[[ $failed -eq 0 && $passed -gt 0 ]]
+wait
+passed=$(grep -c '^ok' "$scratch/lines" || true)
+echo "the model: $passed as expected, $((cases - passed)) not"
+((cases > 0 && passed == cases))
