@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/shard_gather.hpp"
 
-#include <algorithm>
-
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
