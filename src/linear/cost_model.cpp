@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "tandem/base/error.hpp"
 
@@ -84,16 +85,16 @@ class Pieces {
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
   }
-  /// Each part is a copy of its own, which starts when the one before has arrived.
-  [[nodiscard]] double on_the_way(const ShardGroup& group) const {
-    return static_cast<double>(group.size()) * latency() + size_in_shards(group) * wire();
+  /// As so many copies, of which each starts when the one before has arrived.
+  [[nodiscard]] double on_the_way(const ShardGroup& group, std::size_t copies) const {
+    return static_cast<double>(copies) * latency() + size_in_shards(group) * wire();
   }
-  /// The own shard first, then groups as they arrive.
+  /// The own shard first, then groups as they arrive: a single one in a batch, else each part by itself.
   [[nodiscard]] double arriving(int groups) const {
     double compute = gemm(1);
     double arrived = 0;
     for (const ShardGroup& group : arriving_groups(peers(), groups)) {
-      arrived += on_the_way(group);
+      arrived += on_the_way(group, groups == 1 ? 1 : group.size());
       compute = std::max(compute, arrived) + gemm(size_in_shards(group));
     }
     return compute;
@@ -105,7 +106,7 @@ class Pieces {
     double arrived = 0;
     for (const ShardGroup& group : equal_groups(peers(), groups)) {
       compute += gemm(size_in_shards(group));
-      arrived = std::max(arrived, slowest_rank * compute) + on_the_way(group);
+      arrived = std::max(arrived, slowest_rank * compute) + on_the_way(group, group.size());
     }
     return std::max(compute + gemm(1), arrived) + epilogue();
   }

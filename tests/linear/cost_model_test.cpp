@@ -99,6 +99,20 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
   }
 }
 
+TEST(CostModel, TheLatencyCountsForEachCopy) {
+  CostTable far = gpu;
+  far.link_latency_seconds = 1;  // the rest is microseconds
+  const LinearSpec spec{.m = 8192, .n = 64, .k = 8192, .dtype = bf16};
+  const auto latencies = [&](LinearKind kind, int groups) {
+    return choose(kind, spec, 4, far, {.groups = groups}).predicted.t_pipeline;
+  };
+  EXPECT_NEAR(latencies(LinearKind::all_gather_linear, 1), 1, 0.1) << "three shards in one batch";
+  EXPECT_NEAR(latencies(LinearKind::all_gather_linear, 2), 3, 0.1) << "each by itself";
+  EXPECT_NEAR(latencies(LinearKind::all_gather_linear, 12), 12, 0.1) << "each in four parts";
+  EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 1), 3, 0.1) << "one after the other";
+  EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1);
+}
+
 TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
   const LinearSpec spec{.m = 8, .n = 64, .k = 64};
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "pipeline", .groups = 3}).groups, 3);
