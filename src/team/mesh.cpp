@@ -10,7 +10,6 @@
 #include <exception>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <system_error>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
+#include "team/descriptor_passing.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 
@@ -38,7 +38,6 @@ void parcel_arrives() noexcept {}
 #endif
 
 constexpr std::size_t max_payload = 60 * 1024;         // well below the smallest send buffer
-constexpr std::size_t max_descriptors = 120;           // Linux takes 253 in a message
 constexpr auto slice = std::chrono::milliseconds(20);  // how stale a waiter's `stop` may be
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
@@ -199,7 +198,7 @@ void Mesh::send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel par
     const auto begin = parcel.bytes.begin() + static_cast<std::ptrdiff_t>(bytes);
     message.payload.assign(begin, begin + static_cast<std::ptrdiff_t>(take));
     bytes += take;
-    while (descriptors < parcel.descriptors.size() && message.descriptors.size() < max_descriptors) {
+    while (descriptors < parcel.descriptors.size() && message.descriptors.size() < max_passed_descriptors) {
       message.descriptors.push_back(std::move(parcel.descriptors[descriptors++]));
     }
     message.header.descriptors = static_cast<std::uint32_t>(message.descriptors.size());
@@ -290,40 +289,17 @@ void Mesh::enqueue(Peer& peer, std::vector<Message> messages) {
 /// Sends until the queue is empty or the kernel takes no more; the thread goes on when it does.
 void Mesh::transmit(Peer& peer) {
   while (!peer.outgoing.empty()) {
-    Message& message = peer.outgoing.front();
-    std::array<iovec, 2> parts{{{&message.header, sizeof(Header)}, {message.payload.data(), message.payload.size()}}};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> control{};
-    msghdr envelope{};
-    envelope.msg_iov = parts.data();
-    envelope.msg_iovlen = parts.size();
-    if (!message.descriptors.empty()) {
-      const std::size_t size = message.descriptors.size() * sizeof(int);
-      envelope.msg_control = control.data();
-      envelope.msg_controllen = CMSG_SPACE(size);
-      cmsghdr* const rights = CMSG_FIRSTHDR(&envelope);
-      rights->cmsg_level = SOL_SOCKET;
-      rights->cmsg_type = SCM_RIGHTS;
-      rights->cmsg_len = CMSG_LEN(size);
-      std::array<int, max_descriptors> raw{};
-      std::transform(message.descriptors.begin(), message.descriptors.end(), raw.begin(),
-                     [](const FileDescriptor& descriptor) { return descriptor.get(); });
-      std::memcpy(CMSG_DATA(rights), raw.data(), size);
+    const Message& message = peer.outgoing.front();
+    switch (send_with_descriptors(peer.socket, std::as_bytes(std::span(&message.header, 1)), message.payload,
+                                  message.descriptors)) {
+      case Sending::sent: peer.outgoing.pop_front(); break;
+      case Sending::full: watch(peer.socket.get(), static_cast<std::uint64_t>(peer.info.rank), true, true); return;
+      case Sending::short_of_memory:
+        retry_ = true;
+        wake();
+        return;
+      case Sending::ended: peer.outgoing.clear(); break;  // reading its socket tells how
     }
-    if (::sendmsg(peer.socket.get(), &envelope, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) {
-      peer.outgoing.pop_front();
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN) {
-      watch(peer.socket.get(), static_cast<std::uint64_t>(peer.info.rank), true, true);
-      return;
-    }
-    if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) {
-      retry_ = true;
-      wake();
-      return;
-    }
-    peer.outgoing.clear();  // the peer is gone; reading its socket tells how
   }
 }
 
@@ -391,34 +367,11 @@ void Mesh::serve(Peer& peer, std::uint32_t events) {
 }
 
 void Mesh::read(Peer& peer) {
-  int errors = 0;
   while (peer.state == Peer::State::here) {
-    iovec part_of{buffer_.data(), buffer_.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(max_descriptors * sizeof(int))> control{};
-    msghdr envelope{};
-    envelope.msg_iov = &part_of;
-    envelope.msg_iovlen = 1;
-    envelope.msg_control = control.data();
-    envelope.msg_controllen = control.size();
-    const ssize_t size = ::recvmsg(peer.socket.get(), &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && errno == EAGAIN) return;
-    // An error is told once and what the peer sent before comes after it: a reset is no reason to lose that.
-    if (size < 0 && ++errors < 4) continue;
-    if (size <= 0) return part(peer, false);
-
-    std::vector<FileDescriptor> descriptors;
-    for (cmsghdr* rights = CMSG_FIRSTHDR(&envelope); rights != nullptr; rights = CMSG_NXTHDR(&envelope, rights)) {
-      if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-      const std::size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (std::size_t i = 0; i < count; ++i) {
-        int raw = -1;
-        std::memcpy(&raw, CMSG_DATA(rights) + i * sizeof(int), sizeof(int));
-        descriptors.push_back(FileDescriptor::from_native_handle(raw));
-      }
-    }
-    accept_message(peer, std::span(buffer_).first(static_cast<std::size_t>(size)), std::move(descriptors),
-                   (envelope.msg_flags & MSG_CTRUNC) != 0);
+    ReceivedWithDescriptors received = receive_with_descriptors(peer.socket, buffer_);
+    if (received.state == ReceivedWithDescriptors::State::nothing) return;
+    if (received.state == ReceivedWithDescriptors::State::end) return part(peer, false);
+    accept_message(peer, received.message, std::move(received.descriptors), received.dropped);
   }
 }
 
