@@ -146,6 +146,7 @@ class LinearBench {
     add("hidden_percent", times.hidden() * 100, format("{:.1f}", times.hidden() * 100), 7);
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
     values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
+    values["predicted_direct_us"] = choice.predicted.t_direct * 1e6;
     report.row(values, line);
   }
 

@@ -92,6 +92,7 @@ int plan_linear(const PlanOptions& options) {
         {"t_comm_us", predicted.t_comm * 1e6},
         {"t_sequence_us", predicted.t_sequence * 1e6},
         {"t_pipeline_us", predicted.t_pipeline * 1e6},
+        {"t_direct_us", predicted.t_direct * 1e6},
         {"t_ideal_us", predicted.t_ideal() * 1e6}});
   return success;
 }

@@ -55,7 +55,8 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
   std::vector<std::string> algorithms = linear_algorithms(problem.kind);
   algorithms.insert(algorithms.begin(), "auto");
   LinearOptions options{.algorithm = random.pick(algorithms)};
-  if (options.algorithm != "sequence" && problem.ranks > 1 && random.chance(40)) {
+  const bool may_have_groups = options.algorithm == "auto" || options.algorithm == "pipeline";
+  if (may_have_groups && problem.ranks > 1 && random.chance(40)) {
     options.groups = static_cast<int>(random.between(1, most_groups(problem.kind, problem.spec(0), problem.ranks)));
   }
   options.keep_gathered =

@@ -12,17 +12,23 @@
 
 namespace tandem {
 
-/// The algorithms of every linear plan, as LinearOptions::algorithm names them.
-inline constexpr std::array<std::string_view, 2> algorithm_names{"pipeline", "sequence"};
+inline constexpr std::string_view pipeline = "pipeline";
+inline constexpr std::string_view direct = "direct";
+inline constexpr std::string_view sequence = "sequence";
+
+/// The algorithms of the plans that gather before they multiply, and of those that reduce after it, as
+/// LinearOptions::algorithm names them.
+inline constexpr std::array gathering_algorithms{pipeline, sequence};
+inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
 
 /// The function that runs the algorithm `chosen`, of a plan's functions in the order of the names. A plan without one
 /// for each name does not compile.
 template <typename Function, std::size_t count>
-  requires(count == algorithm_names.size())
-[[nodiscard]] Function algorithm_named(std::string_view chosen, const Function (&functions)[count]) {
-  const auto at = std::ranges::find(algorithm_names, chosen);
-  if (at == algorithm_names.end()) throw InvalidArgument(format("no linear plan has an algorithm '{}'", chosen));
-  return functions[at - algorithm_names.begin()];
+[[nodiscard]] Function algorithm_named(std::string_view chosen, const std::array<std::string_view, count>& names,
+                                       const Function (&functions)[count]) {
+  const auto at = std::ranges::find(names, chosen);
+  if (at == names.end()) throw InvalidArgument(format("this linear plan has no algorithm '{}'", chosen));
+  return functions[at - names.begin()];
 }
 
 }  // namespace tandem

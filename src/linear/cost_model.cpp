@@ -46,16 +46,10 @@ class Pieces {
            flops / (spec_.dtype == f32 ? costs_.gemm_f32_flops_per_second : costs_.gemm_flops_per_second);
   }
   /// One shard's way to one peer, without the latency.
-  [[nodiscard]] double wire() const {
-    return static_cast<double>(shard_ * columns()) * static_cast<double>(size_of(spec_.dtype)) /
-           costs_.link_bytes_per_second;
-  }
+  [[nodiscard]] double wire() const { return shard_bytes() / costs_.link_bytes_per_second; }
   [[nodiscard]] double latency() const { return costs_.link_latency_seconds; }
   /// `tensors` shards read or written by the device itself.
-  [[nodiscard]] double memory(int tensors) const {
-    return static_cast<double>(shard_ * columns() * tensors) * static_cast<double>(size_of(spec_.dtype)) /
-           costs_.memory_bytes_per_second;
-  }
+  [[nodiscard]] double memory(int tensors) const { return tensors * shard_bytes() / costs_.memory_bytes_per_second; }
   /// What follows the last arrival: the sum over ranks, and for an all-reduce the way back and the copy into y.
   [[nodiscard]] double epilogue() const {
     switch (kind_) {
@@ -70,14 +64,24 @@ class Pieces {
 
   [[nodiscard]] double sequence() const { return gemm(ranks_) + comm(); }
 
-  [[nodiscard]] double pipeline(int groups) const {
-    if (groups == 0) return sequence();  // a team of one
-    // The fork, the join, and a wait before or after each group: launches like any other.
-    const double hops = (groups + 2) * costs_.gemm_launch_seconds;
+  [[nodiscard]] double in_groups(int groups) const {
+    if (groups == 0) return sequence();                     // a team of one
+    const double hops = (groups + 2) * costs_.hop_seconds;  // the fork, the join, and one before or after each group
     if (costs_.copies_cost_compute) {
       return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
     }
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
+  }
+  /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
+  /// comes when the slowest of them has computed it.
+  [[nodiscard]] double straight() const {
+    const double hops = (peers() + 1) * costs_.hop_seconds;  // to a signal after each, and the join
+    if (costs_.copies_cost_compute)
+      return hops + ranks_ * gemm(1) + comm();  // and so do stores to where no cache is warm
+    const double stores = shard_bytes() / costs_.store_bytes_per_second;
+    const double theirs = peers() * (costs_.stores_hold_up_compute ? std::max(gemm(1), stores) : gemm(1));
+    const double arrived = std::max(slowest_rank * theirs, peers() * stores) + latency();
+    return hops + std::max(theirs + gemm(1), arrived) + epilogue();
   }
 
  private:
@@ -111,7 +115,10 @@ class Pieces {
     return std::max(compute + gemm(1), arrived) + epilogue();
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
-  [[nodiscard]] std::int64_t columns() const { return is_reduction(kind_) ? spec_.n : spec_.k; }
+  [[nodiscard]] double shard_bytes() const {
+    return static_cast<double>(shard_ * (is_reduction(kind_) ? spec_.n : spec_.k)) *
+           static_cast<double>(size_of(spec_.dtype));
+  }
 
   LinearKind kind_;
   const LinearSpec& spec_;
@@ -134,7 +141,10 @@ std::string_view name(LinearKind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
-std::vector<std::string> linear_algorithms(LinearKind) { return {algorithm_names.begin(), algorithm_names.end()}; }
+std::vector<std::string> linear_algorithms(LinearKind kind) {
+  if (is_reduction(kind)) return {reducing_algorithms.begin(), reducing_algorithms.end()};
+  return {gathering_algorithms.begin(), gathering_algorithms.end()};
+}
 
 int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
   const bool blocks_arrive = !is_reduction(kind) && spec.x == Layout::transposed;
@@ -152,55 +162,59 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
     throw InvalidArgument(format("{}: {} groups were asked for on a team of {}; possible: 1 to {}", name(kind),
                                  *options.groups, ranks, std::max(most, 1)));
   }
-  if (options.groups && options.algorithm == "sequence") {
-    throw InvalidArgument(
-        format("{}: {} groups were asked for of a sequence, which has none; groups go with algorithm 'pipeline'",
-               name(kind), *options.groups));
+  if (options.groups && options.algorithm != "auto" && options.algorithm != pipeline) {
+    throw InvalidArgument(format("{}: {} groups were asked for of algorithm '{}', which has none; groups go with '{}'",
+                                 name(kind), *options.groups, options.algorithm, pipeline));
   }
 
   const Pieces pieces(kind, spec, ranks, costs);
   LinearChoice choice;
-  choice.predicted.t_gemm = pieces.gemm(ranks);
-  choice.predicted.t_comm = pieces.comm();
-  choice.predicted.t_sequence = pieces.sequence();
+  LinearPrediction& predicted = choice.predicted;
+  predicted.t_gemm = pieces.gemm(ranks);
+  predicted.t_comm = pieces.comm();
+  predicted.t_sequence = pieces.sequence();
   int groups = options.groups ? std::min(*options.groups, most) : std::min(1, most);
   if (!options.groups) {
-    double best = pieces.pipeline(groups);
-    for (int candidate = groups; candidate <= most; ++candidate) best = std::min(best, pieces.pipeline(candidate));
+    double best = pieces.in_groups(groups);
+    for (int candidate = groups; candidate <= most; ++candidate) best = std::min(best, pieces.in_groups(candidate));
     for (int candidate = groups; candidate <= most; ++candidate) {
-      if (pieces.pipeline(candidate) <= as_good * best) groups = candidate;
+      if (pieces.in_groups(candidate) <= as_good * best) groups = candidate;
     }
   }
-  choice.predicted.t_pipeline = pieces.pipeline(groups);
+  predicted.t_pipeline = pieces.in_groups(groups);
+  if (is_reduction(kind)) predicted.t_direct = ranks == 1 ? predicted.t_sequence : pieces.straight();
 
+  const double overlapped =
+      is_reduction(kind) ? std::min(predicted.t_pipeline, predicted.t_direct) : predicted.t_pipeline;
   if (options.algorithm != "auto") {
     choice.algorithm = options.algorithm;
     choice.why = "asked for";
   } else if (options.groups) {
-    choice.algorithm = "pipeline";
+    choice.algorithm = pipeline;
     choice.why = "groups were asked for";
   } else if (ranks == 1) {
-    choice.algorithm = "sequence";
+    choice.algorithm = sequence;
     choice.why = "one rank has nobody to talk to";
-  } else if (choice.predicted.t_pipeline < choice.predicted.t_sequence) {
-    choice.algorithm = "pipeline";
+  } else if (overlapped < predicted.t_sequence) {
+    choice.algorithm = is_reduction(kind) && predicted.t_direct <= predicted.t_pipeline ? direct : pipeline;
     choice.why = "overlap is predicted to win";
   } else {
-    choice.algorithm = "sequence";
+    choice.algorithm = sequence;
     choice.why = costs.copies_cost_compute ? "copies cost the cores that compute: there is nothing to hide behind"
                                            : "overlap is predicted to lose";
   }
-  choice.groups = choice.algorithm == "pipeline" ? groups : 0;
+  choice.groups = choice.algorithm == pipeline ? groups : 0;
   return choice;
 }
 
 std::string to_string(const LinearChoice& choice) {
   const LinearPrediction& p = choice.predicted;
   return format(
-      "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} us, "
+      "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} us{}, "
       "ideal {:.1f} us",
       choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "", choice.why, p.t_gemm * 1e6,
-      p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6, p.t_ideal() * 1e6);
+      p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6,
+      p.t_direct > 0 ? format(", direct {:.1f} us", p.t_direct * 1e6) : "", p.t_ideal() * 1e6);
 }
 
 }  // namespace tandem

@@ -15,9 +15,10 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
     : team(its_team),
       spec(its_spec),
       groups(equal_groups(team.size() - 1, choice.groups)),
-      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
+      algorithm(
+          algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
       row_bytes(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
-      sums(team, spec, checked_mul(static_cast<std::size_t>(spec.m), row_bytes), operation),
+      sums(team, spec, choice, checked_mul(static_cast<std::size_t>(spec.m), row_bytes), operation),
       communication(team) {}
 
 void LinearAllReduce::State::spread(std::byte* y, std::int64_t m, StreamRef stream) {

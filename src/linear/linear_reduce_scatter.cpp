@@ -11,8 +11,9 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
     : team(its_team),
       spec(its_spec),
       groups(equal_groups(team.size() - 1, choice.groups)),
-      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
-      sums(team, spec, 0, operation),
+      algorithm(
+          algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
+      sums(team, spec, choice, 0, operation),
       communication(team) {}
 
 LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)

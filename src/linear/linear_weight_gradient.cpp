@@ -35,7 +35,7 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
     : team(its_team),
       spec(its_spec),
       gathered(its_gathered),
-      algorithm(algorithm_named(choice.algorithm, {&State::pipeline, &State::sequence})),
+      algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, gathered_row_bytes(spec, gathered), std::max(choice.groups, 1), operation),
       gemm(team, team.device().gemm(product(spec))),
       communication(team) {}

@@ -6,6 +6,7 @@
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
+#include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 #include "linear/local_gemm.hpp"
 
@@ -24,7 +25,8 @@ GemmSpec partial_product(const LinearSpec& spec) {
 
 }  // namespace
 
-PartialSums::PartialSums(const Team& team, const LinearSpec& spec, std::size_t tail_bytes, std::uint32_t operation)
+PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::size_t tail_bytes,
+                         std::uint32_t operation)
     : team_(team),
       spec_(spec),
       row_bytes_(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
@@ -33,29 +35,37 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, std::size_t t
                    region_alignment)),
       tail_offset_(region_bytes_ * static_cast<std::size_t>(team.size())),
       slots_(team, tail_offset_ + tail_bytes, 2, operation),
-      staging_(team, std::make_shared<Buffer>(team.shared_device(), static_cast<std::size_t>(spec.m) * row_bytes_)),
+      staging_(team, std::make_shared<Buffer>(
+                         team.shared_device(),
+                         choice.algorithm == direct ? 0 : static_cast<std::size_t>(spec.m) * row_bytes_)),
       gemm_(team, team.device().gemm(partial_product(spec))) {}
 
-void PartialSums::multiply(const Operands& run, RowRange rows, float beta, StreamRef stream) const {
+void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) const {
   if (rows.count == 0) return;
   const bool transposed = spec_.x == Layout::transposed;
   const std::int64_t first = transposed ? rows.begin : rows.begin * spec_.k;
   const TraceRange range(team_.device(), stream, "GEMM", TraceKind::compute);
   gemm_->run(stream, {.a = run.x + static_cast<std::size_t>(first) * size_of(spec_.dtype),
                       .b = run.weight,
-                      .d = staged(rows.begin),
+                      .d = d,
                       .m = rows.count,
                       .lda = transposed ? run.m : 0,
                       .beta = beta});
 }
 
-void PartialSums::multiply_own(const Operands& run, StreamRef stream) const {
+void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef stream) const {
+  multiply(run, rows, 0.0F, staged(rows.begin), stream);
+}
+
+// Into the slot, beside what the peers send.
+void PartialSums::multiply_own(const Operands& run, StreamRef stream) {
   const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  std::byte* const sums = region(team_.rank(), team_.rank());
   if (spec_.beta != 0.0F) {
-    team_.device().copy(
-        stream, {.dst = staged(own.begin), .src = run.y, .bytes = static_cast<std::size_t>(own.count) * row_bytes_});
+    team_.device().copy(stream, {.dst = sums, .src = run.y, .bytes = static_cast<std::size_t>(own.count) * row_bytes_});
   }
-  multiply(run, own, spec_.beta, stream);
+  multiply(run, own, spec_.beta, sums, stream);
+  own_ = sums;
 }
 
 void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef stream) const {
@@ -66,12 +76,10 @@ void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef s
     const RowRange rows = part_rows(run.m, team_.size(), owner, part);
     const std::int64_t before = rows.begin - shard_rows(run.m, team_.size(), owner).begin;
     if (part.begins_shard()) slots_.take(stream, slot_, one);
-    team_.device().copy(stream,
-                        {.dst = slots_.remote(slot_, owner) + static_cast<std::size_t>(team_.rank()) * region_bytes_ +
-                                static_cast<std::size_t>(before) * row_bytes_,
-                         .src = staged(rows.begin),
-                         .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
-                         .path = Path::link});
+    team_.device().copy(stream, {.dst = region(owner, team_.rank()) + static_cast<std::size_t>(before) * row_bytes_,
+                                 .src = staged(rows.begin),
+                                 .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                                 .path = Path::link});
     // One signal for all parts: what was pushed before on this stream has arrived before it.
     if (part.ends_shard()) slots_.signal(stream, slot_, one, 0);
   }
@@ -81,8 +89,9 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
                                       CommunicationStream& communication) {
   slot_ = slots_.next();
   for (const ShardGroup& group : groups) {
-    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group))
-      multiply(run, rows, 0.0F, stream);
+    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
+      multiply_staged(run, rows, stream);
+    }
     communication.follow(stream);
     push(run, group, communication.ref());
   }
@@ -93,12 +102,31 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   slot_ = slots_.next();
   const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
-    multiply(run, {0, run.m}, 0.0F, stream);
+    multiply_staged(run, {0, run.m}, stream);
+    own_ = staged(shard_rows(run.m, team_.size(), team_.rank()).begin);
   } else {
-    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply(run, rows, 0.0F, stream);
+    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply_staged(run, rows, stream);
     multiply_own(run, stream);
   }
   push(run, all, stream);
+}
+
+// What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
+// crosses when it has ended.
+void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication) {
+  slot_ = slots_.next();
+  slots_.take(stream, slot_, slots_.peers());
+  communication.follow(stream);
+  for (const int& peer : slots_.peers()) {
+    const RowRange rows = shard_rows(run.m, team_.size(), peer);
+    const std::size_t last_row = rows.count > 0 ? row_bytes_ : 0;
+    team_.device().cross_link(communication.ref(), static_cast<std::size_t>(rows.count) * row_bytes_ - last_row);
+    multiply(run, rows, 0.0F, region(peer, team_.rank()), stream);
+    communication.follow(stream);
+    team_.device().cross_link(communication.ref(), last_row);
+    slots_.signal(communication.ref(), slot_, std::span(&peer, 1), 0);
+  }
+  multiply_own(run, stream);
 }
 
 void PartialSums::reduce(const Operands& run, StreamRef stream) {
@@ -110,8 +138,7 @@ void PartialSums::reduce(const Operands& run, StreamRef stream) {
   if (own.count == 0) return;
   std::vector<const void*> sources;
   for (int rank = 0; rank < team_.size(); ++rank) {
-    sources.push_back(rank == team_.rank() ? staged(own.begin)
-                                           : slots_.local(slot_) + static_cast<std::size_t>(rank) * region_bytes_);
+    sources.push_back(rank == team_.rank() ? own_ : region(team_.rank(), rank));
   }
   void* const destination = run.y;
   const TraceRange range(team_.device(), stream, "reduce", TraceKind::compute);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tandem/device/buffer.hpp"
+#include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
@@ -17,7 +18,7 @@
 namespace tandem {
 
 /// A row-parallel product and the reducing half of what follows it: each rank multiplies all rows with its share of K,
-/// pushes every rank's rows to their owner, and adds up what came for its own, in rank order and in fp32.
+/// every rank's rows go to their owner, and each adds up what came for its own, in rank order and in fp32.
 class PartialSums {
  public:
   struct Operands {
@@ -30,7 +31,8 @@ class PartialSums {
 
   /// Collective. `tail_bytes` more bytes at the end of each slot, with an arrival signal of their own, are the
   /// caller's.
-  PartialSums(const Team& team, const LinearSpec& spec, std::size_t tail_bytes, std::uint32_t operation);
+  PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::size_t tail_bytes,
+              std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
 
@@ -39,6 +41,8 @@ class PartialSums {
                            CommunicationStream& communication);
   /// Multiplies once, then pushes.
   void multiply_first(const Operands& run, StreamRef stream);
+  /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
+  void multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication);
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
   void reduce(const Operands& run, StreamRef stream);
   /// The peers may push into this run's slot again. After `reduce` and the last reader of the tail.
@@ -51,10 +55,15 @@ class PartialSums {
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
-  void multiply(const Operands& run, RowRange rows, float beta, StreamRef stream) const;
-  void multiply_own(const Operands& run, StreamRef stream) const;
+  void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) const;
+  void multiply_staged(const Operands& run, RowRange rows, StreamRef stream) const;
+  void multiply_own(const Operands& run, StreamRef stream);
   void push(const Operands& run, const ShardGroup& group, StreamRef stream) const;
-  /// The own partial products of row `row`, before they are pushed.
+  /// Of `rank`'s slot, what `from` sends.
+  [[nodiscard]] std::byte* region(int rank, int from) const {
+    return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;
+  }
+  /// This rank's partial products of row `row`, before they are pushed.
   [[nodiscard]] std::byte* staged(std::int64_t row) const {
     return staging_->data_as<std::byte>() + static_cast<std::size_t>(row) * row_bytes_;
   }
@@ -65,9 +74,11 @@ class PartialSums {
   std::size_t region_bytes_;  ///< of a slot, for what one rank sends
   std::size_t tail_offset_;
   Slots slots_;
-  Reclaimed<Buffer> staging_;
+  Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;
+  // This run's:
   int slot_ = 0;
+  const std::byte* own_ = nullptr;  ///< the own rows' partial products
 };
 
 }  // namespace tandem

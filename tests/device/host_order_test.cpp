@@ -217,6 +217,42 @@ TEST_P(EmulatedLinkTest, AReductionThatCrossesTakesItsTime) {
   EXPECT_GE(took, transfer + latency);
 }
 
+TEST_P(EmulatedLinkTest, WhatOtherWorkStoresTakesItsTime) {
+  Stream stream(device());
+  const auto took = timed([&] {
+    device().cross_link(stream, bytes);
+    stream.synchronize();
+  });
+  EXPECT_GE(took, transfer + latency);
+}
+
+// However late the thread is that stands for it: here it adds up for longer than the one byte is on the way.
+TEST_P(EmulatedLinkTest, ATransferBeginsWhenTheOneBeforeItHasArrived) {
+  constexpr std::int64_t count = 6 << 20;
+  Stream stream(device());
+  const Buffer numbers = memory(count * sizeof(float));
+  const Buffer sums = memory(count * sizeof(float));
+  const std::vector<const void*> sources(64, numbers.data());
+  const std::array<void*, 1> destinations{sums.data()};
+  auto alone = Clock::duration::max();
+  auto both = Clock::duration::max();
+  for (int i = 0; i < 5; ++i) {
+    const auto add = [&] {
+      device().reduce(stream, {.sources = sources, .destinations = destinations, .count = count, .link_bytes = 1});
+    };
+    alone = std::min(alone, timed([&] {
+                       add();
+                       stream.synchronize();
+                     }));
+    both = std::min(both, timed([&] {
+                      add();
+                      device().copy(stream, crossing());
+                      stream.synchronize();
+                    }));
+  }
+  EXPECT_LT(both, std::max<Clock::duration>(alone, 2 * latency + transfer) + transfer / 2);
+}
+
 TEST_P(EmulatedLinkTest, OtherStreamsComputeMeanwhile) {
   Stream communication(device(), StreamPriority::high);
   Stream compute(device());

@@ -16,10 +16,13 @@ namespace {
 constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .gemm_f32_flops_per_second = 50e12,
                         .gemm_launch_seconds = 5e-6,
+                        .hop_seconds = 5e-6,
                         .link_bytes_per_second = 380e9,
                         .link_latency_seconds = 5e-6,
+                        .store_bytes_per_second = 300e9,
                         .memory_bytes_per_second = 4e12,
                         .weights_bytes_per_second = 4e12,
+                        .stores_hold_up_compute = true,
                         .copies_cost_compute = false};
 
 TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
@@ -66,6 +69,7 @@ TEST(CostModel, EachGroupReadsTheWeightsAnew) {
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
   CostTable slow_link = gpu;
   slow_link.link_bytes_per_second /= 8;
+  slow_link.store_bytes_per_second /= 8;
   CostTable slow_memory = slow_link;
   slow_memory.weights_bytes_per_second /= 50;
   CostTable cached = slow_memory;
@@ -79,6 +83,8 @@ TEST(CostModel, EachGroupReadsTheWeightsAnew) {
 TEST(CostModel, GroupsAreFineWhereThatCostsNothing) {
   CostTable free = gpu;
   free.gemm_launch_seconds = 0;
+  free.hop_seconds = 0;
+  free.store_bytes_per_second = 1;
   free.cache_bytes = 1e12;
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
   for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::all_gather_linear}) {
@@ -89,6 +95,7 @@ TEST(CostModel, GroupsAreFineWhereThatCostsNothing) {
 TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
   CostTable slow = gpu;
   slow.link_bytes_per_second /= 8;
+  slow.store_bytes_per_second = 1;
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
   for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
     const LinearChoice fine = choose(kind, spec, 4, slow);
@@ -97,6 +104,29 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
     EXPECT_LE(fine.groups, most_groups(kind, spec, 4)) << name(kind);
     EXPECT_LT(fine.predicted.t_pipeline, choose(kind, spec, 4, slow, {.groups = 1}).predicted.t_pipeline);
   }
+}
+
+TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  CostTable far = gpu;
+  far.store_bytes_per_second = gpu.link_bytes_per_second / 20;
+  CostTable near = gpu;
+  near.link_bytes_per_second /= 8;
+  for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
+    EXPECT_EQ(choose(kind, spec, 4, far).algorithm, "pipeline") << name(kind);
+    const LinearChoice direct = choose(kind, spec, 4, near);
+    EXPECT_EQ(direct.algorithm, "direct") << name(kind);
+    EXPECT_EQ(direct.groups, 0) << name(kind);
+    EXPECT_LT(direct.predicted.t_direct, direct.predicted.t_pipeline) << name(kind);
+    EXPECT_NE(to_string(direct).find("direct"), std::string::npos) << to_string(direct);
+    EXPECT_EQ(choose(kind, spec, 1, near).algorithm, "sequence") << name(kind);
+  }
+  EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, near).predicted.t_direct, 0);
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, near, {.algorithm = "direct"})),
+               InvalidArgument);
+  EXPECT_THROW(
+      static_cast<void>(choose(LinearKind::linear_all_reduce, spec, 4, near, {.algorithm = "direct", .groups = 2})),
+      InvalidArgument);
 }
 
 TEST(CostModel, TheLatencyCountsForEachCopy) {

@@ -127,7 +127,7 @@ class RowParallel : public ::testing::TestWithParam<std::tuple<Kind, DeviceType>
 TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   for (const int ranks : testing::team_sizes()) {
     on(ranks, [](World& world) {
-      for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
+      for (const char* algorithm : {"auto", "pipeline", "direct", "sequence"}) {
         for (const DType dtype : {f32, bf16, f16}) {
           check(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype}, {.algorithm = algorithm});
         }
@@ -146,7 +146,7 @@ TEST_P(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
 
 TEST_P(RowParallel, BothGelusOfTheSum) {
   on(3, [](World& world) {
-    for (const char* algorithm : {"pipeline", "sequence"}) {
+    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
       for (const Activation activation : {Activation::gelu_erf, Activation::gelu_tanh}) {
         check(world, world.team(), {.m = 24, .n = 8, .k = 40, .dtype = f16, .bias = true, .activation = activation},
               {.algorithm = algorithm});
@@ -157,7 +157,7 @@ TEST_P(RowParallel, BothGelusOfTheSum) {
 
 TEST_P(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
   on(3, [](World& world) {
-    for (const char* algorithm : {"pipeline", "sequence"}) {
+    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
       for (const DType dtype : {f32, bf16, f16}) {
         check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true}, {.algorithm = algorithm},
               3, 0, 1);
@@ -168,7 +168,7 @@ TEST_P(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
 
 TEST_P(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
   on(4, [](World& world) {
-    for (const char* algorithm : {"pipeline", "sequence"}) {
+    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
       for (const std::int64_t m : {0, 1, 2, 3, 5, 9}) {
         check(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true}, {.algorithm = algorithm});
       }

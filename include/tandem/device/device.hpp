@@ -28,11 +28,14 @@ struct CostTable {
   double gemm_flops_per_second = 0;      ///< of a large product of 16-bit operands
   double gemm_f32_flops_per_second = 0;  ///< of f32 operands
   double gemm_launch_seconds = 0;        ///< fixed cost of one more product
+  double hop_seconds = 0;                ///< from what one stream did to what waits for it on another
   double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
   double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
+  double store_bytes_per_second = 0;     ///< a product's results into a peer's memory
   double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
   double weights_bytes_per_second = 0;   ///< how fast a product reads weights that no cache holds
   double cache_bytes = 0;                ///< weights of less stay in a cache from one product to the next
+  bool stores_hold_up_compute = false;   ///< a product ends when its results have crossed
   bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
@@ -87,6 +90,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void copy(StreamRef stream, const Copy& copy) = 0;
   /// All of them in any order, at once where the device can; the next thing on the stream comes after all.
   virtual void copy_batch(StreamRef stream, std::span<const Copy> copies) = 0;
+  /// Ends when `bytes`, stored by other work from now on into a peer's memory, have crossed the host's emulated link.
+  /// That link has room for all of it, so the other work is not held up. Elsewhere there is nothing to wait for: such
+  /// stores are in order with the signal that follows them.
+  virtual void cross_link(StreamRef /*stream*/, std::size_t /*bytes*/) {}
   virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;

@@ -28,18 +28,22 @@ struct LinearPrediction {
   double t_comm = 0;      ///< the communication alone
   double t_sequence = 0;  ///< one after the other
   double t_pipeline = 0;  ///< overlapped, with the number of groups that was chosen
+  double t_direct = 0;    ///< with products that go straight into the peers' memory; 0 where nothing is reduced
   [[nodiscard]] double t_ideal() const noexcept { return t_gemm > t_comm ? t_gemm : t_comm; }
 };
 
 /// What a plan runs, and why.
 struct LinearChoice {
-  std::string algorithm;  ///< "pipeline" or "sequence"
-  int groups = 0;         ///< GEMMs for the part that overlaps; 0 for a sequence
+  std::string algorithm;  ///< one of `linear_algorithms`
+  int groups = 0;         ///< of a pipeline: GEMMs for the part that overlaps; else 0
   LinearPrediction predicted;
   std::string why;
 };
 
-/// The algorithms of an operation, as LinearOptions::algorithm names them.
+/// The algorithms of an operation, as LinearOptions::algorithm names them:
+///   pipeline  chunks travel, by copy engines where there are some, while the next or the last ones are multiplied
+///   direct    of the operations that reduce: products store their results straight into their owners' memory
+///   sequence  one after the other
 [[nodiscard]] TANDEM_API std::vector<std::string> linear_algorithms(LinearKind kind);
 
 /// The most groups that a pipeline of a team can have: several for each peer's shard, since its rows can leave, or

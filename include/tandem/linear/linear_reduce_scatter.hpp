@@ -16,6 +16,10 @@ namespace tandem {
 ///
 /// The pipeline: rows are multiplied in the order of their owners, beginning with the next rank's and ending with the
 /// own; each group is pushed to its owners while the next one is multiplied, and one reduction ends it.
+///
+/// Direct: a product for each peer's rows, in the same order, stores its results straight into the peer's memory, so
+/// that nothing is copied and rows travel as they are computed. That is what fused kernels do in their epilogue (Flux,
+/// arXiv:2406.06858), with whole products.
 class TANDEM_API LinearReduceScatter : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.

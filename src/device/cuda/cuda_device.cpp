@@ -187,11 +187,14 @@ CostTable CudaDevice::costs() const {
   return {.gemm_flops_per_second = 700e12,
           .gemm_f32_flops_per_second = 50e12,
           .gemm_launch_seconds = 5e-6,
+          .hop_seconds = 5e-6,
           .link_bytes_per_second = 380e9,
           .link_latency_seconds = 5e-6,
+          .store_bytes_per_second = 220e9,
           .memory_bytes_per_second = 4e12,
           .weights_bytes_per_second = 4e12,
           .cache_bytes = 50e6,
+          .stores_hold_up_compute = true,
           .copies_cost_compute = false};
 }
 

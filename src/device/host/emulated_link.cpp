@@ -10,15 +10,13 @@
 
 namespace tandem {
 
-std::int64_t EmulatedLink::occupy(std::size_t bytes) {
-  const std::int64_t now = Trace::now_ns();
-  const double seconds = options_.bytes_per_second > 0 ? static_cast<double>(bytes) / options_.bytes_per_second : 0.0;
-  const std::lock_guard lock(mutex_);
-  free_at_ns_ = std::max(now, free_at_ns_) + static_cast<std::int64_t>(seconds * 1e9);
-  return free_at_ns_ + options_.latency.count();
-}
+namespace {
 
-void EmulatedLink::sleep_until(std::int64_t when_ns) noexcept {
+// From one transfer to the next, where the stream has nothing to wait for: a signal takes 1 µs, or 50 if it wakes
+// somebody.
+constexpr std::int64_t at_once_ns = 100'000;
+
+void sleep_until(std::int64_t when_ns) noexcept {
   if (Trace::now_ns() >= when_ns) return;
   // Sleeps end up to the thread's timer slack too late, 50 µs by default: as much as a whole transfer. The thread may
   // be the user's own, so it gets its slack back.
@@ -28,6 +26,35 @@ void EmulatedLink::sleep_until(std::int64_t when_ns) noexcept {
   while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR) {
   }
   if (slack > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack));
+}
+
+}  // namespace
+
+EmulatedLink::Transfer EmulatedLink::transfer(Pace& pace, std::size_t bytes) noexcept {
+  return {.link = this, .pace = &pace, .bytes = bytes, .queued_ns = Trace::now_ns()};
+}
+
+std::int64_t EmulatedLink::occupy(std::size_t bytes, std::int64_t ready_ns) {
+  const double seconds = options_.bytes_per_second > 0 ? static_cast<double>(bytes) / options_.bytes_per_second : 0.0;
+  const std::lock_guard lock(mutex_);
+  free_at_ns_ = std::max(ready_ns, free_at_ns_) + static_cast<std::int64_t>(seconds * 1e9);
+  return free_at_ns_ + options_.latency.count();
+}
+
+EmulatedLink::Crossing::Crossing(const Transfer& transfer) {
+  if (transfer.link == nullptr) return;
+  pace_ = transfer.pace;
+  const std::int64_t now = Trace::now_ns();
+  const bool at_once = now - pace_->woke_ns < at_once_ns;
+  const std::int64_t ready = at_once ? std::max(now - pace_->late_ns, transfer.queued_ns) : now;
+  arrival_ns_ = transfer.link->occupy(transfer.bytes, ready);
+}
+
+EmulatedLink::Crossing::~Crossing() {
+  if (pace_ == nullptr) return;
+  sleep_until(arrival_ns_);
+  pace_->woke_ns = Trace::now_ns();
+  pace_->late_ns = pace_->woke_ns - arrival_ns_;
 }
 
 }  // namespace tandem

@@ -16,17 +16,47 @@ class EmulatedLink {
  public:
   explicit EmulatedLink(const LinkOptions& options) : options_(options) {}
 
-  /// Takes the link for `bytes`, from now or from when it is free. Gives when they arrive (CLOCK_MONOTONIC, ns).
-  [[nodiscard]] std::int64_t occupy(std::size_t bytes);
-  /// Sleeps until then.
-  static void sleep_until(std::int64_t when_ns) noexcept;
+  /// A stream's transfers begin one after the other as a copy engine's would, however late the thread that stands for
+  /// it wakes: that is this machine's lateness, not the link's. Only tasks of the stream touch it.
+  struct Pace {
+    std::int64_t woke_ns = 0;  ///< when the thread went on after the last transfer
+    std::int64_t late_ns = 0;  ///< how long that was after the arrival
+  };
+  /// What a task is to carry over, noted when it was queued. No link (null): nothing waits.
+  struct Transfer {
+    EmulatedLink* link = nullptr;
+    Pace* pace = nullptr;
+    std::size_t bytes = 0;
+    std::int64_t queued_ns = 0;
+  };
+  class Crossing;
+
+  /// For a task that is queued now on the stream that `pace` is of.
+  [[nodiscard]] Transfer transfer(Pace& pace, std::size_t bytes) noexcept;
 
   [[nodiscard]] const LinkOptions& options() const noexcept { return options_; }
 
  private:
+  /// Takes the link from `ready_ns` or from when it is free. Gives when the bytes arrive. CLOCK_MONOTONIC, in ns.
+  [[nodiscard]] std::int64_t occupy(std::size_t bytes, std::int64_t ready_ns);
+
   const LinkOptions options_;
   std::mutex mutex_;
   std::int64_t free_at_ns_ = 0;
+};
+
+/// A transfer under way: begins with this object, and its end sleeps until all has arrived. What moves the bytes goes
+/// between.
+class EmulatedLink::Crossing {
+ public:
+  explicit Crossing(const Transfer& transfer);
+  ~Crossing();
+  Crossing(const Crossing&) = delete;
+  Crossing& operator=(const Crossing&) = delete;
+
+ private:
+  Pace* pace_ = nullptr;
+  std::int64_t arrival_ns_ = 0;
 };
 
 }  // namespace tandem

@@ -94,21 +94,25 @@ std::string HostDevice::describe() const {
 CostTable HostDevice::costs() const {
   // Constants, not measured when a device opens: all ranks must choose the same schedule from them. The machine's
   // cores count, not those that this rank may use, for the same reason.
-  const double flops = (gemm_library_ == HostGemmLibrary::onednn ? 80e9 : 50e9) / ranks_for_each_core_;
+  const HostGemmSpeed speed = gemm_speed(gemm_library_);
+  const double flops = speed.flops_per_second / ranks_for_each_core_;
   CostTable table{.gemm_flops_per_second = flops,  // 16-bit operands become f32 in panels, which costs little beside
                   .gemm_f32_flops_per_second = flops,
                   .gemm_launch_seconds = 2e-6,
+                  .hop_seconds = 30e-6 * ranks_for_each_core_,  // wakes a thread
                   .link_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .link_latency_seconds = 1e-6,
+                  .store_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .memory_bytes_per_second = 12e9 / ranks_for_each_core_,
-                  .weights_bytes_per_second = 4e9 / ranks_for_each_core_,
+                  .weights_bytes_per_second = speed.weights_bytes_per_second / ranks_for_each_core_,
                   .cache_bytes = 1.5e6,
                   .copies_cost_compute = true};
   if (link_) {
     table.link_bytes_per_second = link_->options().bytes_per_second;
+    table.store_bytes_per_second = table.link_bytes_per_second;
     table.link_latency_seconds = std::chrono::duration<double>(link_->options().latency).count();
     table.copies_cost_compute = false;
-    table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // each hop wakes a thread, and parts are slower products
+    table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // parts are slower products
   }
   return table;
 }
@@ -182,10 +186,9 @@ bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
 void HostDevice::copy(StreamRef stream, const Copy& copy) {
   if (link_ && copy.path == Path::link) {
     host_stream(stream).enqueue(
-        [copy, link = &*link_] {
-          const std::int64_t arrival = link->occupy(bytes_of(copy));
+        [copy, transfer = transfer(stream, bytes_of(copy))] {
+          const EmulatedLink::Crossing crossing(transfer);
           copy_now(copy);
-          EmulatedLink::sleep_until(arrival);
         },
         TaskWeight::heavy);
     return;
@@ -202,12 +205,17 @@ void HostDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
     if (link_ && copy.path == Path::link) link_bytes += bytes_of(copy);
   }
   host_stream(stream).enqueue_with(
-      [link = link_bytes != 0 ? &*link_ : nullptr, link_bytes](std::span<const Copy> all) {
-        const std::int64_t arrival = link != nullptr ? link->occupy(link_bytes) : 0;
+      [transfer = transfer(stream, link_bytes)](std::span<const Copy> all) {
+        const EmulatedLink::Crossing crossing(transfer);
         for (const Copy& copy : all) copy_now(copy);
-        if (link != nullptr) EmulatedLink::sleep_until(arrival);
       },
       copies, link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes));
+}
+
+void HostDevice::cross_link(StreamRef stream, std::size_t bytes) {
+  if (!link_ || bytes == 0) return;
+  host_stream(stream).enqueue([transfer = transfer(stream, bytes)] { const EmulatedLink::Crossing crossing(transfer); },
+                              TaskWeight::heavy);
 }
 
 void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) {
@@ -218,7 +226,6 @@ void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
   const std::size_t operands = reduction.sources.size() + reduction.destinations.size();
   const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
-  EmulatedLink* const link = link_ && reduction.link_bytes != 0 ? &*link_ : nullptr;
   std::array<const void*, 2 * max_reduce_operands> pointers;
   if (operands > pointers.size()) {
     throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} of each",
@@ -228,8 +235,8 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
   std::copy(reduction.destinations.begin(), reduction.destinations.end(),
             pointers.begin() + static_cast<std::ptrdiff_t>(reduction.sources.size()));
   host_stream(stream).enqueue_with(
-      [reduction, link](std::span<const void* const> all) {
-        const std::int64_t arrival = link != nullptr ? link->occupy(reduction.link_bytes) : 0;
+      [reduction, transfer = transfer(stream, reduction.link_bytes)](std::span<const void* const> all) {
+        const EmulatedLink::Crossing crossing(transfer);
         std::array<void*, max_reduce_operands> destinations;
         const std::size_t sources = reduction.sources.size();
         for (std::size_t i = sources; i < all.size(); ++i) destinations[i - sources] = const_cast<void*>(all[i]);
@@ -237,9 +244,9 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
         mine.sources = all.first(sources);
         mine.destinations = std::span<void* const>(destinations).first(all.size() - sources);
         reduce_now(mine);
-        if (link != nullptr) EmulatedLink::sleep_until(arrival);
       },
-      std::span<const void* const>(pointers).first(operands), link != nullptr ? TaskWeight::heavy : weight_of(bytes));
+      std::span<const void* const>(pointers).first(operands),
+      link_ && reduction.link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes));
 }
 
 void HostDevice::map(StreamRef stream, const Map& map) {

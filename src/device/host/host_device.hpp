@@ -50,6 +50,7 @@ class HostDevice final : public Device {
 
   void copy(StreamRef stream, const Copy& copy) override;
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
+  void cross_link(StreamRef stream, std::size_t bytes) override;
   void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) override;
   void reduce(StreamRef stream, const Reduction& reduction) override;
   void map(StreamRef stream, const Map& map) override;
@@ -66,6 +67,10 @@ class HostDevice final : public Device {
 
  private:
   [[nodiscard]] HostStream& host_stream(StreamRef stream) const { return HostStream::from(stream, *workers_); }
+  /// For a task that is queued now: none without a link, or without bytes.
+  [[nodiscard]] EmulatedLink::Transfer transfer(StreamRef stream, std::size_t bytes) {
+    return link_ && bytes != 0 ? link_->transfer(host_stream(stream).pace, bytes) : EmulatedLink::Transfer();
+  }
 
   const std::string gemm_choice_;
   const HostGemmLibrary gemm_library_;

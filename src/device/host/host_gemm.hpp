@@ -22,6 +22,14 @@ enum class HostGemmLibrary : unsigned char { builtin, onednn };
 /// "oneDNN 2.6.3", or "built-in kernels (why)"
 [[nodiscard]] std::string describe_gemm_library(HostGemmLibrary library, const std::string& choice);
 
+/// What one core does with it in f32: figures of a kind of CPU, not of this one.
+struct HostGemmSpeed {
+  double flops_per_second;
+  double
+      weights_bytes_per_second;  ///< what each further product of the same weights costs, if no near cache holds them
+};
+[[nodiscard]] HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept;
+
 /// A product on the host. Operands of 16 bits go through fp32 panels that stay in the cache; sums stay in fp32 (f64)
 /// until the last step, which rounds once.
 class HostGemm final : public Gemm {

@@ -16,6 +16,8 @@
 #include "tandem/base/trace.hpp"
 #include "tandem/device/stream.hpp"
 
+#include "device/host/emulated_link.hpp"
+
 namespace tandem {
 
 class HostWorkers;
@@ -92,6 +94,8 @@ class HostStream {
   std::array<OpenRange, max_open_ranges> open_ranges{};
   std::size_t open_range_count = 0;
   std::atomic<bool> track_named{false};
+  /// Of its transfers over an emulated link.
+  EmulatedLink::Pace pace;
 
  private:
   friend class HostWorkers;

@@ -18,6 +18,8 @@ struct LinearAllReduce::State {
 
   /// Pushes rows while the next ones are multiplied.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
+  /// Multiplies into the peers' memory, so that rows travel as they are computed.
+  void direct(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
   /// After either: pushes the own rows' sums to all, and takes theirs into y, which is all m rows.
