@@ -119,6 +119,14 @@ constexpr Operation operations[] = {
          plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {t.own_rows(), l.n}), t.stream);
        });
      }},
+    {"LinearReduceScatter, direct",
+     [](Stage& s) {
+       return runs_of(s, LinearReduceScatter(s.team, s.spec(), LinearOptions{.algorithm = "direct"}),
+                      [](auto& plan, Stage& t) {
+                        const LinearSpec& l = plan.spec();
+                        plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {t.own_rows(), l.n}), t.stream);
+                      });
+     }},
     {"LinearAllReduce",
      [](Stage& s) {
        return runs_of(s, LinearAllReduce(s.team, s.spec(), s.options()), [](auto& plan, Stage& t) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <string>
 #include <vector>
 
 #include "tandem/linear/all_gather_linear.hpp"
@@ -64,13 +65,19 @@ class Player {
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
-  static constexpr std::size_t algorithms = 3;  ///< the pipeline in one group, in as many as it can have; the sequence
+  /// Each algorithm that there is, the pipeline also in as many groups as it can have.
   template <typename Plan, typename... Operands>
-  static std::array<Plan, algorithms> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
+  static std::vector<Plan> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
+    std::vector<Plan> plans;
+    for (const std::string& algorithm : linear_algorithms(kind)) {
+      plans.push_back(Plan(team, spec(), gathered..., {.algorithm = algorithm}));
+    }
     const int finest = std::max(most_groups(kind, spec(), team.size()), 1);
-    return {Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = 1}),
-            Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = finest}),
-            Plan(team, spec(), gathered..., {.algorithm = "sequence"})};
+    plans.push_back(Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = finest}));
+    return plans;
+  }
+  [[nodiscard]] std::size_t algorithms_of(std::uint64_t operation) const {
+    return operation == scatter || operation == reduce ? scatter_.size() : gather_.size();
   }
 
   /// Element [row, column] of the operand `which` that `rank` has in a run.
@@ -87,7 +94,7 @@ class Player {
 
   [[nodiscard]] Run prepared() {
     const std::uint64_t operation = draws_.below(operations);
-    const std::uint64_t algorithm = draws_.below(algorithms);
+    const std::uint64_t algorithm = draws_.below(algorithms_of(operation));
     const std::uint64_t stream = draws_.below(streams_.size());
     const auto m = static_cast<std::int64_t>(draws_.below(most_tokens + 1));
     const std::int64_t own = own_rows(m).count;
@@ -161,10 +168,10 @@ class Player {
   testing::Draws draws_;
   int runs_;
   std::array<Stream, 3> streams_;
-  std::array<AllGatherLinear, algorithms> gather_;
-  std::array<LinearReduceScatter, algorithms> scatter_;
-  std::array<LinearAllReduce, algorithms> reduce_;
-  std::array<LinearWeightGradient, algorithms> gradient_;
+  std::vector<AllGatherLinear> gather_;
+  std::vector<LinearReduceScatter> scatter_;
+  std::vector<LinearAllReduce> reduce_;
+  std::vector<LinearWeightGradient> gradient_;
   std::uint64_t number_ = 0;
 };
 
