@@ -418,7 +418,7 @@ const std::vector<Row>& rows() {
       {"LinearAlgorithm",
        2,
        linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "fused"}),
-       {"'fused'", "auto, pipeline, sequence"}},
+       {"'fused'", "auto, pipeline, direct, sequence"}},
       {"LinearGroups",
        2,
        linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.groups = 5}),
