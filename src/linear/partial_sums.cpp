@@ -120,7 +120,10 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
   for (const int& peer : slots_.peers()) {
     const RowRange rows = shard_rows(run.m, team_.size(), peer);
     const std::size_t last_row = rows.count > 0 ? row_bytes_ : 0;
-    team_.device().cross_link(communication.ref(), static_cast<std::size_t>(rows.count) * row_bytes_ - last_row);
+    {
+      const TraceRange range(team_.device(), communication.ref(), "partial sums cross", TraceKind::communication);
+      team_.device().cross_link(communication.ref(), static_cast<std::size_t>(rows.count) * row_bytes_ - last_row);
+    }
     multiply(run, rows, 0.0F, region(peer, team_.rank()), stream);
     communication.follow(stream);
     team_.device().cross_link(communication.ref(), last_row);
