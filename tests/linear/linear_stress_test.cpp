@@ -65,12 +65,14 @@ class Player {
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
-  /// Each algorithm that there is, the pipeline also in as many groups as it can have.
+  /// Each algorithm that there is, the pipeline in one group and in as many as it can have.
   template <typename Plan, typename... Operands>
   static std::vector<Plan> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
     std::vector<Plan> plans;
     for (const std::string& algorithm : linear_algorithms(kind)) {
-      plans.push_back(Plan(team, spec(), gathered..., {.algorithm = algorithm}));
+      LinearOptions options{.algorithm = algorithm};
+      if (algorithm == "pipeline") options.groups = 1;
+      plans.push_back(Plan(team, spec(), gathered..., options));
     }
     const int finest = std::max(most_groups(kind, spec(), team.size()), 1);
     plans.push_back(Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = finest}));
