@@ -4,12 +4,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <map>
 #include <thread>
 #include <vector>
 
 #include "device/on_device.hpp"
+#include "device/one_core.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -104,6 +106,28 @@ TEST_P(HostOrderTest, WhoSynchronisesHelps) {
     stream.synchronize();
   }
   EXPECT_GT(on_this_thread, 0);
+}
+
+TEST_P(HostOrderTest, AYieldGivesTheCoreToWhoWaitsForIt) {
+  constexpr int rounds = 60;
+  const OneCore core;
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> turns{0};
+  std::thread other([&] {
+    while (!stop.load(std::memory_order_relaxed)) turns.fetch_add(1, std::memory_order_relaxed);
+  });
+  Stream stream(device());
+  int given = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::uint64_t before = 0;
+    device().launch(stream, [&] { before = turns.load(std::memory_order_relaxed); });
+    device().yield(stream);
+    device().launch(stream, [&] { given += turns.load(std::memory_order_relaxed) != before ? 1 : 0; });
+    stream.synchronize();
+  }
+  stop.store(true);
+  other.join();
+  EXPECT_GT(given, rounds / 4) << "of " << rounds << "; without a yield a turn comes every few milliseconds";
 }
 
 TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {

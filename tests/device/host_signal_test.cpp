@@ -7,13 +7,14 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <new>
-#include <sched.h>
+#include <optional>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
 #include "device/on_device.hpp"
+#include "device/one_core.hpp"
 #include "device/registered.hpp"
 
 namespace tandem::testing {
@@ -81,24 +82,14 @@ int exchange(Shared& shared, std::size_t me, int rounds, std::uint64_t delay_see
 
 enum class Cores : bool { any, one };
 
-// Threads and processes that a test starts run where it may run itself: who waits on one core has to leave it to the
-// other.
 class HostSignalTest : public ::testing::TestWithParam<Cores> {
  protected:
   void SetUp() override {
-    ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed_), &allowed_), 0);
-    if (GetParam() == Cores::any) return;
-    std::size_t first = 0;
-    while (!CPU_ISSET(first, &allowed_)) ++first;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(first, &one);
-    ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+    if (GetParam() == Cores::one) core_.emplace();
   }
-  void TearDown() override { ::sched_setaffinity(0, sizeof(allowed_), &allowed_); }
 
  private:
-  cpu_set_t allowed_{};
+  std::optional<OneCore> core_;
 };
 
 TEST_P(HostSignalTest, TwoThreadsExchange) {

@@ -94,6 +94,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// That link has room for all of it, so the other work is not held up. Elsewhere there is nothing to wait for: such
   /// stores are in order with the signal that follows them.
   virtual void cross_link(StreamRef /*stream*/, std::size_t /*bytes*/) {}
+  /// Where ranks share a core, those that wait for it have their turn before what is queued from now on: for a schedule
+  /// that has queued what its peers wait for, and goes on to compute. Elsewhere nothing.
+  virtual void yield(StreamRef /*stream*/) {}
   virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;

@@ -14,6 +14,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/host/core_offer.hpp"
 #include "device/host/host_copy.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_event.hpp"
@@ -216,6 +217,10 @@ void HostDevice::cross_link(StreamRef stream, std::size_t bytes) {
   if (!link_ || bytes == 0) return;
   host_stream(stream).enqueue([transfer = transfer(stream, bytes)] { const EmulatedLink::Crossing crossing(transfer); },
                               TaskWeight::heavy);
+}
+
+void HostDevice::yield(StreamRef stream) {
+  host_stream(stream).enqueue([] { offer_core(); }, TaskWeight::light);
 }
 
 void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) {

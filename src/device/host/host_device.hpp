@@ -51,6 +51,7 @@ class HostDevice final : public Device {
   void copy(StreamRef stream, const Copy& copy) override;
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
   void cross_link(StreamRef stream, std::size_t bytes) override;
+  void yield(StreamRef stream) override;
   void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) override;
   void reduce(StreamRef stream, const Reduction& reduction) override;
   void map(StreamRef stream, const Map& map) override;

@@ -11,6 +11,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   gather.start(communication.ref(), run.x, run.m);
 
   Device& device = team.device();
+  device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
   {
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
     multiply(stream, run, run.x, shard_rows(run.m, team.size(), team.rank()));

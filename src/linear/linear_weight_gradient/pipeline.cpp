@@ -10,6 +10,7 @@ void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream
   gather.start(communication.ref(), run.shard, run.m);
 
   Device& device = team.device();
+  device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
   {
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
     multiply(stream, run, run.shard, shard_rows(run.m, team.size(), team.rank()), spec.beta);
