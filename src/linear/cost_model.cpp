@@ -14,8 +14,10 @@
 namespace tandem {
 namespace {
 
-/// Into how many groups a shard may be cut: finer ones cost more launches than they hide.
+/// Into how many groups a shard may be cut: finer ones cost more launches than they hide. A single peer's may be cut
+/// finer: what lies bare at the end is a group of it.
 constexpr int groups_for_each_shard = 4;
+constexpr int groups_for_the_only_shard = 8;
 
 /// Of the numbers of groups that are predicted to be as good as the best, the largest is taken: the finer the groups,
 /// the less is lost where ranks are not in step.
@@ -147,8 +149,10 @@ std::vector<std::string> linear_algorithms(LinearKind kind) {
 }
 
 int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
+  const int peers = std::max(ranks - 1, 0);
   const bool blocks_arrive = !is_reduction(kind) && spec.x == Layout::transposed;
-  return std::max(ranks - 1, 0) * (blocks_arrive ? 1 : groups_for_each_shard);
+  if (blocks_arrive) return peers;
+  return peers == 1 ? groups_for_the_only_shard : peers * groups_for_each_shard;
 }
 
 LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,

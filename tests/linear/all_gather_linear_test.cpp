@@ -171,7 +171,7 @@ TEST_P(AllGatherLinearTest, WrongUseSaysWhatIsRight) {
     };
     contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.algorithm = "magic"}); }),
              "pipeline");
-    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.groups = 7}); }), "1 to 4");
+    contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4}, {.groups = 9}); }), "1 to 8");
     contains(message([&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = i32}); }),
              "f32, bf16 or f16");
     contains(message([&] { AllGatherLinear(world.team(), {.m = -4, .n = 4, .k = 4}); }), "m=-4");

@@ -150,6 +150,9 @@ TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
     EXPECT_EQ(choose(kind, spec, 4, gpu, {.groups = 12}).groups, 12) << name(kind);
     EXPECT_THROW(static_cast<void>(choose(kind, spec, 4, gpu, {.groups = 13})), InvalidArgument) << name(kind);
   }
+  // A single peer's shard may be cut finer than each of three.
+  EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 2, gpu, {.groups = 8}).groups, 8);
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 2, gpu, {.groups = 9})), InvalidArgument);
   // A transposed x arrives in blocks that are whole shards.
   LinearSpec blocks = spec;
   blocks.x = Layout::transposed;
