@@ -22,7 +22,7 @@ constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .store_bytes_per_second = 300e9,
                         .memory_bytes_per_second = 4e12,
                         .weights_bytes_per_second = 4e12,
-                        .stores_hold_up_compute = true,
+                        .stores_hold_up_compute = 0.3,
                         .copies_cost_compute = false};
 
 TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
@@ -120,6 +120,8 @@ TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
     EXPECT_LT(direct.predicted.t_direct, direct.predicted.t_pipeline) << name(kind);
     EXPECT_NE(to_string(direct).find("direct"), std::string::npos) << to_string(direct);
     EXPECT_EQ(choose(kind, spec, 1, near).algorithm, "sequence") << name(kind);
+    // Where copies keep up as well, products that are held up by their stores lose to them.
+    EXPECT_EQ(choose(kind, {.m = 8192, .n = 10240, .k = 4096, .dtype = bf16}, 2, gpu).algorithm, "pipeline");
   }
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, near).predicted.t_direct, 0);
   EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, near, {.algorithm = "direct"})),

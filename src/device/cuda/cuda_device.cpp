@@ -194,7 +194,7 @@ CostTable CudaDevice::costs() const {
           .memory_bytes_per_second = 4e12,
           .weights_bytes_per_second = 4e12,
           .cache_bytes = 50e6,
-          .stores_hold_up_compute = true,
+          .stores_hold_up_compute = 0.3,
           .copies_cost_compute = false};
 }
 

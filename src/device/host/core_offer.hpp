@@ -12,7 +12,7 @@ namespace tandem {
 /// Lets others run on this core, if they want to.
 void offer_core() noexcept;
 
-/// Whether somebody took this thread's core when it was last offered.
+/// Whether somebody took this thread's core when it was offered lately.
 [[nodiscard]] bool core_is_wanted() noexcept;
 
 }  // namespace tandem
