@@ -81,7 +81,8 @@ class Pieces {
     if (costs_.copies_cost_compute)
       return hops + ranks_ * gemm(1) + comm();  // and so do stores to where no cache is warm
     const double stores = shard_bytes() / costs_.store_bytes_per_second;
-    const double theirs = peers() * (gemm(1) + costs_.stores_hold_up_compute * stores);
+    const double hold_up = costs_.stores_hold_up_compute;
+    const double theirs = peers() * (hold_up > 0 ? std::max(gemm(1) + hold_up * stores, stores) : gemm(1));
     const double arrived = std::max(slowest_rank * theirs, peers() * stores) + latency();
     return hops + std::max(theirs + gemm(1), arrived) + epilogue();
   }

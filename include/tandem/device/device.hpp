@@ -35,7 +35,7 @@ struct CostTable {
   double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
   double weights_bytes_per_second = 0;   ///< how fast a product reads weights that no cache holds
   double cache_bytes = 0;                ///< weights of less stay in a cache from one product to the next
-  double stores_hold_up_compute = 0;     ///< of the way of a product's results to a peer, what lengthens the product
+  double stores_hold_up_compute = 0;     ///< what part of its stores' way lengthens a product; 0: it waits for none
   bool copies_cost_compute = false;      ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
