@@ -13,7 +13,7 @@ class OneCore {
   OneCore() {
     EXPECT_EQ(::sched_getaffinity(0, sizeof(allowed_), &allowed_), 0);
     std::size_t first = 0;
-    while (!CPU_ISSET(first, &allowed_)) ++first;
+    while (first + 1 < CPU_SETSIZE && !CPU_ISSET(first, &allowed_)) ++first;
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(first, &one);
