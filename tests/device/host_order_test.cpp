@@ -5,9 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <map>
+#include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "device/on_device.hpp"
@@ -128,6 +132,40 @@ TEST_P(HostOrderTest, AYieldGivesTheCoreToWhoWaitsForIt) {
   stop.store(true);
   other.join();
   EXPECT_GT(given, rounds / 4) << "of " << rounds << "; without a yield a turn comes every few milliseconds";
+}
+
+/// How often this process's other threads have gone to sleep so far.
+std::int64_t sleeps_of_others() {
+  std::int64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(::gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string word; status >> word;) {
+      std::int64_t count = 0;
+      if (word == "voluntary_ctxt_switches:" && status >> count) sleeps += count;
+    }
+  }
+  return sleeps;
+}
+
+// Each sleep that ends by a timer costs somebody's core more than a small collective takes.
+TEST_P(HostOrderTest, NobodyLooksOftenAfterAStreamThatItsCallerDrains) {
+  const Stream stream(device());
+  const std::vector<std::byte> data(std::size_t{2} << 20);
+  const Buffer from = upload(data);
+  const Buffer to = upload(data);
+  const auto copies_for = [&](Clock::duration time) {
+    const auto begin = Clock::now();
+    while (Clock::now() - begin < time) {
+      device().copy(stream, {.dst = to.data(), .src = from.data(), .bytes = from.bytes()});
+      stream.synchronize();
+    }
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  copies_for(20ms);
+  const std::int64_t before = sleeps_of_others();
+  const double seconds = copies_for(300ms);
+  EXPECT_LT(static_cast<double>(sleeps_of_others() - before), seconds / 400e-6);
 }
 
 TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {
