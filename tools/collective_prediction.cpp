@@ -7,9 +7,14 @@ namespace tandem::tools {
 namespace {
 
 /// What "auto" comes to.
-std::string chosen(Operation operation, const Form& form, int ranks, std::int64_t bytes, const Device& device) {
+std::string chosen(Operation operation, const Form& form, int ranks, std::int64_t bytes, const Device& device,
+                   bool can_fetch) {
   const CollectiveTuning tuning = collective_tuning(device.id().type);
-  const bool staged = staged_wins(tuning, static_cast<std::size_t>(bytes / ranks));
+  const auto shard = static_cast<std::size_t>(bytes / ranks);
+  const bool staged = staged_wins(tuning, shard);
+  const std::size_t read = operation == Operation::broadcast ? static_cast<std::size_t>(bytes) : shard;
+  const bool fetches = can_fetch && !form.symmetric_input && !form.symmetric_output;
+  if (fetches && read >= fetched_from(tuning, operation == Operation::all_reduce ? 2 : 1)) return "fetch";
   switch (operation) {
     case Operation::all_gather:
       if (form.symmetric_output && staged) return "pull";
@@ -25,14 +30,14 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
       break;
     default: break;
   }
-  return algorithms(operation, form)[1];  // the only one
+  return algorithms(operation, form)[1];  // the only one, but for fetch
 }
 
 }  // namespace
 
 CollectivePrediction predict(Operation operation, const std::string& algorithm, const Form& form, int ranks,
-                             std::int64_t bytes, const Device& device) {
-  const std::string runs = algorithm == "auto" ? chosen(operation, form, ranks, bytes, device) : algorithm;
+                             std::int64_t bytes, const Device& device, bool can_fetch) {
+  const std::string runs = algorithm == "auto" ? chosen(operation, form, ranks, bytes, device, can_fetch) : algorithm;
   const CostTable costs = device.costs();
   const auto whole = static_cast<double>(bytes);
   const double shard = whole / ranks;
@@ -63,7 +68,7 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
         rounds = 2;
         carried = 2 * peers * shard;
         touched = (ranks + 1) * shard;
-        if (!form.symmetric_input && !form.symmetric_output) touched += 2 * peers * shard;
+        if (runs == "two_shot" && !form.symmetric_input && !form.symmetric_output) touched += 2 * peers * shard;
       }
   }
   if (ranks == 1) rounds = carried = 0;

@@ -65,15 +65,23 @@ std::span<const Form> forms(Operation operation) {
 }
 
 std::vector<std::string> algorithms(Operation operation, const Form& form) {
+  const bool plain = !form.symmetric_input && !form.symmetric_output;
   switch (operation) {
-    case Operation::all_gather: return {"auto", form.symmetric_output ? "push" : "pull"};
-    case Operation::reduce_scatter: return {"auto", form.symmetric_input ? "direct" : "staged"};
+    case Operation::all_gather:
+      if (plain) return {"auto", "pull", "fetch"};
+      return {"auto", "push"};
+    case Operation::reduce_scatter:
+      if (plain) return {"auto", "staged", "fetch"};
+      return {"auto", "direct"};
     case Operation::all_to_all:
-      return {"auto", form.symmetric_output ? "push" : form.symmetric_input ? "pull" : "staged"};
+      if (plain) return {"auto", "staged", "fetch"};
+      return {"auto", form.symmetric_output ? "push" : "pull"};
     case Operation::broadcast:
-      if (!form.symmetric_output) return {"auto", "staged"};
+      if (plain) return {"auto", "staged", "fetch"};
       return {"auto", "push", "pull"};
-    default: return {"auto", "one_shot", "two_shot"};
+    default:
+      if (plain) return {"auto", "one_shot", "two_shot", "fetch"};
+      return {"auto", "one_shot", "two_shot"};
   }
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "tandem/device/stream.hpp"
+#include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
 #include "tools/collective_run.hpp"
@@ -84,8 +85,9 @@ void run_collective_case(Operation operation, Case& self) {
   Random& random = self.random();
   const CollectiveProblem whole = random_problem(operation, self);
   const Form& form = random.pick(forms(operation));
-  const CollectiveOptions options{.algorithm = random.pick(algorithms(operation, form)),
-                                  .piece_bytes = random.pick(pieces)};
+  std::vector<std::string> known = algorithms(operation, form);
+  if (!why_no_loans(team).empty()) std::erase(known, "fetch");
+  const CollectiveOptions options{.algorithm = random.pick(known), .piece_bytes = random.pick(pieces)};
   const std::int64_t offset = random.between(0, 3);
   const bool counted = operation == Operation::all_to_all && random.chance(50);
 

@@ -11,12 +11,13 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 2> algorithms{"push", "pull"};
+constexpr std::array<std::string_view, 3> algorithms{"push", "pull", "fetch"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
-constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot
-constexpr std::uint32_t signals = 2;
+constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot; fetch: it may be read
+constexpr std::uint32_t drained = 2;  // fetch: I have read your shard
+constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
@@ -31,8 +32,9 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   everyone_.push_back(me());
   set_description(format(
       "{}: into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
-      "bytes a shard); into plain views{} by pulls through two slots, in pieces of {} bytes; copies by {}",
-      describe(), batch_bytes(), small_too(), piece_bytes(), copier()));
+      "bytes a shard); into plain views{} {}; copies by {}",
+      describe(), batch_bytes(), small_too(),
+      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier()));
 }
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
@@ -58,7 +60,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
 }
 
 void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
-  if (options().algorithm == "pull") refuse("algorithm 'pull' is for plain views; a symmetric tensor was given");
+  expect_algorithm({"push"}, "a symmetric tensor");
   expect_closed();
   begin(stream);
   const TraceRange range(device(), stream, "all_gather push", TraceKind::communication);
@@ -147,13 +149,34 @@ void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, 
 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
-  if (options().algorithm == "push") refuse("algorithm 'push' is for symmetric tensors; a plain view was given");
+  expect_algorithm({"pull", "fetch"}, "a plain view");
   expect_closed();
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
   expect(shard, "shard", whole.shard(ranks(), me()).count);
-  run(stream, "all_gather",
-      [&] { pull(shard.data_as<const std::byte>(), gathered.data_as<std::byte>(), whole, stream); });
+  run(stream, "all_gather", [&] {
+    const auto* const from = shard.data_as<const std::byte>();
+    auto* const into = gathered.data_as<std::byte>();
+    if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
+      fetch(from, into, whole, stream);
+    } else {
+      pull(from, into, whole, stream);
+    }
+  });
+}
+
+void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+  const Shard mine = whole.shard(ranks(), me());
+  slots().lend(stream, shard, arrived);
+  add_copy(gathered + bytes_of(mine.begin), shard, bytes_of(mine.count), Path::local);
+  flush(stream);
+  for (const int peer : peers()) {
+    const Shard theirs = whole.shard(ranks(), peer);
+    slots().wait(stream, 0, std::span(&peer, 1), arrived);
+    slots().fetch(stream, peer, arrived, 0, gathered + bytes_of(theirs.begin), bytes_of(theirs.count));
+    slots().signal(stream, 0, std::span(&peer, 1), drained);
+  }
+  wait_all(stream, drained);
 }
 
 void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {

@@ -12,13 +12,15 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 2> algorithms{"one_shot", "two_shot"};
+constexpr std::array<std::string_view, 3> algorithms{"one_shot", "two_shot", "fetch"};
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
 
+constexpr int fetch_rounds = 2;  // of inputs, then of sums
+
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read (in place: and my output written)
-constexpr std::uint32_t reduced = 1;  // my chunk's sum is there: in all outputs, or in my slot
+constexpr std::uint32_t reduced = 1;  // my chunk's sum is there: in all outputs, in my slot, or (fetch) in my output
 constexpr std::uint32_t drained = 2;  // I have read your tensor
 constexpr std::uint32_t signals = 3;
 
@@ -35,7 +37,9 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
     refuse("algorithm 'one_shot' was asked for without staging; one_shot needs it");
   }
   expect_sums();
-  make_slots(bytes_up_to(piece_bytes(), spec.count), signals);
+  // Chunks of a small message are rounded up, and fetched ones lie there side by side.
+  make_slots(bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple),
+             signals);
   std::string chosen = format("{} as asked for", options.algorithm);
   if (options.algorithm == "auto" && !options.staging) {
     chosen = "two_shot, since one_shot needs staging";
@@ -47,9 +51,9 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
                tuning.one_shot_symmetric_bytes);
   }
   set_description(format(
-      "{}: {}; two_shot in place on symmetric tensors; otherwise through two slots in pieces of {} bytes; sums in "
-      "rank order, in fp32 or wider, by {}",
-      describe(), chosen, piece_bytes(), summer()));
+      "{}: {}; two_shot in place on symmetric tensors; otherwise {}; sums in rank order, in fp32 or wider, by {}",
+      describe(), chosen, plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds),
+      summer()));
 }
 
 bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
@@ -68,6 +72,7 @@ Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
+  expect_algorithm({"one_shot", "two_shot"}, "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -83,6 +88,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+  expect_algorithm({"one_shot", "two_shot"}, "a symmetric tensor");
   expect(input, "input", input.numel());
   expect(out, "out", input.numel());
   expect_at_most(input.numel(), count_, "input");
@@ -99,6 +105,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+  expect_algorithm({"one_shot", "two_shot"}, "a symmetric tensor");
   expect_staging();
   expect(out, "out", out.numel());
   expect(input, "input", out.numel());
@@ -123,7 +130,9 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
   if (input.numel() == 0) return;
   run(stream, "all_reduce", [&] {
     const auto* from = input.data_as<const std::byte>();
-    if (takes_one_shot(input.numel(), Place::plain)) {
+    if (takes_fetch(bytes_of(chunk(input.numel(), 0).count), fetch_rounds)) {
+      fetch(from, out.data_as<std::byte>(), input.numel(), stream);
+    } else if (takes_one_shot(input.numel(), Place::plain)) {
       one_shot(from, out.data_as<std::byte>(), input.numel(), stream);
     } else {
       two_shot(from, nullptr, out.data_as<std::byte>(), input.numel(), stream);
@@ -202,6 +211,22 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
     }
     flush(stream);
   }
+}
+
+void AllReduce::fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  const Shard mine = chunk(count, me());
+  slots().lend(stream, input, ready);
+  wait_all(stream, ready);
+  reduce_fetched(stream, ready, input, mine, out + bytes_of(mine.begin));
+  slots().lend(stream, out, reduced);
+  for (const int peer : peers()) {
+    // Where `out` is the input: the peer has read this chunk of it.
+    slots().wait(stream, 0, std::span(&peer, 1), reduced);
+    const Shard theirs = chunk(count, peer);
+    slots().fetch(stream, peer, reduced, bytes_of(theirs.begin), out + bytes_of(theirs.begin), bytes_of(theirs.count));
+    slots().signal(stream, 0, std::span(&peer, 1), drained);
+  }
+  wait_all(stream, drained);
 }
 
 namespace {

@@ -11,12 +11,13 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 3> algorithms{"push", "pull", "staged"};
+constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "staged", "fetch"};
 
 // What ranks signal to each other.
-constexpr std::uint32_t ready = 0;    // push: my tensor may be written; pull: it may be read; staged: so may my slot
+constexpr std::uint32_t ready =
+    0;  // push: my tensor may be written; pull, fetch: it may be read; staged: so may my slot
 constexpr std::uint32_t arrived = 1;  // push: your part is in your tensor
-constexpr std::uint32_t drained = 2;  // pull: I have read your tensor
+constexpr std::uint32_t drained = 2;  // pull, fetch: I have read your tensor
 constexpr std::uint32_t signals = 3;
 
 }  // namespace
@@ -67,14 +68,8 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
   set_description(format(
       "{}: into symmetric tensors by pushes in rank-rotated order, out of symmetric tensors by pulls; between plain "
-      "views through two slots, in pieces of {} bytes a rank; copies by {}",
-      describe(), part_bytes(), copier()));
-}
-
-void AllToAll::expect_algorithm(std::string_view algorithm, std::string_view given) const {
-  if (options().algorithm != "auto" && options().algorithm != algorithm) {
-    refuse(format("algorithm '{}' is not for {}; that takes '{}'", options().algorithm, given, algorithm));
-  }
+      "views {}; copies by {}",
+      describe(), plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier()));
 }
 
 void AllToAll::take_equal(std::int64_t elements) {
@@ -121,7 +116,7 @@ void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, S
 
 void AllToAll::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
   take_equal(input.numel());
-  staged(input, out, stream);
+  plain(input, out, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
@@ -145,11 +140,11 @@ void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, s
 void AllToAll::operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
   take(counts);
-  staged(input, out, stream);
+  plain(input, out, stream);
 }
 
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm("push", "a symmetric output");
+  expect_algorithm({"push"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
   if (exchange_.longest() == 0) return;
   run(stream, "all_to_all", [&] {
@@ -167,7 +162,7 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 }
 
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm("pull", "a symmetric input and a plain output");
+  expect_algorithm({"pull"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
   if (exchange_.longest() == 0) return;
   run(stream, "all_to_all", [&] {
@@ -184,45 +179,63 @@ void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamR
   });
 }
 
-void AllToAll::staged(const TensorView& input, const TensorView& out, StreamRef stream) {
+void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef stream) {
   expect_staging();
-  expect_algorithm("staged", "plain views");
+  expect_algorithm({"staged", "fetch"}, "plain views");
   expect(input, "input", exchange_.sent(me()));
   expect(out, "out", exchange_.got(me()));
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
-  const std::size_t part = std::min(part_bytes(), longest);
   run(stream, "all_to_all", [&] {
-    // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
-    // from everybody that it may: the signals are the credits.
-    for (std::size_t begin = 0; begin < longest; begin += part) {
-      const int slot = slots().next();
-      const auto piece_of = [&](int from, int to) {
-        const std::size_t bytes = bytes_of(exchange_.count(from, to));
-        return std::min(part, bytes - std::min(begin, bytes));
-      };
-      const auto from = [&](int to) {
-        return input.data_as<const std::byte>() + bytes_of(exchange_.place_in_input(me(), to)) + begin;
-      };
-      const auto into = [&](int source) {
-        return out.data_as<std::byte>() + bytes_of(exchange_.place_in_out(source, me())) + begin;
-      };
-      for (int rank = 0; rank < ranks(); ++rank) {
-        if (rank == me()) continue;
-        add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),
-                 Path::local);
-      }
-      flush(stream);
-      slots().signal(stream, slot, peers(), ready);
-      slots().wait(stream, slot, peers(), ready);
-      for (const int peer : peers()) {
-        add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
-                 Path::link);
-      }
-      add_copy(into(me()), from(me()), piece_of(me(), me()), Path::local);
-      flush(stream);
+    if (takes_fetch(longest)) {
+      fetch(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream);
+    } else {
+      staged(input.data_as<const std::byte>(), out.data_as<std::byte>(), longest, stream);
     }
   });
+}
+
+void AllToAll::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
+  slots().lend(stream, input, ready);
+  add_copy(out + bytes_of(exchange_.place_in_out(me(), me())), input + bytes_of(exchange_.place_in_input(me(), me())),
+           bytes_of(exchange_.count(me(), me())), Path::local);
+  flush(stream);
+  for (const int peer : peers()) {
+    slots().wait(stream, 0, std::span(&peer, 1), ready);
+    slots().fetch(stream, peer, ready, bytes_of(exchange_.place_in_input(peer, me())),
+                  out + bytes_of(exchange_.place_in_out(peer, me())), bytes_of(exchange_.count(peer, me())));
+    slots().signal(stream, 0, std::span(&peer, 1), drained);
+  }
+  wait_all(stream, drained);
+}
+
+void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longest, StreamRef stream) {
+  const std::size_t part = std::min(part_bytes(), longest);
+  // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
+  // from everybody that it may: the signals are the credits.
+  for (std::size_t begin = 0; begin < longest; begin += part) {
+    const int slot = slots().next();
+    const auto piece_of = [&](int from, int to) {
+      const std::size_t bytes = bytes_of(exchange_.count(from, to));
+      return std::min(part, bytes - std::min(begin, bytes));
+    };
+    const auto from = [&](int to) { return input + bytes_of(exchange_.place_in_input(me(), to)) + begin; };
+    const auto into = [&](int source) { return out + bytes_of(exchange_.place_in_out(source, me())) + begin; };
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (rank == me()) continue;
+      add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),
+               Path::local);
+    }
+    flush(stream);
+    slots().signal(stream, slot, peers(), ready);
+    slots().wait(stream, slot, peers(), ready);
+    for (const int peer : peers()) {
+      add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
+               Path::link);
+    }
+    add_copy(into(me()), from(me()), piece_of(me(), me()), Path::local);
+    flush(stream);
+  }
 }
 
 namespace {

@@ -12,13 +12,13 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 3> algorithms{"push", "pull", "staged"};
+constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "staged", "fetch"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;  // push: my tensor may be written
 constexpr std::uint32_t arrived =
-    1;  // the root's data is there: push: in your tensor; pull: in mine; staged: in my slot
-constexpr std::uint32_t drained = 2;  // pull: I have read the root's tensor
+    1;  // the root's data is there: in your tensor (push), in mine, or in my slot (staged)
+constexpr std::uint32_t drained = 2;  // pull, fetch: I have read the root's tensor
 constexpr std::uint32_t signals = 3;
 
 }  // namespace
@@ -31,10 +31,10 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
   const bool staging = options.algorithm == "auto" || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
-  set_description(
-      format("{}: into symmetric tensors by {}; into plain views through two slots of the root, in pieces of "
-             "{} bytes; copies by {}",
-             describe(), pulls_ ? "pulls from the root" : "pushes of the root", piece_bytes(), copier()));
+  set_description(format("{}: into symmetric tensors by {}; into plain views {}; copies by {}", describe(),
+                         pulls_ ? "pulls from the root" : "pushes of the root",
+                         plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())),
+                         copier()));
 }
 
 void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
@@ -50,7 +50,7 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void Broadcast::symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream) {
-  if (options().algorithm == "staged") refuse("algorithm 'staged' is for plain views; a symmetric tensor was given");
+  expect_algorithm({"push", "pull"}, "a symmetric tensor");
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
@@ -87,36 +87,58 @@ void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream)
 
 void Broadcast::operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
   expect_staging();
-  if (options().algorithm != "auto" && options().algorithm != "staged") {
-    refuse(format("algorithm '{}' is for symmetric tensors; a plain view was given", options().algorithm));
-  }
+  expect_algorithm({"staged", "fetch"}, "a plain view");
   expect_root(root);
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");
   if (me() == root) expect(input, "input", out.numel());
-  const std::span<const int> only_root(&root, 1);
   if (out.numel() == 0) return;
   run(stream, "broadcast", [&] {
-    for (std::size_t begin = 0; begin < out.bytes(); begin += piece_bytes()) {
-      const int slot = slots().next();
-      const std::size_t bytes = std::min(piece_bytes(), out.bytes() - begin);
-      if (me() != root) {
-        slots().wait(stream, slot, only_root, arrived);
-        add_copy(out.data_as<std::byte>() + begin, slots().remote(slot, root), bytes, Path::link);
-        flush(stream);
-        slots().grant(stream, slot, only_root);
-      } else if (ranks() > 1) {
-        slots().take(stream, slot, peers());
-        add_copy(slots().local(slot), input.data_as<const std::byte>() + begin, bytes, Path::local);
-        flush(stream);
-        slots().signal(stream, slot, peers(), arrived);
-      }
-    }
-    if (me() == root) {
-      add_copy(out.data(), input.data(), out.bytes(), Path::local);
-      flush(stream);
+    const auto* const from = input.data_as<const std::byte>();
+    auto* const into = out.data_as<std::byte>();
+    if (takes_fetch(out.bytes())) {
+      fetch(from, into, out.bytes(), root, stream);
+    } else {
+      staged(from, into, out.bytes(), root, stream);
     }
   });
+}
+
+void Broadcast::fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream) {
+  const std::span<const int> only_root(&root, 1);
+  if (me() == root) {
+    slots().lend(stream, input, arrived);
+    add_copy(out, input, bytes, Path::local);
+    flush(stream);
+    wait_all(stream, drained);
+  } else {
+    slots().wait(stream, 0, only_root, arrived);
+    slots().fetch(stream, root, arrived, 0, out, bytes);
+    slots().signal(stream, 0, only_root, drained);
+  }
+}
+
+void Broadcast::staged(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream) {
+  const std::span<const int> only_root(&root, 1);
+  for (std::size_t begin = 0; begin < bytes; begin += piece_bytes()) {
+    const int slot = slots().next();
+    const std::size_t piece = std::min(piece_bytes(), bytes - begin);
+    if (me() != root) {
+      slots().wait(stream, slot, only_root, arrived);
+      add_copy(out + begin, slots().remote(slot, root), piece, Path::link);
+      flush(stream);
+      slots().grant(stream, slot, only_root);
+    } else if (ranks() > 1) {
+      slots().take(stream, slot, peers());
+      add_copy(slots().local(slot), input + begin, piece, Path::local);
+      flush(stream);
+      slots().signal(stream, slot, peers(), arrived);
+    }
+  }
+  if (me() == root) {
+    add_copy(out, input, bytes, Path::local);
+    flush(stream);
+  }
 }
 
 void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream) {

@@ -2,10 +2,13 @@
 #include "tandem/collective/collective.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <utility>
 
 #include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
+#include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
 #include "collective/tuning.hpp"
@@ -57,6 +60,11 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
 
 void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   slots_ = Slots(team(), options_.staging && ranks_ > 1 ? bytes : 0, signals, operation());
+  if (options_.staging) why_no_fetch_ = why_no_loans(team());
+  if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
+    throw Unsupported(
+        format("{} on rank {} of {}: algorithm 'fetch' was asked for, and {}", kind(), me_, ranks_, why_no_fetch_));
+  }
 }
 
 Collective::Split Collective::split(const TensorView& view) {
@@ -79,6 +87,13 @@ void Collective::expect(const SymmetricTensor& tensor, std::string_view argument
 
 void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const {
   if (count > limit) refuse(format("{} has {} elements; this plan is for at most {}", what, count, limit));
+}
+
+void Collective::expect_algorithm(std::initializer_list<std::string_view> fitting, std::string_view given) const {
+  if (options_.algorithm == "auto" || std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
+  std::string names;
+  for (const std::string_view name : fitting) names += format("{}'{}'", names.empty() ? "" : ", ", name);
+  refuse(format("algorithm '{}' is not for {}; that takes {}", options_.algorithm, given, names));
 }
 
 void Collective::expect_staging() const {
@@ -123,6 +138,19 @@ bool Collective::takes_staging(std::size_t bytes) const noexcept {
   return options_.algorithm == "auto" && options_.staging && staged_wins(collective_tuning(device().id().type), bytes);
 }
 
+bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
+  if (options_.algorithm != "auto") return options_.algorithm == "fetch";
+  return why_no_fetch_.empty() && bytes >= fetched_from(collective_tuning(device().id().type), rounds);
+}
+
+std::string Collective::plain_views(const std::string& staged, int fetch_rounds) const {
+  if (options_.algorithm == "fetch") return "read by their peers in one copy";
+  const std::size_t fetched = fetched_from(collective_tuning(device().id().type), fetch_rounds);
+  if (options_.algorithm != "auto" || fetched == SIZE_MAX) return staged;
+  if (!why_no_fetch_.empty()) return format("{} ({})", staged, why_no_fetch_);
+  return format("{}; from {} bytes a rank read by their peers in one copy", staged, fetched);
+}
+
 std::string Collective::small_too() const {
   const std::size_t bytes = collective_tuning(device().id().type).staged_bytes;
   return takes_staging(bytes) && bytes != 0 ? format(", and anything of up to {} bytes a rank,", bytes) : "";
@@ -159,6 +187,28 @@ void Collective::reduce(StreamRef stream, std::span<const void* const> sources, 
                            .dtype = dtype_,
                            .out_dtype = dtype_,
                            .link_bytes = remote * bytes_of(count)});
+}
+
+void Collective::reduce_fetched(StreamRef stream, std::uint32_t arrival, const std::byte* input, Shard chunk,
+                                std::byte* out) {
+  const std::size_t at = bytes_of(chunk.begin);
+  const std::size_t bytes = bytes_of(chunk.count);
+  const std::size_t part = std::min(part_bytes_, bytes);
+  std::array<const void*, max_reduce_operands> sources{};
+  for (std::size_t begin = 0; begin < bytes; begin += part) {
+    const std::size_t block = std::min(part, bytes - begin);
+    // No peer reads this rank's slot any more: each has signalled since, and before that it had read all of it.
+    std::byte* panel = slots_.local(0);
+    for (const int peer : peers()) {
+      slots_.fetch(stream, peer, arrival, at + begin, panel, block);
+      sources[static_cast<std::size_t>(peer)] = panel;
+      panel += part;
+    }
+    sources[static_cast<std::size_t>(me_)] = input + at + begin;
+    void* const to = out + begin;
+    reduce(stream, std::span(sources).first(static_cast<std::size_t>(ranks_)), std::span(&to, 1),
+           static_cast<std::int64_t>(block / size_of(dtype_)), 0);
+  }
 }
 
 }  // namespace tandem

@@ -11,11 +11,11 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 2> algorithms{"direct", "staged"};
+constexpr std::array<std::string_view, 3> algorithms{"direct", "staged", "fetch"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
-constexpr std::uint32_t drained = 1;  // direct: I have read your tensor
+constexpr std::uint32_t drained = 1;  // direct, fetch: I have read your tensor
 constexpr std::uint32_t signals = 2;
 
 }  // namespace
@@ -30,9 +30,10 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(options.algorithm == "direct" ? 0 : part * static_cast<std::size_t>(ranks()), signals);
   set_description(
-      format("{}: from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} through two "
-             "slots, in pieces of {} bytes a rank; sums in rank order, in fp32 or wider, by {}",
-             describe(), small_too(), part_bytes(), summer()));
+      format("{}: from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}; sums in "
+             "rank order, in fp32 or wider, by {}",
+             describe(), small_too(),
+             plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), summer()));
 }
 
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
@@ -54,7 +55,7 @@ void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& s
 }
 
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
-  if (options().algorithm == "staged") refuse("algorithm 'staged' is for plain views; a symmetric tensor was given");
+  expect_algorithm({"direct"}, "a symmetric tensor");
   const Split whole = split(input.local());
   if (whole.rows * whole.row == 0) return;
   run(stream, "reduce_scatter", [&] {
@@ -73,13 +74,27 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
   expect_staging();
-  if (options().algorithm == "direct") refuse("algorithm 'direct' is for symmetric tensors; a plain view was given");
+  expect_algorithm({"staged", "fetch"}, "a plain view");
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
   expect(shard, "shard", whole.shard(ranks(), me()).count);
   if (input.numel() == 0) return;
-  run(stream, "reduce_scatter",
-      [&] { staged(input.data_as<const std::byte>(), shard.data_as<std::byte>(), whole, stream); });
+  run(stream, "reduce_scatter", [&] {
+    const auto* const from = input.data_as<const std::byte>();
+    auto* const into = shard.data_as<std::byte>();
+    if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
+      fetch(from, into, whole, stream);
+    } else {
+      staged(from, into, whole, stream);
+    }
+  });
+}
+
+void ReduceScatter::fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
+  slots().lend(stream, input, ready);
+  wait_all(stream, ready);
+  reduce_fetched(stream, ready, input, whole.shard(ranks(), me()), shard);
+  exchange(stream, drained);
 }
 
 void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {

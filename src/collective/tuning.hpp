@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tandem/base/device_id.hpp"
 #include "tandem/device/device.hpp"
@@ -13,7 +14,9 @@ struct CollectiveTuning {
   std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
   std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank
   std::size_t one_shot_symmetric_bytes;  ///< the same of symmetric tensors, which have no copies to save
-  std::size_t staged_bytes;  ///< up to here (of one rank) one exchange less is worth a copy through staging memory
+  std::size_t staged_bytes;   ///< up to here (of one rank) one exchange less is worth a copy through staging memory
+  std::size_t fetched_bytes;  ///< from here on (of one rank) plain views are read where they are, if ranks can
+  std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
 };
 
 [[nodiscard]] constexpr CollectiveTuning collective_tuning(DeviceType type) noexcept {
@@ -22,12 +25,16 @@ struct CollectiveTuning {
       return {.piece_bytes = std::size_t{512} << 10,
               .one_shot_bytes = std::size_t{16} << 10,
               .one_shot_symmetric_bytes = std::size_t{4} << 10,
-              .staged_bytes = std::size_t{4} << 10};
+              .staged_bytes = std::size_t{4} << 10,
+              .fetched_bytes = std::size_t{16} << 10,
+              .fetched_twice_bytes = std::size_t{64} << 10};
     case DeviceType::cuda:
       return {.piece_bytes = std::size_t{32} << 20,
               .one_shot_bytes = std::size_t{128} << 10,
               .one_shot_symmetric_bytes = std::size_t{128} << 10,
-              .staged_bytes = 0};
+              .staged_bytes = 0,
+              .fetched_bytes = SIZE_MAX,
+              .fetched_twice_bytes = SIZE_MAX};
   }
   return {};
 }
@@ -43,6 +50,12 @@ struct CollectiveTuning {
 /// does, where nothing else was asked for. `bytes` are the largest shard's.
 [[nodiscard]] constexpr bool staged_wins(const CollectiveTuning& tuning, std::size_t bytes) noexcept {
   return bytes <= tuning.staged_bytes;
+}
+
+/// From how many bytes of the largest shard on a collective reads plain views where they are, in so many rounds, where
+/// ranks can and nothing else was asked for.
+[[nodiscard]] constexpr std::size_t fetched_from(const CollectiveTuning& tuning, int rounds) noexcept {
+  return rounds > 1 ? tuning.fetched_twice_bytes : tuning.fetched_bytes;
 }
 
 /// Whether a broadcast into symmetric tensors is pulled from the root, where nothing else was asked for: where copies

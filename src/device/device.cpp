@@ -30,6 +30,19 @@ void check_index(DeviceId id, int count) {
 
 Device::~Device() = default;
 
+std::string Device::read_process(std::int64_t /*process*/, std::uint64_t /*address*/, void* /*to*/,
+                                 std::size_t /*bytes*/) {
+  return format("{} reads no other process's private memory", to_string(id_));
+}
+
+void Device::lend(StreamRef /*stream*/, Loan* /*loan*/, const void* /*memory*/) {
+  throw Unsupported(format("{} lends no private memory to peers", to_string(id_)));
+}
+
+void Device::fetch(StreamRef /*stream*/, const Fetch& /*fetch*/, WaitControl* /*control*/) {
+  throw Unsupported(format("{} reads no other process's private memory", to_string(id_)));
+}
+
 int device_count(DeviceType type) noexcept { return type == DeviceType::host ? 1 : cuda_device_count(); }
 
 std::string why_no_device(DeviceType type) { return type == DeviceType::host ? std::string() : why_no_cuda_device(); }

@@ -13,9 +13,10 @@ constexpr std::size_t slot_alignment = 256;  // what cuBLASLt's fastest algorith
 }  // namespace
 
 Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation)
-    : bytes_(round_up(bytes, slot_alignment)), arrivals_(arrivals) {
+    : bytes_(round_up(bytes, slot_alignment)), arrivals_(arrivals), operation_(operation) {
   memory_ = or_abort(team, "slots", [&] {
-    return SymmetricMemory::allocate(team, bytes_ * count, {.channels = count * (arrivals + 1)});
+    return SymmetricMemory::allocate(team, bytes_ * count + arrivals * sizeof(Loan),
+                                     {.channels = count * (arrivals + 1)});
   });
   memory_.rendezvous();
   pad_ = memory_.signal_pad().named(operation);
@@ -41,6 +42,28 @@ void Slots::wait(StreamRef stream, int slot, std::span<const int> writers, std::
 
 void Slots::grant(StreamRef stream, int slot, std::span<const int> writers) const {
   pad_.put_signals(stream, writers, channel(slot, 0));
+}
+
+void Slots::lend(StreamRef stream, const void* memory, std::uint32_t arrival) const {
+  const Team& team = memory_.team();
+  team.device().lend(stream, loan(team.rank(), arrival), memory);
+  signal(stream, 0, peers_, arrival);
+}
+
+void Slots::fetch(StreamRef stream, int lender, std::uint32_t arrival, std::size_t offset, void* to,
+                  std::size_t bytes) const {
+  if (bytes == 0) return;
+  const Team& team = memory_.team();
+  const PeerInfo& peer = team.peer(lender);
+  team.device().fetch(stream,
+                      {.dst = to,
+                       .loan = loan(lender, arrival),
+                       .offset = offset,
+                       .bytes = bytes,
+                       .process = peer.pid,
+                       .peer = peer.rank,
+                       .operation = operation_},
+                      team.control());
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #include "team/team_state.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -311,6 +312,15 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
             0};
   }
   if (core_.presence(wait.peer) != Core::Presence::here) return loss(wait.peer, operation);
+  if (wait.error != 0) {
+    return {Cause::aborted,
+            false,
+            format("{} of {} could not read the memory that {} lent: {}, says rank {}", operation, describe(),
+                   to_string(core_.bootstrap().peer(wait.peer)), std::generic_category().message(wait.error), rank),
+            wait.peer,
+            "",
+            0};
+  }
   return {Cause::timeout,
           false,
           format("{} of {} waited {} ms for {}: channel {} has counted {} of {} signals, says rank {}", operation,

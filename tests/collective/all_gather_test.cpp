@@ -17,8 +17,9 @@ std::vector<Shape> shapes(std::int64_t n) {
   return {{0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
 }
 
-/// Every form of one gather, each checked in every byte on this rank.
-void check_all_forms(const Team& team, AllGather& gather, const Shape& shape, DType dtype, std::uint64_t id) {
+/// Every form of one gather, each checked in every byte on this rank. `plain` takes the plain views.
+void check_all_forms(const Team& team, AllGather& gather, AllGather& plain, const Shape& shape, DType dtype,
+                     std::uint64_t id) {
   const Stream stream(team.device());
   const int n = team.size();
   const Dims sizes{shape.rows, shape.columns};
@@ -46,10 +47,13 @@ void check_all_forms(const Team& team, AllGather& gather, const Shape& shape, DT
     GuardedTensor shard(team, {my_rows.count, shape.columns}, dtype, offset);
     shard.set(mine);
     GuardedTensor out(team, sizes, dtype, 3 - offset);
-    gather(shard.view(), out.view(), stream);
+    plain(shard.view(), out.view(), stream);
+    // The input may be used again in the stream's order: this must not reach a peer that still reads.
+    team.device().fill(stream, shard.view().data(), std::byte{0x7F}, mine.size());
     team.synchronize(stream);
     expect_bytes(out.get(), expected, "plain, " + what);
 
+    shard.set(mine);
     poison(gathered);
     gather(shard.view(), gathered, stream);
     team.synchronize(stream);
@@ -60,7 +64,7 @@ void check_all_forms(const Team& team, AllGather& gather, const Shape& shape, DT
   GuardedTensor whole(team, sizes, dtype, 1);
   const TensorView own = whole.view().narrow(0, my_rows.begin, my_rows.count);
   team.device().upload(own.data(), mine.data(), mine.size());
-  gather(own, whole.view(), stream);
+  plain(own, whole.view(), stream);
   team.synchronize(stream);
   expect_bytes(whole.get(), expected, "plain in place, " + what);
 }
@@ -71,7 +75,10 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
     std::uint64_t id = 0;
     for (const DType dtype : moved_dtypes(team)) {
       AllGather gather(team, {.count = 8192, .dtype = dtype}, {.piece_bytes = 1000});
-      for (const Shape& shape : shapes(team.size())) check_all_forms(team, gather, shape, dtype, ++id);
+      AllGather fetch(team, {.count = 8192, .dtype = dtype}, fetching(team));
+      for (const Shape& shape : shapes(team.size())) {
+        for (AllGather* plain : {&gather, &fetch}) check_all_forms(team, gather, *plain, shape, dtype, ++id);
+      }
     }
   });
 }
@@ -106,7 +113,7 @@ TEST_P(AllGatherTest, SubTeamsInOddOrders) {
       const Team team = world.team(ranks);
       if (!team) continue;
       AllGather gather(team, {.count = 4096, .dtype = bf16}, {.piece_bytes = 512});
-      check_all_forms(team, gather, {3 * team.size() - 1, 33}, bf16, ranks.size());
+      check_all_forms(team, gather, gather, {3 * team.size() - 1, 33}, bf16, ranks.size());
     }
   });
 }

@@ -8,7 +8,9 @@ namespace {
 
 class AllReduceTest : public CollectiveTest {};
 
-void check_all_forms(const Team& team, AllReduce& all_reduce, std::int64_t count, DType dtype, std::uint64_t id) {
+/// `plain` takes the plain views.
+void check_all_forms(const Team& team, AllReduce& all_reduce, AllReduce& plain, std::int64_t count, DType dtype,
+                     std::uint64_t id) {
   const Stream stream(team.device());
   const int n = team.size();
   const Dims sizes{count};
@@ -31,9 +33,15 @@ void check_all_forms(const Team& team, AllReduce& all_reduce, std::int64_t count
     expect_bytes(get(source), mine, "symmetric input of " + form + ", " + what);
   };
 
-  all_reduce(input.view(), out.view(), stream);
+  plain(input.view(), out.view(), stream);
+  // Both may be used again in the stream's order: this must not reach a peer that still reads.
+  GuardedTensor seen(team, sizes, dtype);
+  team.device().copy(stream, {.dst = seen.view().data(), .src = out.view().data(), .bytes = mine.size()});
+  team.device().fill(stream, out.view().data(), std::byte{0x7F}, mine.size());
+  team.device().fill(stream, input.view().data(), std::byte{0x7F}, mine.size());
   team.synchronize(stream);
-  check(out.get(), "plain");
+  input.set(mine);
+  check(seen.get(), "plain");
 
   poison(target);
   all_reduce(input.view(), target, stream);
@@ -56,7 +64,7 @@ void check_all_forms(const Team& team, AllReduce& all_reduce, std::int64_t count
   check(get(target), "symmetric in place");
 
   out.set(mine);
-  all_reduce(out.view(), out.view(), stream);
+  plain(out.view(), out.view(), stream);
   team.synchronize(stream);
   check(out.get(), "plain in place");
 }
@@ -70,21 +78,42 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
       for (const char* algorithm : {"auto", "one_shot", "two_shot"}) {
         AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
                              {.algorithm = algorithm, .piece_bytes = 5000});
-        for (const std::int64_t count : counts) check_all_forms(world.team(), all_reduce, count, dtype, ++id);
+        for (const std::int64_t count : counts) {
+          check_all_forms(world.team(), all_reduce, all_reduce, count, dtype, ++id);
+        }
+      }
+      AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype});
+      AllReduce fetch(world.team(), {.count = 16384, .dtype = dtype}, fetching(world.team(), 5000));
+      for (const std::int64_t count : counts) {
+        check_all_forms(world.team(), all_reduce, fetch, count, dtype, ++id);
       }
     }
   });
 }
 
-TEST_P(AllReduceTest, BothAlgorithmsGiveTheSameBits) {
+TEST_P(AllReduceTest, ReadsTinyPlainViewsWhereTheyAre) {
+  run([](World& world) {
+    const Team& team = world.team();
+    for (const std::int64_t count : {1, 7, 128, 129, 1025}) {
+      AllReduce all_reduce(team, {.count = count, .dtype = bf16});
+      AllReduce fetch(team, {.count = count, .dtype = bf16}, fetching(team, 256));
+      for (const std::int64_t some : {std::int64_t{1}, count}) {
+        check_all_forms(team, all_reduce, fetch, some, bf16, 3500 + static_cast<std::uint64_t>(count));
+      }
+    }
+  });
+}
+
+TEST_P(AllReduceTest, AllAlgorithmsGiveTheSameBits) {
   run([](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
     const std::int64_t count = 3001;
     const Bytes mine = stored(summed_values(4000, team.rank(), count, bf16), bf16);
     std::vector<Bytes> results;
-    for (const char* algorithm : {"one_shot", "two_shot"}) {
-      AllReduce all_reduce(team, {.count = count, .dtype = bf16}, {.algorithm = algorithm});
+    for (const CollectiveOptions& options :
+         {CollectiveOptions{.algorithm = "one_shot"}, CollectiveOptions{.algorithm = "two_shot"}, fetching(team)}) {
+      AllReduce all_reduce(team, {.count = count, .dtype = bf16}, options);
       GuardedTensor tensor(team, {count}, bf16);
       tensor.set(mine);
       all_reduce(tensor.view(), tensor.view(), stream);
@@ -92,6 +121,7 @@ TEST_P(AllReduceTest, BothAlgorithmsGiveTheSameBits) {
       results.push_back(tensor.get());
     }
     expect_bytes(results[1], results[0], "two_shot against one_shot");
+    expect_bytes(results[2], results[0], "fetch against one_shot");
   });
 }
 
@@ -102,7 +132,7 @@ TEST_P(AllReduceTest, SubTeamsInOddOrders) {
       const Team team = world.team(ranks);
       if (!team) continue;
       AllReduce all_reduce(team, {.count = 5000, .dtype = f16}, {.algorithm = "two_shot", .piece_bytes = 2048});
-      check_all_forms(team, all_reduce, 4999, f16, 5000 + ranks.size());
+      check_all_forms(team, all_reduce, all_reduce, 4999, f16, 5000 + ranks.size());
     }
   });
 }

@@ -101,15 +101,15 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
   run_ranks(2, [](World& world) {
     const Team& team = world.team();
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot"});
+                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull"});
+                                  {"known: auto, push, pull, fetch"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, direct, staged"});
+                                  {"known: auto, direct, staged, fetch"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull, staged"});
+                                  {"known: auto, push, pull, staged, fetch"});
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
-                                  {"known: auto, push, pull, staged"});
+                                  {"known: auto, push, pull, staged, fetch"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = -1, .dtype = f32}); }, {"a count of -1"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f8e4m3}); },
                                   {"f8e4m3 cannot be summed", "f32, f16, bf16, f64, i32, i64"});
@@ -123,9 +123,11 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     const TensorView four(memory.data(), {4}, f32);
     const TensorView eight(memory.data(), {8}, f32);
     const Stream stream(team.device());
-    expect_error<InvalidArgument>([&] { push(four, eight, stream); }, {"'push' is for symmetric tensors"});
+    expect_error<InvalidArgument>([&] { push(four, eight, stream); },
+                                  {"'push' is not for a plain view", "'pull', 'fetch'"});
     const SymmetricTensor tensor = symmetric(team, {8}, f32);
-    expect_error<InvalidArgument>([&] { pull(tensor, stream); }, {"'pull' is for plain views"});
+    expect_error<InvalidArgument>([&] { pull(tensor, stream); },
+                                  {"'pull' is not for a symmetric tensor", "takes 'push'"});
   });
 }
 

@@ -44,6 +44,11 @@ enum class Play : std::uint8_t {
   exchange_by_counts,
   exchange_symmetric_by_counts,
   gather_in_steps,
+  gather_by_fetch,
+  scatter_by_fetch,
+  reduce_by_fetch,
+  exchange_by_fetch,
+  broadcast_by_fetch,
 };
 inline constexpr std::array play_names{
     "all_gather",
@@ -60,8 +65,13 @@ inline constexpr std::array play_names{
     "all_to_all by counts",
     "all_to_all by counts from symmetric",
     "all_gather in steps",
+    "all_gather by fetch",
+    "reduce_scatter by fetch",
+    "all_reduce by fetch",
+    "all_to_all by fetch",
+    "broadcast by fetch",
 };
-static_assert(play_names.size() == static_cast<std::size_t>(Play::gather_in_steps) + 1);
+static_assert(play_names.size() == static_cast<std::size_t>(Play::broadcast_by_fetch) + 1);
 
 /// Queues operations on one team and one stream, all through the same few tensors, and keeps each result in a place of
 /// its own; checks them when the stream has been synchronised. All ranks draw the same operations. Data are whole
@@ -77,10 +87,15 @@ template <typename Element> class Player {
         salt_(key(seed(), {sequence})),
         stream_(team.device()),
         gather_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
+        fetching_gather_(team, {.count = extents.large, .dtype = dtype}, fetching(team, piece)),
         scatter_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
+        fetching_scatter_(team, {.count = extents.large, .dtype = dtype}, fetching(team, piece)),
         reduce_(team, {.count = total(), .dtype = dtype}, {.piece_bytes = piece}),
+        fetching_reduce_(team, {.count = total(), .dtype = dtype}, fetching(team, piece)),
         exchange_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
+        fetching_exchange_(team, {.count = extents.large, .dtype = dtype}, fetching(team, piece)),
         broadcast_(team, {.count = total(), .dtype = dtype}, {.piece_bytes = piece}),
+        fetching_broadcast_(team, {.count = total(), .dtype = dtype}, fetching(team, piece)),
         symmetric_(symmetric(team, {total()}, dtype)),
         small_symmetric_(symmetric(team, {extents.small * team.size()}, dtype)),
         input_(team, {total()}, dtype, 1),
@@ -144,6 +159,16 @@ template <typename Element> class Player {
           for (int rank = root; rank < team_.size(); rank += 2) gather_.wait_shard(stream_, rank);
           gather_.finish(stream_);
         });
+      case Play::gather_by_fetch:
+        return run(part_input, whole_output, [&] { fetching_gather_(part_input, whole_output, stream_); });
+      case Play::scatter_by_fetch:
+        return run(whole_input, part_output, [&] { fetching_scatter_(whole_input, part_output, stream_); });
+      case Play::reduce_by_fetch:
+        return run(whole_input, whole_input, [&] { fetching_reduce_(whole_input, whole_input, stream_); });
+      case Play::exchange_by_fetch:
+        return run(whole_input, whole_output, [&] { fetching_exchange_(whole_input, whole_output, stream_); });
+      case Play::broadcast_by_fetch:
+        return run(whole_input, whole_output, [&] { fetching_broadcast_(whole_input, whole_output, root, stream_); });
     }
   }
 
@@ -254,17 +279,22 @@ template <typename Element> class Player {
       case Play::gather:
       case Play::gather_in_place:
       case Play::gather_into_symmetric:
+      case Play::gather_by_fetch:
       case Play::gather_in_steps: return value(result.run, static_cast<int>(i / count), i % count);
       case Play::scatter:
+      case Play::scatter_by_fetch:
       case Play::scatter_symmetric: return sum(team_.rank() * count + i);
       case Play::reduce:
+      case Play::reduce_by_fetch:
       case Play::reduce_symmetric: return sum(i);
       case Play::exchange:
+      case Play::exchange_by_fetch:
       case Play::exchange_into_symmetric:
         return value(result.run, static_cast<int>(i / count), team_.rank() * count + i % count);
       case Play::exchange_by_counts:
       case Play::exchange_symmetric_by_counts: return sent_by_counts(result, i);
       case Play::broadcast:
+      case Play::broadcast_by_fetch:
       case Play::broadcast_symmetric: return value(result.run, result.root, i);
     }
     return {};
@@ -285,10 +315,15 @@ template <typename Element> class Player {
   std::uint64_t salt_;
   Stream stream_;
   AllGather gather_;
+  AllGather fetching_gather_;
   ReduceScatter scatter_;
+  ReduceScatter fetching_scatter_;
   AllReduce reduce_;
+  AllReduce fetching_reduce_;
   AllToAll exchange_;
+  AllToAll fetching_exchange_;
   Broadcast broadcast_;
+  Broadcast fetching_broadcast_;
   SymmetricTensor symmetric_;
   SymmetricTensor small_symmetric_;
   GuardedTensor input_;

@@ -8,8 +8,9 @@ namespace {
 
 class ReduceScatterTest : public CollectiveTest {};
 
-void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, std::int64_t rows, std::int64_t columns,
-                     DType dtype, std::uint64_t id) {
+/// `plain` takes the plain views.
+void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, ReduceScatter& plain, std::int64_t rows,
+                     std::int64_t columns, DType dtype, std::uint64_t id) {
   const Stream stream(team.device());
   const int n = team.size();
   const Dims sizes{rows, columns};
@@ -27,11 +28,17 @@ void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, std::int64
     GuardedTensor input(team, sizes, dtype, offset);
     input.set(mine);
     GuardedTensor shard(team, my_sizes, dtype, 3 - offset);
-    reduce_scatter(input.view(), shard.view(), stream);
+    plain(input.view(), shard.view(), stream);
     team.synchronize(stream);
     const Bytes staged = shard.get();
     expect_values(staged, expected, "plain, " + what);
     expect_bytes(input.get(), mine, "plain input, " + what);
+    shard.poison();
+    plain(input.view(), shard.view(), stream);
+    // The input may be used again in the stream's order: this must not reach a peer that still reads.
+    team.device().fill(stream, input.view().data(), std::byte{0x7F}, mine.size());
+    team.synchronize(stream);
+    expect_bytes(shard.get(), staged, "plain, again, " + what);
 
     set(symmetric_input, mine);
     shard.poison();
@@ -56,7 +63,7 @@ void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, std::int64
 
   GuardedTensor whole(team, sizes, dtype, 1);
   whole.set(mine);
-  reduce_scatter(whole.view(), whole.view().narrow(0, my_rows.begin, my_rows.count), stream);
+  plain(whole.view(), whole.view().narrow(0, my_rows.begin, my_rows.count), stream);
   team.synchronize(stream);
   const Bytes plain_in_place = whole.get();
   const auto got = std::span(plain_in_place).subspan(my_offset, my_bytes);
@@ -72,7 +79,12 @@ TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
       ReduceScatter reduce_scatter(team, {.count = 8192, .dtype = dtype}, {.piece_bytes = 3000});
       const std::pair<std::int64_t, std::int64_t> shapes[]{
           {0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
-      for (const auto& [rows, columns] : shapes) check_all_forms(team, reduce_scatter, rows, columns, dtype, ++id);
+      ReduceScatter fetch(team, {.count = 8192, .dtype = dtype}, fetching(team, 3000));
+      for (const auto& [rows, columns] : shapes) {
+        for (ReduceScatter* plain : {&reduce_scatter, &fetch}) {
+          check_all_forms(team, reduce_scatter, *plain, rows, columns, dtype, ++id);
+        }
+      }
     }
   });
 }
@@ -101,6 +113,20 @@ TEST_P(ReduceScatterTest, ReadsTinyAndEmptyShardsDirectly) {
   });
 }
 
+TEST_P(ReduceScatterTest, ReadsTinyPlainShardsWhereTheyAre) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const std::int64_t n = team.size();
+    for (const std::int64_t count : {1, 2, 8, 65}) {
+      ReduceScatter reduce_scatter(team, {.count = count, .dtype = bf16});
+      ReduceScatter fetch(team, {.count = count, .dtype = bf16}, fetching(team, 256));
+      for (const std::int64_t rows : {std::int64_t{1}, n * count - 1, n * count}) {
+        check_all_forms(team, reduce_scatter, fetch, rows, 1, bf16, 2500 + static_cast<std::uint64_t>(count));
+      }
+    }
+  });
+}
+
 TEST_P(ReduceScatterTest, SubTeamsInOddOrders) {
   const int n = ranks();
   run([n](World& world) {
@@ -108,7 +134,7 @@ TEST_P(ReduceScatterTest, SubTeamsInOddOrders) {
       const Team team = world.team(ranks);
       if (!team) continue;
       ReduceScatter reduce_scatter(team, {.count = 4096, .dtype = bf16}, {.piece_bytes = 512});
-      check_all_forms(team, reduce_scatter, 3 * team.size() - 1, 33, bf16, 2000 + ranks.size());
+      check_all_forms(team, reduce_scatter, reduce_scatter, 3 * team.size() - 1, 33, bf16, 2000 + ranks.size());
     }
   });
 }

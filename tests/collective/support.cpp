@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tandem/device/device.hpp"
+#include "tandem/memory/private_memory.hpp"
 
 #include "support/devices.hpp"
 
@@ -113,6 +114,10 @@ void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint6
   const auto who = static_cast<int>(draws.below(static_cast<std::uint64_t>(team.size())));
   const std::chrono::microseconds pause(draws.below(longest_us + 1));
   if (who == team.rank()) team.device().launch(stream, [pause] { std::this_thread::sleep_for(pause); });
+}
+
+CollectiveOptions fetching(const Team& team, std::size_t piece_bytes) {
+  return {.algorithm = why_no_loans(team).empty() ? "fetch" : "auto", .piece_bytes = piece_bytes};
 }
 
 std::string describe_case(const Team& team, const Dims& sizes, DType dtype) {

@@ -7,9 +7,12 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/device/buffer.hpp"
+#include "tandem/memory/private_memory.hpp"
 
 #include "support/devices.hpp"
+#include "support/errors.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem {
@@ -88,6 +91,91 @@ TEST_P(SlotsTest, PeersAreVisitedInRotatedOrder) {
     const int r = world.rank();
     EXPECT_EQ(peers, (std::vector<int>{(r + 1) % 4, (r + 2) % 4, (r + 3) % 4}));
     world.team().barrier();
+  });
+}
+
+/// Every rank lends its private memory over and over, and writes it again as soon as its peers say that they have read,
+/// with random delays on both sides.
+TEST_P(SlotsTest, LentMemoryIsReadBeforeItIsWrittenAgain) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      Device& device = world.device();
+      if (GetParam() == DeviceType::cuda) {
+        EXPECT_NE(why_no_loans(team), "");
+        return;
+      }
+      if (!why_no_loans(team).empty()) GTEST_SKIP() << why_no_loans(team);
+      constexpr int rounds = 60;
+      constexpr std::uint32_t lent = 0;
+      constexpr std::uint32_t drained = 1;
+      constexpr std::size_t elements = 300;
+      const Slots slots(team, 0, 2, team.register_operation("slots test"));
+      const auto n = static_cast<std::size_t>(team.size());
+      const auto value = [](int rank, int round, std::size_t i) {
+        return rank * 1'000'000 + round * 1000 + static_cast<std::int32_t>(i);
+      };
+      std::vector<std::int32_t> mine(elements);
+      std::vector<std::int32_t> got(rounds * n * elements);
+      const Stream stream(device);
+      std::mt19937 random(static_cast<unsigned>(testing::seed() + static_cast<std::uint64_t>(team.rank())));
+      const auto maybe_late = [&] {
+        if (random() % 8 != 0) return;
+        const auto delay = std::chrono::microseconds(random() % 3'000);
+        device.launch(stream, [delay] { std::this_thread::sleep_for(delay); });
+      };
+      for (int round = 0; round < rounds; ++round) {
+        device.launch(stream, [&, round] {
+          for (std::size_t i = 0; i < elements; ++i) mine[i] = value(team.rank(), round, i);
+        });
+        slots.lend(stream, mine.data(), lent);
+        for (const int peer : slots.peers()) {
+          slots.wait(stream, 0, std::span(&peer, 1), lent);
+          maybe_late();
+          std::int32_t* const to =
+              &got[(static_cast<std::size_t>(round) * n + static_cast<std::size_t>(peer)) * elements];
+          const std::size_t half = elements / 2;
+          slots.fetch(stream, peer, lent, 0, to, half * sizeof(std::int32_t));
+          slots.fetch(stream, peer, lent, half * sizeof(std::int32_t), to + half,
+                      (elements - half) * sizeof(std::int32_t));
+          slots.signal(stream, 0, std::span(&peer, 1), drained);
+        }
+        maybe_late();
+        slots.wait(stream, 0, slots.peers(), drained);
+      }
+      team.synchronize(stream);
+      for (int round = 0; round < rounds; ++round) {
+        for (const int peer : slots.peers()) {
+          for (std::size_t i = 0; i < elements; ++i) {
+            ASSERT_EQ(got[(static_cast<std::size_t>(round) * n + static_cast<std::size_t>(peer)) * elements + i],
+                      value(peer, round, i));
+          }
+        }
+      }
+      team.barrier();
+    });
+  }
+}
+
+TEST_P(SlotsTest, MemoryThatCannotBeReadIsAnErrorThatNamesItsLender) {
+  if (GetParam() == DeviceType::cuda) GTEST_SKIP() << "the host alone lends private memory";
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    if (team.peer(0).pid == team.peer(1).pid) GTEST_SKIP() << "ranks of one process may read each other as they please";
+    if (!why_no_loans(team).empty()) GTEST_SKIP() << why_no_loans(team);
+    const Slots slots(team, 0, 2, team.register_operation("slots test"));
+    team.set_timeout(std::chrono::milliseconds(200));
+    const Stream stream(world.device());
+    std::uint64_t value = 0;
+    if (team.rank() == 0) {
+      slots.lend(stream, reinterpret_cast<const void*>(64), 0);
+      slots.wait(stream, 0, slots.peers(), 1);
+    } else {
+      slots.wait(stream, 0, slots.peers(), 0);
+      slots.fetch(stream, 0, 0, 0, &value, sizeof(value));
+    }
+    testing::expect_error<Aborted>([&] { team.synchronize(stream); },
+                                   {"slots test", "could not read the memory that rank 0", "Bad address"});
   });
 }
 

@@ -18,11 +18,13 @@ struct AllGatherSpec {
 ///
 /// Into a symmetric tensor, "push": each rank writes its shard straight into its peers' tensors, in rank-rotated order,
 /// and signals each; nothing is staged, and on CUDA copy engines move all data, so that SMs run only the small kernels
-/// that signal and wait. Into a plain view, "pull": shards go in pieces through the plan's own memory, and each rank
-/// fetches its peers'.
+/// that signal and wait. Into a plain view, "fetch": each rank reads its peers' shards where they are, where the system
+/// lets it (see Collective); or "pull": shards go in pieces through the plan's own memory, and each rank copies its
+/// peers' from there.
 class TANDEM_API AllGather final : public Collective {
  public:
-  /// Collective. Algorithms: "push" for symmetric tensors, "pull" for plain views; "auto" takes the one that fits.
+  /// Collective. Algorithms: "push" for symmetric tensors, "pull" and "fetch" for plain views; "auto" takes the one
+  /// that fits, and fetches what is large.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: this rank's shard lies where it belongs in `gathered`.
@@ -47,6 +49,7 @@ class TANDEM_API AllGather final : public Collective {
  private:
   void gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
+  void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
   void expect_closed() const;

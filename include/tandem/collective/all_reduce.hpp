@@ -19,11 +19,13 @@ struct AllReduceSpec {
 /// "one_shot": each rank puts its input into its own slot, and reads and adds everybody's: two steps fewer, but every
 /// rank reads everything. "two_shot": each rank adds one chunk of ceil(count / ranks) elements (rounded up to 256
 /// bytes), and hands the sum to the others. Into a symmetric tensor, it reads and writes peers' tensors in place, and
-/// nothing is staged; otherwise messages go in pieces through the plan's own memory.
+/// nothing is staged; otherwise messages go in pieces through the plan's own memory. "fetch", for plain views: the same
+/// two shots, in which each rank reads its peers' inputs and sums where they are, where the system lets it (see
+/// Collective).
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot"; "auto" takes one_shot for small counts, and between two ranks for
-  /// all plain views, since both move as much then (and needs staging for it).
+  /// Collective. Algorithms: "one_shot", "two_shot", "fetch"; "auto" takes one_shot for small counts, and between two
+  /// ranks for all plain views, since both move as much then (and needs staging for it); it fetches large plain views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   // All tensors of a run have equally many elements. `out` may be `input` itself.
@@ -39,6 +41,7 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
   void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
+  void fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
                 StreamRef stream);
 

@@ -20,11 +20,13 @@ struct AllToAllSpec {
 /// Input and output never overlap.
 ///
 /// Into a symmetric tensor, "push": each rank writes its parts straight into its peers' tensors. From a symmetric
-/// tensor into a plain view, "pull": each rank reads them there. Between plain views, "staged": parts go in pieces
-/// through the plan's own memory.
+/// tensor into a plain view, "pull": each rank reads them there. Between plain views, "fetch": each rank reads its
+/// parts where they are, where the system lets it (see Collective); or "staged": parts go in pieces through the plan's
+/// own memory.
 class TANDEM_API AllToAll final : public Collective {
  public:
-  /// Collective. Algorithms: "push", "pull", "staged", each for the tensors above; "auto" takes the one that fits.
+  /// Collective. Algorithms: "push", "pull", "staged", "fetch", each for the tensors above; "auto" takes the one that
+  /// fits, and fetches what is large.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
@@ -67,13 +69,14 @@ class TANDEM_API AllToAll final : public Collective {
     std::vector<std::int64_t> got_before_;
   };
 
-  void expect_algorithm(std::string_view algorithm, std::string_view given) const;
   void take_equal(std::int64_t elements);
   void take(std::span<const std::int64_t> counts);
   void expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
   void push(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
   void pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
-  void staged(const TensorView& input, const TensorView& out, StreamRef stream);
+  void plain(const TensorView& input, const TensorView& out, StreamRef stream);
+  void fetch(const std::byte* input, std::byte* out, StreamRef stream);
+  void staged(const std::byte* input, std::byte* out, std::size_t longest, StreamRef stream);
 
   std::int64_t count_;
   Exchange exchange_;  // of the run that is being queued

@@ -15,11 +15,13 @@ struct BroadcastSpec {
 /// Every rank gets the root's tensor. The root may be another one in each run (equal on all ranks).
 ///
 /// Into symmetric tensors, "push": the root writes into all of them; "pull": the others read the root's. Into plain
-/// views, "staged": the message goes in pieces through the root's part of the plan's memory, where the others read it.
+/// views, "fetch": the others read the root's where it is, where the system lets them (see Collective); or "staged":
+/// the message goes in pieces through the root's part of the plan's memory, where the others read it.
 class TANDEM_API Broadcast final : public Collective {
  public:
   /// Collective. Algorithms: "push" and "pull" for symmetric tensors ("auto" pushes where copies cost no cores, and
-  /// pulls where they do, so that all ranks' cores copy), "staged" for plain views.
+  /// pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto" fetches what is
+  /// large).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: the root's tensor is the source, the others' are written.
@@ -31,6 +33,8 @@ class TANDEM_API Broadcast final : public Collective {
 
  private:
   void symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream);
+  void fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
+  void staged(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
 
   std::int64_t count_;
   bool pulls_;

@@ -34,6 +34,11 @@ struct CollectiveOptions {
 /// read from what it is given. Plain views are dense, of the plan's dtype, on the team's device, and at any alignment
 /// of an element. A count of 0 does nothing. Symmetric tensors are of the plan's team and have had their rendezvous.
 ///
+/// Plain views are private to their process. On the host a peer may read them all the same, in one copy, where Linux
+/// lets it (process_vm_readv(2): one user, and no Yama, seccomp or container between the ranks); a plan tries that when
+/// it is made, and `describe` says what stands in the way. Memory that no process can read so (a device's registers)
+/// makes the run fail with Aborted; algorithms but "fetch" take it.
+///
 /// A run's result is there once the stream has come past it. The caller may then also reuse the input; and may let
 /// later work on the stream reuse what it gave, without waiting for anybody. So several plans may use one tensor, on
 /// one stream or on streams that the caller has put in order; and what was given may be let go of once a run is queued,
@@ -62,6 +67,7 @@ class TANDEM_API Collective : public Plan {
   Collective& operator=(Collective&&) = default;
 
   /// Collective. `bytes` for each slot (none without staging), and `signals` kinds of signals between each two ranks.
+  /// Throws Unsupported for algorithm "fetch" where ranks cannot lend.
   void make_slots(std::size_t bytes, std::uint32_t signals);
 
   using Plan::expect;
@@ -71,6 +77,8 @@ class TANDEM_API Collective : public Plan {
   }
   /// Refuses a run of more than the plan was made for; `what` says of what.
   void expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const;
+  /// Refuses a run on `given` where an algorithm was asked for that is none of the `fitting` ones.
+  void expect_algorithm(std::initializer_list<std::string_view> fitting, std::string_view given) const;
   void expect_staging() const;
   void expect_sums() const;
   void expect_root(int root) const;
@@ -102,6 +110,11 @@ class TANDEM_API Collective : public Plan {
   void reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
               std::int64_t count, std::size_t remote) const;
 
+  /// Sums what all ranks lent with `arrival`, at this rank's chunk of each, in rank order, into `out`; this rank lent
+  /// `input`. The peers' parts of a block lie side by side in a slot: it has room for the whole chunk, or for
+  /// `part_bytes`, of each peer.
+  void reduce_fetched(StreamRef stream, std::uint32_t arrival, const std::byte* input, Shard chunk, std::byte* out);
+
   [[nodiscard]] Device& device() const { return team().device(); }
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
   [[nodiscard]] int me() const noexcept { return me_; }
@@ -125,6 +138,11 @@ class TANDEM_API Collective : public Plan {
   /// What moves and what adds on this device, for `describe`.
   [[nodiscard]] std::string_view copier() const noexcept;
   [[nodiscard]] std::string_view summer() const noexcept;
+  /// Whether a run between plain views, of shards with at most so many bytes, reads the peers' where they are, in so
+  /// many rounds: one copy less, but who lends waits until all have read.
+  [[nodiscard]] bool takes_fetch(std::size_t bytes, int rounds = 1) const noexcept;
+  /// How plain views go, for `describe`; `staged` says how where they are not read in place.
+  [[nodiscard]] std::string plain_views(const std::string& staged, int fetch_rounds = 1) const;
   /// ", and anything up to 4096 bytes a rank," behind "plain views", where that is so.
   [[nodiscard]] std::string small_too() const;
   [[nodiscard]] Slots& slots() noexcept { return slots_; }
@@ -139,6 +157,7 @@ class TANDEM_API Collective : public Plan {
   std::size_t part_bytes_;
   std::size_t batch_bytes_;
   Slots slots_;
+  std::string why_no_fetch_;  // empty if plain views can be read where they are
   std::vector<Copy> copies_;  // filled and emptied by each run
 };
 

@@ -17,11 +17,13 @@ struct ReduceScatterSpec {
 /// ceil(rows / ranks) rows a rank, the last ranks fewer or none (shard_of). Sums are made in rank order, in fp32 or
 /// wider, and rounded once.
 ///
-/// From a symmetric tensor, "direct": one reduction reads all ranks' tensors. From a plain view, "staged": the input
-/// goes in pieces through the plan's own memory, where the reduction reads it.
+/// From a symmetric tensor, "direct": one reduction reads all ranks' tensors. From a plain view, "fetch": each rank
+/// reads its peers' inputs where they are, where the system lets it (see Collective); or "staged": the input goes in
+/// pieces through the plan's own memory, where the reduction reads it.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
-  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" for plain views; "auto" takes the one that fits.
+  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" and "fetch" for plain views; "auto" takes the
+  /// one that fits, and fetches what is large.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
@@ -32,6 +34,7 @@ class TANDEM_API ReduceScatter final : public Collective {
 
  private:
   void direct(const SymmetricTensor& input, void* shard, StreamRef stream);
+  void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& input) const;
 

@@ -16,6 +16,7 @@
 #include "tandem/base/trace.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/event.hpp"
+#include "tandem/device/fetch.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/device/signal.hpp"
@@ -114,6 +115,18 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// deadline fills `control.failure`, sets `control.abort` and lets the stream go on. `control` lies in
   /// registered memory.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
+
+  // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.
+
+  /// Reads [address, address + bytes) of another process of this machine. Blocking. Gives why it cannot, empty if it
+  /// could.
+  [[nodiscard]] virtual std::string read_process(std::int64_t process, std::uint64_t address, void* to,
+                                                 std::size_t bytes);
+  /// Writes into `loan` that `memory` is lent.
+  virtual void lend(StreamRef stream, Loan* loan, const void* memory);
+  /// A read that fails, since the peer's process has ended or its memory is gone, waits like `wait` for the abort that
+  /// follows, then fails like one.
+  virtual void fetch(StreamRef stream, const Fetch& fetch, WaitControl* control);
 
   /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.
   virtual void trace_begin(StreamRef stream, const char* name, TraceKind kind) = 0;

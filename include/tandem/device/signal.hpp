@@ -44,6 +44,7 @@ struct WaitFailure {
   std::uint64_t expected;
   std::uint64_t seen;
   std::uint64_t waited_ns;
+  std::int32_t error;  ///< 0: a signal did not come; else the errno of a peer's memory that could not be read
 };
 
 /// What all waits of one team on one rank watch. It lives in host memory that the device can read and write

@@ -21,6 +21,11 @@ namespace tandem {
 /// Each pair of ranks starts with one credit for each slot in each direction. A run that takes a rank's credit signals
 /// it once for each part that it writes, the rank waits once for each part, and grants once after the last: so counts
 /// agree whatever order captured and eager calls come in.
+///
+/// Instead of a copy into its slot, a rank may lend its peers what lies in its private memory, which they then read in
+/// one copy, where the system allows it:
+///   lender:  lend(arrival) → … → wait until every peer has signalled that it has read
+///   reader:  wait(lender, arrival) → fetch → signal that it has read
 class TANDEM_API Slots {
  public:
   static constexpr int count = 2;
@@ -53,9 +58,19 @@ class TANDEM_API Slots {
   void wait(StreamRef stream, int slot, std::span<const int> writers, std::uint32_t arrival) const;
   void grant(StreamRef stream, int slot, std::span<const int> writers) const;
 
+  /// Lends all peers what begins at `memory`, and signals it as slot 0's `arrival`. For a team whose ranks can read
+  /// each other's private memory.
+  void lend(StreamRef stream, const void* memory, std::uint32_t arrival) const;
+  /// Reads `bytes` at `offset` of what `lender` lent with `arrival`. Nothing for 0 bytes.
+  void fetch(StreamRef stream, int lender, std::uint32_t arrival, std::size_t offset, void* to,
+             std::size_t bytes) const;
+
  private:
   [[nodiscard]] std::uint32_t channel(int slot, std::uint32_t which) const noexcept {
     return static_cast<std::uint32_t>(slot) * (arrivals_ + 1) + which;
+  }
+  [[nodiscard]] Loan* loan(int rank, std::uint32_t arrival) const {
+    return reinterpret_cast<Loan*>(remote(count, rank)) + arrival;  // behind the last slot
   }
 
   SymmetricMemory memory_;
@@ -64,6 +79,7 @@ class TANDEM_API Slots {
   std::vector<int> peers_;
   std::size_t bytes_ = 0;
   std::uint32_t arrivals_ = 0;
+  std::uint32_t operation_ = 0;
   int turn_ = count - 1;
 };
 

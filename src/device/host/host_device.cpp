@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "device/host/host_copy.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_event.hpp"
+#include "device/host/host_fetch.hpp"
 #include "device/host/host_signal.hpp"
 #include "device/host/host_stream.hpp"
 
@@ -281,6 +283,26 @@ void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitC
   if (waits.empty()) return;
   host_stream(stream).enqueue_with([control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits,
                                    TaskWeight::light);
+}
+
+std::string HostDevice::read_process(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) {
+  const int error = read_process_memory(process, address, to, bytes);
+  return error == 0 ? std::string() : std::generic_category().message(error);
+}
+
+void HostDevice::lend(StreamRef stream, Loan* loan, const void* memory) {
+  host_stream(stream).enqueue([loan, memory] { loan->address = reinterpret_cast<std::uintptr_t>(memory); },
+                              TaskWeight::light);
+}
+
+void HostDevice::fetch(StreamRef stream, const Fetch& fetch, WaitControl* control) {
+  const bool crosses = link_ && fetch.path == Path::link;
+  host_stream(stream).enqueue(
+      [fetch, control, transfer = transfer(stream, crosses ? fetch.bytes : 0)] {
+        const EmulatedLink::Crossing crossing(transfer);
+        fetch_now(fetch, *control);
+      },
+      crosses ? TaskWeight::heavy : weight_of(fetch.bytes));
 }
 
 void HostDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

@@ -61,6 +61,10 @@ class HostDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+  [[nodiscard]] std::string read_process(std::int64_t process, std::uint64_t address, void* to,
+                                         std::size_t bytes) override;
+  void lend(StreamRef stream, Loan* loan, const void* memory) override;
+  void fetch(StreamRef stream, const Fetch& fetch, WaitControl* control) override;
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
   void trace_end(StreamRef stream) override;

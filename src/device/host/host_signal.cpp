@@ -36,28 +36,6 @@ std::uint64_t value_of(SignalWord& word) noexcept {
   return std::atomic_ref(word.value).load(std::memory_order_acquire);
 }
 
-bool aborted(WaitControl& control) noexcept {
-  return std::atomic_ref(control.abort).load(std::memory_order_acquire) != 0;
-}
-
-void fail(const SignalWait& wait, WaitControl& control, std::uint64_t seen, std::int64_t waited_ns) noexcept {
-  std::uint32_t none = 0;
-  if (std::atomic_ref(control.failed).compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
-    control.failure = WaitFailure{.operation = wait.operation,
-                                  .peer = wait.peer,
-                                  .channel = wait.channel,
-                                  .expected = wait.word->taken,
-                                  .seen = seen,
-                                  .waited_ns = static_cast<std::uint64_t>(waited_ns)};
-    std::atomic_ref(control.failed).store(2, std::memory_order_release);
-    std::atomic_ref(control.abort).store(1, std::memory_order_release);
-    return;
-  }
-  // Another wait failed first and is about to abort. The stream must not go on before that can be seen, or garbage
-  // would pass for a result.
-  while (!aborted(control)) ::sched_yield();
-}
-
 // One look that may sleep. The sleeper counts itself first and reads the value second; who puts a signal writes the
 // value first and reads the count second; all sequentially consistent, so a wake-up is never lost.
 void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds limit) noexcept {
@@ -71,6 +49,23 @@ void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds l
 }
 
 }  // namespace
+
+bool aborted(WaitControl& control) noexcept {
+  return std::atomic_ref(control.abort).load(std::memory_order_acquire) != 0;
+}
+
+void fail(WaitControl& control, const WaitFailure& failure) noexcept {
+  std::uint32_t none = 0;
+  if (std::atomic_ref(control.failed).compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    control.failure = failure;
+    std::atomic_ref(control.failed).store(2, std::memory_order_release);
+    std::atomic_ref(control.abort).store(1, std::memory_order_release);
+    return;
+  }
+  // Another one failed first and is about to abort. The stream must not go on before that can be seen, or garbage would
+  // pass for a result.
+  while (!aborted(control)) ::sched_yield();
+}
 
 void put_signals(std::span<const SignalPut> puts) noexcept {
   for (const SignalPut& put : puts) {
@@ -98,7 +93,13 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexc
       const std::int64_t now = Trace::now_ns();
       const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
       if (waited >= timeout_ns) {
-        fail(wait, control, value_of(word), now - began);
+        fail(control, {.operation = wait.operation,
+                       .peer = wait.peer,
+                       .channel = wait.channel,
+                       .expected = word.taken,
+                       .seen = value_of(word),
+                       .waited_ns = static_cast<std::uint64_t>(now - began),
+                       .error = 0});
         break;
       }
       const bool wanted = core_is_wanted();

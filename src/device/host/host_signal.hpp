@@ -12,4 +12,9 @@ namespace tandem {
 void put_signals(std::span<const SignalPut> puts) noexcept;
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept;
 
+/// Whether the team's waits are to end, for any reason.
+[[nodiscard]] bool aborted(WaitControl& control) noexcept;
+/// Leaves `failure` behind, unless another one was first, and ends the team's waits; returns once that can be seen.
+void fail(WaitControl& control, const WaitFailure& failure) noexcept;
+
 }  // namespace tandem

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/host_fetch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <sys/uio.h>
+#include <thread>
+#include <unistd.h>
+
+#include "tandem/base/trace.hpp"
+
+#include "device/host/host_copy.hpp"
+#include "device/host/host_signal.hpp"
+
+namespace tandem {
+
+namespace {
+
+// One call moves at most 2 GiB less a page.
+constexpr std::size_t most_at_once = std::size_t{1} << 30;
+
+// A peer that is killed loses its memory a moment before anybody hears of its end. So does one whose team failed, and
+// whose caller then let go of its buffers.
+constexpr std::int64_t news_comes_within_ns = 1'000'000'000;
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool sees_all_reads = true;  // ThreadSanitizer is to see what the ranks of one process read of each other
+#else
+constexpr bool sees_all_reads = false;
+#endif
+
+std::uint64_t address_of(const Fetch& fetch) noexcept {
+  // Written before the signal that this stream has waited for.
+  return fetch.loan->address + fetch.offset;
+}
+
+}  // namespace
+
+int read_process_memory(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) noexcept {
+  if constexpr (sees_all_reads) {
+    if (process == ::getpid()) {
+      copy_bytes(to, reinterpret_cast<const void*>(address), bytes, Stores::cached);
+      return 0;
+    }
+  }
+  auto* destination = static_cast<std::byte*>(to);
+  while (bytes != 0) {
+    const std::size_t part = std::min(bytes, most_at_once);
+    const iovec local{.iov_base = destination, .iov_len = part};
+    const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = part};
+    const ssize_t moved = ::process_vm_readv(static_cast<pid_t>(process), &local, 1, &remote, 1, 0);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0) return errno;
+    if (moved == 0) return EFAULT;
+    destination += moved;
+    address += static_cast<std::uint64_t>(moved);
+    bytes -= static_cast<std::size_t>(moved);
+  }
+  return 0;
+}
+
+void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
+  if (aborted(control)) return;  // the wait before this may have ended without a loan
+  const int error = read_process_memory(fetch.process, address_of(fetch), fetch.dst, fetch.bytes);
+  if (error == 0) return;
+  const std::int64_t began = Trace::now_ns();
+  const auto timeout = static_cast<std::int64_t>(
+      std::min<std::uint64_t>(std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed), INT64_MAX));
+  const std::int64_t patience = std::min(timeout, news_comes_within_ns);
+  while (!aborted(control)) {
+    const std::int64_t waited = Trace::now_ns() - began;
+    if (waited >= patience) {
+      return fail(control, {.operation = fetch.operation,
+                            .peer = fetch.peer,
+                            .channel = 0,
+                            .expected = 0,
+                            .seen = 0,
+                            .waited_ns = static_cast<std::uint64_t>(waited),
+                            .error = error});
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/fetch.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "device/on_device.hpp"
+#include "support/errors.hpp"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t lent_bytes = 1'100'000;
+
+/// A process that writes what it alone has into its own copy of `data`, and stays until it is told to end.
+class Lender {
+ public:
+  explicit Lender(std::vector<std::byte>& data) {
+    int ready[2];
+    if (::pipe(ready) != 0) throw std::bad_alloc();
+    process_ = ::fork();
+    if (process_ == 0) {
+      for (std::byte& byte : data) byte ^= std::byte{0xFF};
+      const bool told = ::write(ready[1], "r", 1) == 1;
+      while (told) ::pause();
+      ::_exit(1);
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  Lender(const Lender&) = delete;
+  Lender& operator=(const Lender&) = delete;
+  ~Lender() { end(); }
+
+  void end() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+  [[nodiscard]] std::int64_t process() const { return process_; }
+
+ private:
+  ::pid_t process_ = -1;
+};
+
+class FetchTest : public OnDevice {
+ protected:
+  [[nodiscard]] WaitControl* control() { return &control_; }
+
+  /// Runs a fetch of `bytes` at `offset` of what begins at `address` in `process`, into `to`.
+  void fetch(std::int64_t process, const void* address, std::size_t offset, std::vector<std::byte>& to) {
+    const Stream stream(device());
+    Loan loan;
+    device().lend(stream, &loan, address);
+    device().fetch(stream,
+                   {.dst = to.data(),
+                    .loan = &loan,
+                    .offset = offset,
+                    .bytes = to.size(),
+                    .process = process,
+                    .peer = 3,
+                    .operation = 7},
+                   control());
+    stream.synchronize();
+  }
+
+ private:
+  WaitControl control_{.abort = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}};
+};
+
+TEST_P(FetchTest, ADeviceReadsPrivateMemoryOrSaysThatItDoesNot) {
+  std::uint64_t value = 0;
+  if (on_host()) {
+    std::vector<std::byte> data = random_bytes(64);
+    const Lender lender(data);
+    EXPECT_EQ(device().read_process(lender.process(), 64, &value, 0), "");
+    EXPECT_EQ(device().read_process(lender.process(), 64, &value, sizeof(value)), "Bad address");
+    return;
+  }
+  expect_says(device().read_process(::getpid(), reinterpret_cast<std::uintptr_t>(&value), &value, sizeof(value)),
+              {"cuda:0", "private memory"});
+  const Stream stream(device());
+  Loan loan;
+  expect_error<Unsupported>([&] { device().lend(stream, &loan, &value); }, {"cuda:0", "private memory"});
+  expect_error<Unsupported>([&] { device().fetch(stream, {.loan = &loan}, nullptr); }, {"cuda:0", "private memory"});
+}
+
+TEST_P(FetchTest, ReadsAnyBytesOfAnotherProcess) {
+  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+  std::vector<std::byte> data = random_bytes(lent_bytes);
+  const Lender lender(data);
+  std::uint64_t value = 0;
+  const std::string why =
+      device().read_process(lender.process(), reinterpret_cast<std::uintptr_t>(data.data()), &value, sizeof(value));
+  if (!why.empty()) GTEST_SKIP() << "this system does not let a process read its child's memory: " << why;
+  for (const std::size_t bytes : {1U, 2U, 63U, 4096U, 4097U, 65'536U, 1'000'003U}) {
+    for (const std::size_t offset : {0U, 1U, 4095U, 70'000U}) {
+      std::vector<std::byte> got(bytes);
+      fetch(lender.process(), data.data(), offset, got);
+      ASSERT_EQ(control()->failed, 0U);
+      for (std::size_t i = 0; i < bytes; ++i) {
+        ASSERT_EQ(got[i], data[offset + i] ^ std::byte{0xFF}) << i << " of " << bytes << " at " << offset;
+      }
+    }
+  }
+}
+
+TEST_P(FetchTest, AFailedReadIsRecorded) {
+  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+  std::vector<std::byte> data = random_bytes(64);
+  const Lender lender(data);
+  void* const nowhere = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::vector<std::byte> got(100);
+  fetch(lender.process(), nowhere, 0, got);
+  ::munmap(nowhere, 4096);
+  ASSERT_EQ(control()->failed, 2U);
+  EXPECT_EQ(control()->abort, 1U);
+  EXPECT_EQ(control()->failure.error, EFAULT);
+  EXPECT_EQ(control()->failure.peer, 3);
+  EXPECT_EQ(control()->failure.operation, 7U);
+  EXPECT_GE(control()->failure.waited_ns, control()->timeout_ns);
+}
+
+TEST_P(FetchTest, TheAbortThatFollowsAnEndedProcessIsWaitedFor) {
+  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+  std::vector<std::byte> data = random_bytes(64);
+  Lender lender(data);
+  const std::int64_t process = lender.process();
+  lender.end();
+  control()->timeout_ns = 60'000'000'000;
+  std::thread news([&] {
+    std::this_thread::sleep_for(20ms);
+    std::atomic_ref(control()->abort).store(1);
+  });
+  std::vector<std::byte> got(64);
+  fetch(process, data.data(), 0, got);
+  EXPECT_EQ(std::atomic_ref(control()->abort).load(), 1U) << "the stream went on before anybody knew";
+  news.join();
+  EXPECT_EQ(control()->failed, 0U);
+}
+
+TEST_P(FetchTest, NothingIsReadAfterAnAbort) {
+  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+  const std::vector<std::byte> data = random_bytes(64);
+  control()->abort = 1;
+  std::vector<std::byte> got(64);
+  fetch(::getpid(), data.data(), 0, got);
+  EXPECT_EQ(got, std::vector<std::byte>(64));
+  EXPECT_EQ(control()->failed, 0U);
+}
+
+TANDEM_ON_EACH_DEVICE(FetchTest);
+
+}  // namespace
+}  // namespace tandem::testing
