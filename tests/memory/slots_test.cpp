@@ -164,13 +164,13 @@ TEST_P(SlotsTest, MemoryThatCannotBeReadIsAnErrorThatNamesItsLender) {
     if (team.peer(0).pid == team.peer(1).pid) GTEST_SKIP() << "ranks of one process may read each other as they please";
     if (!why_no_loans(team).empty()) GTEST_SKIP() << why_no_loans(team);
     const Slots slots(team, 0, 2, team.register_operation("slots test"));
-    team.set_timeout(std::chrono::milliseconds(200));
     const Stream stream(world.device());
     std::uint64_t value = 0;
     if (team.rank() == 0) {
       slots.lend(stream, reinterpret_cast<const void*>(64), 0);
       slots.wait(stream, 0, slots.peers(), 1);
     } else {
+      team.set_timeout(std::chrono::milliseconds(200));  // before rank 0's own wait reaches its deadline
       slots.wait(stream, 0, slots.peers(), 0);
       slots.fetch(stream, 0, 0, 0, &value, sizeof(value));
     }
