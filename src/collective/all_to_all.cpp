@@ -14,8 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "staged", "fetch"};
 
 // What ranks signal to each other.
-constexpr std::uint32_t ready =
-    0;  // push: my tensor may be written; pull, fetch: it may be read; staged: so may my slot
+constexpr std::uint32_t ready = 0;    // push: my tensor may be written; else: it (staged: my slot) may be read
 constexpr std::uint32_t arrived = 1;  // push: your part is in your tensor
 constexpr std::uint32_t drained = 2;  // pull, fetch: I have read your tensor
 constexpr std::uint32_t signals = 3;

@@ -15,9 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "staged", "fetch"};
 
 // What ranks signal to each other.
-constexpr std::uint32_t ready = 0;  // push: my tensor may be written
-constexpr std::uint32_t arrived =
-    1;  // the root's data is there: in your tensor (push), in mine, or in my slot (staged)
+constexpr std::uint32_t ready = 0;    // push: my tensor may be written
+constexpr std::uint32_t arrived = 1;  // the root's data is there: in your tensor (push), in mine, in my slot (staged)
 constexpr std::uint32_t drained = 2;  // pull, fetch: I have read the root's tensor
 constexpr std::uint32_t signals = 3;
 

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong use of the collectives: each gets an error that says what was given, what is allowed, and on which rank.
+#include <array>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/all_to_all.hpp"
 #include "tandem/collective/broadcast.hpp"
 #include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/memory/private_memory.hpp"
 
 #include "collective/support.hpp"
 #include "support/errors.hpp"
@@ -167,6 +174,38 @@ TEST(CollectiveMisuse, ARankOutsideOfTheTeam) {
       expect_error<InvalidArgument>([&] { all_reduce(team, eight, eight, stream); }, {"this team is empty"});
     }
   });
+}
+
+/// From now on no other process of this user may read this one's memory, nor may this one read such.
+void forbid_reading() {
+  ::prctl(PR_SET_DUMPABLE, 0);
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  std::array<__user_cap_data_struct, 2> sets{};
+  ASSERT_EQ(::syscall(SYS_capget, &header, sets.data()), 0);
+  sets[0].effective &= ~(1U << CAP_SYS_PTRACE);
+  sets[0].permitted &= ~(1U << CAP_SYS_PTRACE);
+  ASSERT_EQ(::syscall(SYS_capset, &header, sets.data()), 0);
+}
+
+TEST(CollectiveMisuse, RanksThatMayNotReadEachOther) {
+  const auto body = [](World& world) {
+    const Team& team = world.team();
+    if (team.peer(0).pid == team.peer(1).pid) GTEST_SKIP() << "ranks of one process may read each other as they please";
+    expect_says(why_no_loans(team), {"rank", " cannot read rank ", "Operation not permitted"});
+    expect_error<Unsupported>([&] { AllReduce(team, {.count = 8}, {.algorithm = "fetch"}); },
+                              {"'fetch' was asked for", "Operation not permitted"});
+    // What was not asked for goes another way, and says so.
+    constexpr std::int64_t count = 100'000;
+    AllGather gather(team, {.count = count, .dtype = i32});
+    expect_says(gather.describe(), {"through two slots", "Operation not permitted"});
+    const std::vector<std::int32_t> mine(count, team.rank() + 1);
+    std::vector<std::int32_t> all(2 * count);
+    const Stream stream(team.device());
+    gather({const_cast<std::int32_t*>(mine.data()), {count}, i32}, {all.data(), {2 * count}, i32}, stream);
+    team.synchronize(stream);
+    for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i < count ? 1 : 2) << i;
+  };
+  run_ranks(2, body, {.before_init = [](int) { forbid_reading(); }});
 }
 
 TEST(CollectiveMisuse, DescribeSaysWhatRuns) {
