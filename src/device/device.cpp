@@ -30,7 +30,7 @@ void check_index(DeviceId id, int count) {
 
 Device::~Device() = default;
 
-std::string Device::read_process(std::int64_t /*process*/, std::uint64_t /*address*/, void* /*to*/,
+std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,
                                  std::size_t /*bytes*/) {
   return format("{} reads no other process's private memory", to_string(id_));
 }

@@ -18,7 +18,7 @@ constexpr const char* call = "trial of private memory";
 /// A number that this rank alone knows, and where it stands: process ids mean something else in another container.
 struct Secret {
   std::uint64_t value;
-  std::uint64_t address;
+  const void* address;
 };
 
 Parcel parcel_of(const void* bytes, std::size_t count) {
@@ -45,7 +45,7 @@ std::string try_to_read(const Team& team, const std::vector<Parcel>& announced) 
 std::string try_all(const Team& team) {
   std::random_device random;
   std::uint64_t value = (std::uint64_t{random()} << 32U) | random();
-  const Secret mine{.value = value, .address = reinterpret_cast<std::uintptr_t>(&value)};
+  const Secret mine{.value = value, .address = &value};
   const std::vector<Parcel> announced = team.exchange(call, parcel_of(&mine, sizeof(mine)));
   const std::string why = try_to_read(team, announced);
   for (const Parcel& verdict : team.exchange(call, parcel_of(why.data(), why.size()))) {
@@ -59,7 +59,7 @@ std::string try_all(const Team& team) {
 
 std::string why_no_loans(const Team& team) {
   // A kind of device that never reads private memory says so to a read of nothing, on all ranks alike.
-  std::string never = team.device().read_process(0, 0, nullptr, 0);
+  std::string never = team.device().read_process(0, nullptr, nullptr, 0);
   if (!never.empty()) return never;
   return *team.cached<std::string>("why no loans",
                                    [&](const Team&) { return std::make_shared<std::string>(try_all(team)); });

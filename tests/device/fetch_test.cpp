@@ -88,12 +88,11 @@ TEST_P(FetchTest, ADeviceReadsPrivateMemoryOrSaysThatItDoesNot) {
   if (on_host()) {
     std::vector<std::byte> data = random_bytes(64);
     const Lender lender(data);
-    EXPECT_EQ(device().read_process(lender.process(), 64, &value, 0), "");
-    EXPECT_EQ(device().read_process(lender.process(), 64, &value, sizeof(value)), "Bad address");
+    EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, 0), "");
+    EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, sizeof(value)), "Bad address");
     return;
   }
-  expect_says(device().read_process(::getpid(), reinterpret_cast<std::uintptr_t>(&value), &value, sizeof(value)),
-              {"cuda:0", "private memory"});
+  expect_says(device().read_process(::getpid(), &value, &value, sizeof(value)), {"cuda:0", "private memory"});
   const Stream stream(device());
   Loan loan;
   expect_error<Unsupported>([&] { device().lend(stream, &loan, &value); }, {"cuda:0", "private memory"});
@@ -105,8 +104,7 @@ TEST_P(FetchTest, ReadsAnyBytesOfAnotherProcess) {
   std::vector<std::byte> data = random_bytes(lent_bytes);
   const Lender lender(data);
   std::uint64_t value = 0;
-  const std::string why =
-      device().read_process(lender.process(), reinterpret_cast<std::uintptr_t>(data.data()), &value, sizeof(value));
+  const std::string why = device().read_process(lender.process(), data.data(), &value, sizeof(value));
   if (!why.empty()) GTEST_SKIP() << "this system does not let a process read its child's memory: " << why;
   for (const std::size_t bytes : {1U, 2U, 63U, 4096U, 4097U, 65'536U, 1'000'003U}) {
     for (const std::size_t offset : {0U, 1U, 4095U, 70'000U}) {

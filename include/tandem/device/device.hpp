@@ -120,7 +120,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
   /// Reads [address, address + bytes) of another process of this machine. Blocking. Gives why it cannot, empty if it
   /// could.
-  [[nodiscard]] virtual std::string read_process(std::int64_t process, std::uint64_t address, void* to,
+  [[nodiscard]] virtual std::string read_process(std::int64_t process, const void* address, void* to,
                                                  std::size_t bytes);
   /// Writes into `loan` that `memory` is lent.
   virtual void lend(StreamRef stream, Loan* loan, const void* memory);

@@ -10,7 +10,7 @@ namespace tandem {
 
 /// Where a rank says which memory, private to its process, a peer may read. In memory that both have mapped.
 struct Loan {
-  std::uint64_t address = 0;  ///< in the process of the rank that lends
+  const std::byte* begin = nullptr;  ///< an address in the process of the rank that lends
 };
 
 /// A copy out of a peer's private memory. What the peer lent, and that it did, is known when the stream gets there.

@@ -285,13 +285,13 @@ void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitC
                                    TaskWeight::light);
 }
 
-std::string HostDevice::read_process(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) {
+std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {
   const int error = read_process_memory(process, address, to, bytes);
   return error == 0 ? std::string() : std::generic_category().message(error);
 }
 
 void HostDevice::lend(StreamRef stream, Loan* loan, const void* memory) {
-  host_stream(stream).enqueue([loan, memory] { loan->address = reinterpret_cast<std::uintptr_t>(memory); },
+  host_stream(stream).enqueue([loan, memory] { loan->begin = static_cast<const std::byte*>(memory); },
                               TaskWeight::light);
 }
 

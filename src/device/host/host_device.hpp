@@ -61,7 +61,7 @@ class HostDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
-  [[nodiscard]] std::string read_process(std::int64_t process, std::uint64_t address, void* to,
+  [[nodiscard]] std::string read_process(std::int64_t process, const void* address, void* to,
                                          std::size_t bytes) override;
   void lend(StreamRef stream, Loan* loan, const void* memory) override;
   void fetch(StreamRef stream, const Fetch& fetch, WaitControl* control) override;

@@ -30,31 +30,27 @@ constexpr bool sees_all_reads = true;  // ThreadSanitizer is to see what the ran
 constexpr bool sees_all_reads = false;
 #endif
 
-std::uint64_t address_of(const Fetch& fetch) noexcept {
-  // Written before the signal that this stream has waited for.
-  return fetch.loan->address + fetch.offset;
-}
-
 }  // namespace
 
-int read_process_memory(std::int64_t process, std::uint64_t address, void* to, std::size_t bytes) noexcept {
+int read_process_memory(std::int64_t process, const void* address, void* to, std::size_t bytes) noexcept {
   if constexpr (sees_all_reads) {
     if (process == ::getpid()) {
-      copy_bytes(to, reinterpret_cast<const void*>(address), bytes, Stores::cached);
+      copy_bytes(to, address, bytes, Stores::cached);
       return 0;
     }
   }
+  const auto* source = static_cast<const std::byte*>(address);
   auto* destination = static_cast<std::byte*>(to);
   while (bytes != 0) {
     const std::size_t part = std::min(bytes, most_at_once);
     const iovec local{.iov_base = destination, .iov_len = part};
-    const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = part};
+    const iovec remote{.iov_base = const_cast<std::byte*>(source), .iov_len = part};
     const ssize_t moved = ::process_vm_readv(static_cast<pid_t>(process), &local, 1, &remote, 1, 0);
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0) return errno;
     if (moved == 0) return EFAULT;
     destination += moved;
-    address += static_cast<std::uint64_t>(moved);
+    source += moved;
     bytes -= static_cast<std::size_t>(moved);
   }
   return 0;
@@ -62,7 +58,7 @@ int read_process_memory(std::int64_t process, std::uint64_t address, void* to, s
 
 void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
   if (aborted(control)) return;  // the wait before this may have ended without a loan
-  const int error = read_process_memory(fetch.process, address_of(fetch), fetch.dst, fetch.bytes);
+  const int error = read_process_memory(fetch.process, fetch.loan->begin + fetch.offset, fetch.dst, fetch.bytes);
   if (error == 0) return;
   const std::int64_t began = Trace::now_ns();
   const auto timeout = static_cast<std::int64_t>(

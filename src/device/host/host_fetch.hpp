@@ -11,8 +11,7 @@ namespace tandem {
 
 /// Copies [address, address + bytes) of a process of this machine, by Linux's cross-memory attach. Gives 0, or the
 /// errno that says why not all of it came.
-[[nodiscard]] int read_process_memory(std::int64_t process, std::uint64_t address, void* to,
-                                      std::size_t bytes) noexcept;
+[[nodiscard]] int read_process_memory(std::int64_t process, const void* address, void* to, std::size_t bytes) noexcept;
 
 /// What `Device::fetch` does on the host when its turn has come.
 void fetch_now(const Fetch& fetch, WaitControl& control) noexcept;
