@@ -25,16 +25,18 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       gemm(team, team.device().gemm(local_gemm(spec))),
       communication(team) {}
 
-void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) const {
+void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) {
   if (rows.count == 0) return;
   gemm->run(stream, {.a = x,
                      .b = run.weight,
                      .d = run.y + static_cast<std::size_t>(rows.begin * spec.n) * size_of(spec.dtype),
                      .bias = run.bias,
-                     .m = rows.count});
+                     .m = rows.count,
+                     .weights = weights});
+  if (weights == Weights::first) weights = Weights::again;
 }
 
-void AllGatherLinear::State::multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group) const {
+void AllGatherLinear::State::multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group) {
   if (spec.x == Layout::normal) {
     for (const RowRange rows : gather.rows(group)) multiply(stream, run, gather.row(rows.begin), rows);
     return;

@@ -40,7 +40,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                          choice.algorithm == direct ? 0 : static_cast<std::size_t>(spec.m) * row_bytes_)),
       gemm_(team, team.device().gemm(partial_product(spec))) {}
 
-void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) const {
+void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
   if (rows.count == 0) return;
   const bool transposed = spec_.x == Layout::transposed;
   const std::int64_t first = transposed ? rows.begin : rows.begin * spec_.k;
@@ -50,10 +50,12 @@ void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::
                       .d = d,
                       .m = rows.count,
                       .lda = transposed ? run.m : 0,
-                      .beta = beta});
+                      .beta = beta,
+                      .weights = weights_});
+  if (weights_ == Weights::first) weights_ = Weights::again;
 }
 
-void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef stream) const {
+void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef stream) {
   multiply(run, rows, 0.0F, staged(rows.begin), stream);
 }
 
@@ -88,6 +90,7 @@ void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef s
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStream& communication) {
   slot_ = slots_.next();
+  weights_ = groups.empty() ? Weights::once : Weights::first;
   for (const ShardGroup& group : groups) {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
@@ -100,6 +103,7 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
 
 void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   slot_ = slots_.next();
+  weights_ = spec_.beta == 0.0F || team_.size() == 1 ? Weights::once : Weights::first;
   const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
     multiply_staged(run, {0, run.m}, stream);
@@ -115,6 +119,7 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
 // crosses when it has ended.
 void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication) {
   slot_ = slots_.next();
+  weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
   slots_.take(stream, slot_, slots_.peers());
   communication.follow(stream);
   for (const int& peer : slots_.peers()) {

@@ -55,8 +55,8 @@ class PartialSums {
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
-  void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) const;
-  void multiply_staged(const Operands& run, RowRange rows, StreamRef stream) const;
+  void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream);
+  void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
   void multiply_own(const Operands& run, StreamRef stream);
   void push(const Operands& run, const ShardGroup& group, StreamRef stream) const;
   /// Of `rank`'s slot, what `from` sends.
@@ -78,7 +78,8 @@ class PartialSums {
   Reclaimed<Gemm> gemm_;
   // This run's:
   int slot_ = 0;
-  const std::byte* own_ = nullptr;  ///< the own rows' partial products
+  Weights weights_ = Weights::once;  ///< what the next product says of them
+  const std::byte* own_ = nullptr;   ///< the own rows' partial products
 };
 
 }  // namespace tandem

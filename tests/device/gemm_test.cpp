@@ -5,6 +5,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -12,6 +13,10 @@
 #include "tandem/base/error.hpp"
 
 #include "device/on_device.hpp"
+
+#if __has_include(<oneapi/dnnl/dnnl_version.h>)
+#include <oneapi/dnnl/dnnl_version.h>
+#endif
 
 namespace tandem::testing {
 namespace {
@@ -26,8 +31,13 @@ std::string text(const GemmSpec& s) {
 
 class GemmTest : public OnDevice {
  protected:
-  template <typename T, typename Out> void check_typed(GemmSpec spec, std::int64_t m, std::int64_t k, float run_beta) {
-    SCOPED_TRACE(text(spec) + ", run with m " + std::to_string(m) + ", k " + std::to_string(k));
+  // Rows of one product's pieces, in order; empty: it runs as one.
+  using Pieces = std::vector<std::int64_t>;
+
+  template <typename T, typename Out>
+  void check_typed(GemmSpec spec, std::int64_t m, std::int64_t k, float run_beta, const Pieces& pieces) {
+    SCOPED_TRACE(text(spec) + ", run with m " + std::to_string(m) + ", k " + std::to_string(k) + ", pieces " +
+                 ::testing::PrintToString(pieces));
     const std::int64_t run_m = m < 0 ? spec.m : m;
     const std::int64_t run_k = k < 0 ? spec.k : k;
     const auto pitch = [](std::int64_t given, std::int64_t dense) { return given != 0 ? given : dense; };
@@ -48,13 +58,37 @@ class GemmTest : public OnDevice {
     Stream stream(device());
     const std::unique_ptr<Gemm> gemm = device().gemm(spec);
     EXPECT_FALSE(gemm->describe().empty());
-    gemm->run(stream, {.a = a_memory.data(),
-                       .b = b_memory.data(),
-                       .d = d_memory.data(),
-                       .bias = spec.bias ? bias_memory.data() : nullptr,
-                       .m = m,
-                       .k = k,
-                       .beta = run_beta});
+    const void* const bias_data = spec.bias ? bias_memory.data() : nullptr;
+    // Nothing of the weights that the same object multiplied before may be left in what counts.
+    const Buffer other_b = upload(random_values<T>(random(), b.size()));
+    if (pieces.empty()) {
+      gemm->run(stream, {.a = a_memory.data(),
+                         .b = b_memory.data(),
+                         .d = d_memory.data(),
+                         .bias = bias_data,
+                         .m = m,
+                         .k = k,
+                         .beta = run_beta});
+    }
+    for (const Buffer* const weights : {&other_b, &b_memory}) {
+      if (beta != 0.0F && weights == &other_b) continue;
+      std::int64_t row = 0;
+      Weights use = Weights::first;
+      for (const std::int64_t rows : pieces) {
+        gemm->run(stream, {.a = a_memory.data_as<T>() + (spec.transpose_a ? row : row * lda),
+                           .b = weights->data(),
+                           .d = d_memory.data_as<Out>() + row * ldd,
+                           .bias = bias_data,
+                           .m = rows,
+                           .k = k,
+                           .lda = lda,
+                           .beta = run_beta,
+                           .weights = use});
+        row += rows;
+        use = Weights::again;
+      }
+      ASSERT_EQ(row, pieces.empty() ? 0 : run_m);
+    }
     stream.synchronize();
     const std::vector<Out> out = download<Out>(d_memory);
     const auto at = [](std::int64_t row, std::int64_t ld, std::int64_t column) {
@@ -98,20 +132,25 @@ class GemmTest : public OnDevice {
     }
   }
 
-  void check(const GemmSpec& spec, std::int64_t m = -1, std::int64_t k = -1, float beta = -1.0F) {
+  void check(const GemmSpec& spec, std::int64_t m = -1, std::int64_t k = -1, float beta = -1.0F,
+             const Pieces& pieces = {}) {
     switch (spec.dtype) {
-      case DType::f32: return check_typed<float, float>(spec, m, k, beta);
+      case DType::f32: return check_typed<float, float>(spec, m, k, beta, pieces);
       case DType::f16:
-        return spec.out_dtype == f32 ? check_typed<Half, float>(spec, m, k, beta)
-                                     : check_typed<Half, Half>(spec, m, k, beta);
+        return spec.out_dtype == f32 ? check_typed<Half, float>(spec, m, k, beta, pieces)
+                                     : check_typed<Half, Half>(spec, m, k, beta, pieces);
       case DType::bf16:
-        return spec.out_dtype == f32 ? check_typed<BFloat16, float>(spec, m, k, beta)
-                                     : check_typed<BFloat16, BFloat16>(spec, m, k, beta);
+        return spec.out_dtype == f32 ? check_typed<BFloat16, float>(spec, m, k, beta, pieces)
+                                     : check_typed<BFloat16, BFloat16>(spec, m, k, beta, pieces);
       case DType::f64:
-        return spec.out_dtype == f32 ? check_typed<double, float>(spec, m, k, beta)
-                                     : check_typed<double, double>(spec, m, k, beta);
+        return spec.out_dtype == f32 ? check_typed<double, float>(spec, m, k, beta, pieces)
+                                     : check_typed<double, double>(spec, m, k, beta, pieces);
       default: FAIL();
     }
+  }
+
+  void check_pieces(const GemmSpec& spec, const Pieces& pieces) {
+    check(spec, std::reduce(pieces.begin(), pieces.end()), -1, -1.0F, pieces);
   }
 
   // Every combination of transposes, dtypes, epilogues, pitches and run-time extents, at random sizes.
@@ -172,6 +211,93 @@ TEST_P(GemmTest, IsRightAcrossPanels) {
   }
 }
 
+TEST_P(GemmTest, IsRightInPiecesThatShareWeights) {
+  for (const bool transpose_b : {false, true}) {
+    for (const std::int64_t padding : {0, 5}) {
+      for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
+        const std::int64_t n = random_between(1, 130);
+        const std::int64_t k = random_between(1, 130);
+        GemmSpec spec{.m = 90, .n = n, .k = k, .transpose_b = transpose_b, .ldb = (transpose_b ? k : n) + padding};
+        check_pieces(spec, {17, 1, 40, 17});
+        check_pieces(spec, {0, 33, 0, 1});  // the first may have no rows
+        spec.bias = true;
+        spec.activation = activation;
+        check_pieces(spec, {17, 1, 40, 17});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, IsRightInLongPiecesAndInMany) {
+  GemmSpec spec{.m = 1200, .n = 67, .k = 41, .transpose_b = true};
+  check_pieces(spec, {600, 71, 529});
+  check_pieces(spec, {71, 600, 529});
+  Pieces growing;  // of more lengths than a device keeps kernels for
+  for (std::int64_t rows = 1; rows <= 45; ++rows) growing.push_back(rows);
+  check_pieces(spec, growing);
+  spec.bias = true;
+  spec.activation = Activation::gelu_erf;
+  check_pieces(spec, {600, 71, 529});
+  check_pieces(spec, {1200});
+}
+
+TEST_P(GemmTest, IsRightInPiecesOfAnyKind) {
+  const Pieces pieces{17, 1, 40, 17};
+  for (const DType dtype : {f32, f16, bf16}) {
+    for (const bool transpose_a : {false, true}) {
+      for (const float beta : {0.0F, 0.5F}) {
+        check_pieces({.m = 75,
+                      .n = 37,
+                      .k = 51,
+                      .transpose_a = transpose_a,
+                      .transpose_b = true,
+                      .dtype = dtype,
+                      .out_dtype = dtype,
+                      .alpha = transpose_a ? 1.0F : -0.5F,
+                      .beta = beta,
+                      .lda = 80},
+                     pieces);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  check_pieces({.m = 75, .n = 37, .k = 51, .beta = 0.5F}, pieces);
+  check_pieces({.m = 75, .n = 37, .k = 51, .ldd = 40}, pieces);
+  check({.m = 75, .n = 37, .k = 51, .ldb = 51}, 75, 50, -1.0F, pieces);
+  check({.m = 75, .n = 37, .k = 51, .bias = true}, 75, 0, -1.0F, pieces);
+}
+
+TEST_P(GemmTest, LeavesSharedWeightsAloneInBetween) {
+  // Of 300 rows, with a last step: the host does that in blocks, which share weights of their own.
+  const std::int64_t n = 40;
+  const GemmSpec spec{.m = 300, .n = n, .k = n, .bias = true};
+  std::vector<float> identity(static_cast<std::size_t>(n * n));
+  for (std::size_t i = 0; i < identity.size(); i += static_cast<std::size_t>(n) + 1) identity[i] = 1;
+  const std::vector<float> x = random_values<float>(random(), static_cast<std::size_t>(spec.m * n));
+  const Buffer a = upload(x);
+  const Buffer b = upload(identity);
+  const Buffer other_b = upload(random_values<float>(random(), identity.size()));
+  const Buffer bias = upload(std::vector<float>(static_cast<std::size_t>(n), 0.0F));
+  const Buffer d = memory(x.size() * 4);
+  const Buffer unread = memory(x.size() * 4);
+  Stream stream(device());
+  const auto gemm = device().gemm(spec);
+  const auto run = [&](const Buffer& weights, const Buffer& out, std::int64_t begin, std::int64_t rows, Weights use) {
+    gemm->run(stream, {.a = a.data_as<float>() + begin * n,
+                       .b = weights.data(),
+                       .d = out.data_as<float>() + begin * n,
+                       .bias = bias.data(),
+                       .m = rows,
+                       .weights = use});
+  };
+  run(b, d, 0, 100, Weights::first);
+  run(other_b, unread, 0, 300, Weights::once);
+  run(b, d, 100, 200, Weights::again);
+  stream.synchronize();
+  EXPECT_EQ(download<float>(d), x);
+}
+
 TEST_P(GemmTest, TakesNothingAtAll) {
   for (const DType dtype : {f32, bf16}) {
     const GemmSpec spec{.m = 5, .n = 7, .k = 9, .dtype = dtype, .out_dtype = dtype, .bias = true, .beta = 0.5F};
@@ -217,6 +343,22 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
 }
 
 TANDEM_ON_EACH_DEVICE(GemmTest);
+
+#if defined(__x86_64__) && defined(DNNL_VERSION_MAJOR)
+TEST(HostGemm, SaysThatItPacksWeightsForPieces) {
+  const auto device = open_device({});
+  const std::string does = device->gemm({.m = 64, .n = 48, .k = 32})->describe();
+  const std::string headers =
+      "oneDNN " + std::to_string(DNNL_VERSION_MAJOR) + "." + std::to_string(DNNL_VERSION_MINOR) + ".";
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                      __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+  if (!does.starts_with(headers) || !avx512) GTEST_SKIP() << does;
+  EXPECT_NE(does.find("weights packed once"), std::string::npos) << does;
+  const std::string does_not = device->gemm({.m = 64, .n = 48, .k = 32, .lda = 40})->describe();
+  EXPECT_EQ(does_not.find("weights packed"), std::string::npos) << does_not;
+}
+#endif
 
 class BuiltinGemmTest : public GemmTest {
  protected:

@@ -37,6 +37,14 @@ struct GemmSpec {
   std::int64_t ldd = 0;
 };
 
+/// How a run's B relates to that of other runs of the same Gemm, as where one product is done in pieces, by rows. A
+/// hint: a device that arranges B for its kernels may do it once for all of them. Results are the same up to rounding.
+enum class Weights : std::uint8_t {
+  once,   ///< no other run's
+  first,  ///< runs that say `again` may follow, and nothing changes B before the last of them
+  again,  ///< the very B of the last run that said `first`
+};
+
 /// One run's operands. `m` and `k` are this run's extents, -1 for the spec's; with either 0 nothing is multiplied,
 /// but beta, bias and activation still apply to what D holds.
 struct GemmOperands {
@@ -48,6 +56,7 @@ struct GemmOperands {
   std::int64_t k = -1;
   std::int64_t lda = 0;  ///< this run's; 0: the spec's, and where that is 0 too, dense for this run's extents
   float beta = -1.0F;    ///< this run's beta; negative: the spec's
+  Weights weights = Weights::once;
 };
 
 /// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it

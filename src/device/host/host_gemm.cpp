@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <type_traits>
 
 #include "tandem/base/error.hpp"
@@ -14,6 +12,8 @@
 #include "device/host/builtin_gemm.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_stream.hpp"
+#include "device/host/packed_weights.hpp"
+#include "device/host/workspace.hpp"
 
 namespace tandem {
 
@@ -25,19 +25,6 @@ constexpr std::int64_t panel_n = 512;
 constexpr std::int64_t panel_k = 512;
 // Products of at least this many operations are worth waking a worker for: a good part of a millisecond.
 constexpr double heavy_flops = 25e6;
-
-struct Free {
-  void operator()(void* memory) const noexcept { std::free(memory); }
-};
-template <typename T> using Workspace = std::unique_ptr<T[], Free>;
-
-template <typename T> Workspace<T> make_workspace(std::size_t elements) {
-  if (elements == 0) return nullptr;
-  const std::size_t bytes = (elements * sizeof(T) + 63) / 64 * 64;
-  void* const memory = std::aligned_alloc(64, bytes);
-  if (memory == nullptr) throw OutOfMemory(format("host device: a GEMM's workspace of {} bytes", bytes));
-  return Workspace<T>(static_cast<T*>(memory));
-}
 
 const GemmSpec& checked(const GemmSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
@@ -97,14 +84,19 @@ class HostGemm::Work {
     } else {
       prepare(f32_);
     }
+    if (library == HostGemmLibrary::onednn) packed_ = PackedWeights::make(spec);
   }
 
+  [[nodiscard]] bool packs_weights() const noexcept { return packed_ != nullptr; }
+
   void run(const GemmOperands& operands) const {
+    if (packed_ && operands.weights != Weights::again) packed_->forget();
     if (spec_.dtype == f64) {
       run_typed(resolve(operands), f64_);
     } else {
       run_typed(resolve(operands), f32_);
     }
+    if (packed_ && operands.weights == Weights::once) packed_->forget();
   }
 
  private:
@@ -234,6 +226,12 @@ class HostGemm::Work {
     }
     const T* const a = static_cast<const T*>(run.operands.a) + (spec_.transpose_a ? i : i * run.lda);
     const T* const b = static_cast<const T*>(run.operands.b) + (spec_.transpose_b ? j * run.ldb : j);
+    if constexpr (std::is_same_v<T, float>) {
+      // Blocks of f32 have all columns, and several of them share the weights whatever other runs do.
+      const bool shared = run.operands.weights != Weights::once || mm < run.m;
+      const bool packable = packed_ && beta == 0.0F && run.k == spec_.k && run.lda == spec_.k;
+      if (shared && packable && packed_->multiply(mm, a, b, sums)) return;
+    }
     multiply(mm, nn, run.k, a, run.lda, b, run.ldb, beta, sums, ld_sums, panels);
   }
 
@@ -260,6 +258,7 @@ class HostGemm::Work {
   const HostGemmLibrary library_;
   Panels<float> f32_;
   Panels<double> f64_;
+  std::unique_ptr<PackedWeights> packed_;  // null: each product packs its own
 };
 
 HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, const HostWorkers& workers)
@@ -268,8 +267,9 @@ HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::str
   const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
                                                                    : describe_gemm_library(library, choice);
   const bool narrow = spec.dtype == f16 || spec.dtype == bf16;
-  description_ = format("{}{}{}", by, own ? "" : " sgemm",
-                        narrow ? format(", {} through f32 panels", name(spec.dtype)) : std::string());
+  description_ = format("{}{}{}{}", by, own ? "" : " sgemm",
+                        narrow ? format(", {} through f32 panels", name(spec.dtype)) : std::string(),
+                        work_->packs_weights() ? ", weights packed once for products in pieces" : "");
 }
 
 void HostGemm::run(StreamRef stream, const GemmOperands& operands) {

@@ -58,11 +58,14 @@ const OneDnn::Search& OneDnn::search() noexcept {
         search.why_absent += format("{}{} has no dnnl_sgemm", search.why_absent.empty() ? "" : "; ", file);
         continue;
       }
+      search.found.library_ = library;
       search.found.set_threads_ = symbol<void (*)(int)>(library, "omp_set_num_threads");
       search.found.max_threads_ = symbol<int (*)()>(library, "omp_get_max_threads");
       const auto version = symbol<const Version* (*)()>(library, "dnnl_version");
       if (version != nullptr) {
         search.found.name_ = format("oneDNN {}.{}.{}", version()->major, version()->minor, version()->patch);
+        search.found.major_ = version()->major;
+        search.found.minor_ = version()->minor;
       } else {
         search.found.name_ = "oneDNN";
       }
@@ -77,16 +80,24 @@ const OneDnn* OneDnn::load() noexcept { return search().found.sgemm_ != nullptr 
 
 std::string OneDnn::why_absent() { return search().found.sgemm_ != nullptr ? "" : search().why_absent; }
 
+void* OneDnn::address_of(const char* name) const noexcept { return ::dlsym(library_, name); }
+
+OneDnn::OneThread::OneThread(const OneDnn& library)
+    : library_(library),
+      threads_(library.set_threads_ != nullptr && library.max_threads_ != nullptr ? library.max_threads_() : 1) {
+  if (threads_ != 1) library_.set_threads_(1);
+}
+
+OneDnn::OneThread::~OneThread() {
+  if (threads_ != 1) library_.set_threads_(threads_);
+}
+
 void OneDnn::sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                    const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
                    std::int64_t ldc) const {
-  // One thread a rank. OpenMP's setting belongs to the calling thread, which may be the user's: it gets it back.
-  const bool openmp = set_threads_ != nullptr && max_threads_ != nullptr;
-  const int threads = openmp ? max_threads_() : 1;
-  if (openmp && threads != 1) set_threads_(1);
+  const OneThread one_thread(*this);
   const int status =
       sgemm_(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  if (openmp && threads != 1) set_threads_(threads);
   if (status != 0) throw DeviceError(format("{}: sgemm of m {}, n {}, k {} gave status {}", name_, m, n, k, status));
 }
 

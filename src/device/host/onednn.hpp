@@ -21,6 +21,26 @@ class OneDnn {
   /// "oneDNN 2.6.3"
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
+  /// Whether code that was compiled with the headers of this version may call it: versions are compatible upwards
+  /// within a major one.
+  [[nodiscard]] bool has_api_of(int major, int minor) const noexcept { return major_ == major && minor_ >= minor; }
+  /// Null if the library has no such function.
+  [[nodiscard]] void* address_of(const char* name) const noexcept;
+
+  /// While it lives, the library computes on the calling thread alone: one thread a rank. OpenMP's setting belongs to
+  /// that thread, which may be the user's: it gets it back.
+  class OneThread {
+   public:
+    explicit OneThread(const OneDnn& library);
+    OneThread(const OneThread&) = delete;
+    OneThread& operator=(const OneThread&) = delete;
+    ~OneThread();
+
+   private:
+    const OneDnn& library_;
+    int threads_;
+  };
+
  private:
   using Sgemm = int (*)(char, char, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t,
                         const float*, std::int64_t, float, float*, std::int64_t);
@@ -32,6 +52,9 @@ class OneDnn {
   void (*set_threads_)(int) = nullptr;
   int (*max_threads_)() = nullptr;
   std::string name_;
+  void* library_ = nullptr;
+  int major_ = 0;
+  int minor_ = 0;
 };
 
 }  // namespace tandem

@@ -9,6 +9,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
   gather.start(communication.ref(), run.x, run.m);
+  weights = gather.groups().empty() ? Weights::once : Weights::first;
 
   Device& device = team.device();
   device.yield(stream);  // the peers wait for each other's shards: all pushes before any product

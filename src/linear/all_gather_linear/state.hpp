@@ -31,10 +31,10 @@ struct AllGatherLinear::State {
   void sequence(const Operands& run, StreamRef stream);
 
   /// y's rows [rows.begin, + rows.count), from their x at `x`.
-  void multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) const;
+  void multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows);
   /// The same for the rows of a group: one product for as many as lie together; a transposed shard is a block of its
   /// own.
-  void multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group) const;
+  void multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group);
 
   Team team;
   LinearSpec spec;
@@ -44,6 +44,7 @@ struct AllGatherLinear::State {
   ShardGather gather;
   Reclaimed<Gemm> gemm;
   CommunicationStream communication;
+  Weights weights = Weights::once;  ///< what this run's next product says of them
   std::int64_t kept_m = -1;  ///< rows of the run whose slot is still ours because its gathered x is kept; -1: none
 };
 

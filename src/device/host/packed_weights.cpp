@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host/packed_weights.hpp"
+
+#if __has_include(<oneapi/dnnl/dnnl.h>)
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+// The types of another version are not known here.
+#if defined(DNNL_VERSION_MAJOR) && (DNNL_VERSION_MAJOR == 2 || DNNL_VERSION_MAJOR == 3)
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "device/host/onednn.hpp"
+#include "device/host/workspace.hpp"
+
+namespace tandem {
+
+namespace {
+
+// A plan's runs cut their rows into few different pieces; who runs it with ever other m gets plain products.
+constexpr std::size_t most_products = 32;
+
+// Two or three products of more rows each are no slower with weights packed for each; weights that are packed already
+// serve any.
+constexpr std::int64_t most_rows_to_pack_for = 512;
+
+// What is used of oneDNN: types from its headers, functions from the library that OneDnn found.
+struct Api {
+  decltype(&dnnl_engine_create) engine_create;
+  decltype(&dnnl_stream_create) stream_create;
+  decltype(&dnnl_stream_wait) stream_wait;
+  decltype(&dnnl_stream_destroy) stream_destroy;
+  decltype(&dnnl_primitive_attr_create) attr_create;
+  decltype(&dnnl_primitive_attr_set_scratchpad_mode) attr_set_scratchpad_mode;
+  decltype(&dnnl_primitive_attr_destroy) attr_destroy;
+  decltype(&dnnl_reorder_primitive_desc_create) reorder_desc_create;
+  decltype(&dnnl_primitive_desc_query) primitive_desc_query;
+  decltype(&dnnl_primitive_desc_query_md) primitive_desc_query_md;
+  decltype(&dnnl_primitive_desc_destroy) primitive_desc_destroy;
+  decltype(&dnnl_primitive_create) primitive_create;
+  decltype(&dnnl_primitive_execute) primitive_execute;
+  decltype(&dnnl_primitive_destroy) primitive_destroy;
+  decltype(&dnnl_memory_desc_get_size) memory_desc_get_size;
+  decltype(&dnnl_memory_create) memory_create;
+  decltype(&dnnl_memory_set_data_handle) memory_set_data_handle;
+  decltype(&dnnl_memory_destroy) memory_destroy;
+#if DNNL_VERSION_MAJOR == 2
+  decltype(&dnnl_memory_desc_init_by_strides) memory_desc_init_by_strides;
+  decltype(&dnnl_memory_desc_init_by_tag) memory_desc_init_by_tag;
+  decltype(&dnnl_matmul_desc_init) matmul_desc_init;
+  decltype(&dnnl_primitive_desc_create) primitive_desc_create;
+#else
+  decltype(&dnnl_memory_desc_create_with_strides) memory_desc_create_with_strides;
+  decltype(&dnnl_memory_desc_create_with_tag) memory_desc_create_with_tag;
+  decltype(&dnnl_memory_desc_destroy) memory_desc_destroy;
+  decltype(&dnnl_matmul_primitive_desc_create) matmul_desc_create;
+#endif
+  dnnl_engine_t engine = nullptr;  // the process's, never destroyed, as the library is never unloaded
+
+  // False if the library is of another version than the headers.
+  bool find(const OneDnn& library) {
+    const auto get = [&library](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library.address_of(name));
+      return function != nullptr;
+    };
+    return library.has_api_of(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR) &&  //
+           get(engine_create, "dnnl_engine_create") && get(stream_create, "dnnl_stream_create") &&
+           get(stream_wait, "dnnl_stream_wait") && get(stream_destroy, "dnnl_stream_destroy") &&
+           get(attr_create, "dnnl_primitive_attr_create") &&
+           get(attr_set_scratchpad_mode, "dnnl_primitive_attr_set_scratchpad_mode") &&
+           get(attr_destroy, "dnnl_primitive_attr_destroy") &&
+           get(reorder_desc_create, "dnnl_reorder_primitive_desc_create") &&
+           get(primitive_desc_query, "dnnl_primitive_desc_query") &&
+           get(primitive_desc_query_md, "dnnl_primitive_desc_query_md") &&
+           get(primitive_desc_destroy, "dnnl_primitive_desc_destroy") &&
+           get(primitive_create, "dnnl_primitive_create") && get(primitive_execute, "dnnl_primitive_execute") &&
+           get(primitive_destroy, "dnnl_primitive_destroy") && get(memory_desc_get_size, "dnnl_memory_desc_get_size") &&
+           get(memory_create, "dnnl_memory_create") && get(memory_set_data_handle, "dnnl_memory_set_data_handle") &&
+           get(memory_destroy, "dnnl_memory_destroy") &&
+#if DNNL_VERSION_MAJOR == 2
+           get(memory_desc_init_by_strides, "dnnl_memory_desc_init_by_strides") &&
+           get(memory_desc_init_by_tag, "dnnl_memory_desc_init_by_tag") &&
+           get(matmul_desc_init, "dnnl_matmul_desc_init") && get(primitive_desc_create, "dnnl_primitive_desc_create");
+#else
+           get(memory_desc_create_with_strides, "dnnl_memory_desc_create_with_strides") &&
+           get(memory_desc_create_with_tag, "dnnl_memory_desc_create_with_tag") &&
+           get(memory_desc_destroy, "dnnl_memory_desc_destroy") &&
+           get(matmul_desc_create, "dnnl_matmul_primitive_desc_create");
+#endif
+  }
+};
+
+const Api* load_api() noexcept {
+  static const Api* const result = []() -> const Api* {
+    static Api api;
+    const OneDnn* const library = OneDnn::load();
+    if (library == nullptr || !api.find(*library)) return nullptr;
+    const OneDnn::OneThread one_thread(*library);
+    return api.engine_create(&api.engine, dnnl_cpu, 0) == dnnl_success ? &api : nullptr;
+  }();
+  return result;
+}
+
+// Only for what exists once load_api() has given an API.
+const Api& api() noexcept { return *load_api(); }
+
+void check(dnnl_status_t status, const char* what) {
+  if (status == dnnl_success) return;
+  throw DeviceError(
+      format("{}: {} for packed weights gave status {}", OneDnn::load()->name(), what, static_cast<int>(status)));
+}
+
+using Queue = std::remove_pointer_t<dnnl_stream_t>;
+using Attributes = std::remove_pointer_t<dnnl_primitive_attr_t>;
+using Description = std::remove_pointer_t<dnnl_primitive_desc_t>;
+using Primitive = std::remove_pointer_t<dnnl_primitive_t>;
+using Memory = std::remove_pointer_t<dnnl_memory_t>;
+
+struct Destroy {
+  void operator()(Queue* stream) const noexcept { api().stream_destroy(stream); }
+  void operator()(Attributes* attributes) const noexcept { api().attr_destroy(attributes); }
+  void operator()(Description* description) const noexcept { api().primitive_desc_destroy(description); }
+  void operator()(Primitive* primitive) const noexcept { api().primitive_destroy(primitive); }
+  void operator()(Memory* memory) const noexcept { api().memory_destroy(memory); }
+#if DNNL_VERSION_MAJOR == 3
+  void operator()(std::remove_pointer_t<dnnl_memory_desc_t>* layout) const noexcept {
+    api().memory_desc_destroy(layout);
+  }
+#endif
+};
+template <typename T> using Owned = std::unique_ptr<T, Destroy>;
+
+/// A matrix of f32 as both versions take it: a pointer, to a struct of the caller's or to an object of the library's.
+using LayoutRef = decltype(std::declval<decltype(&dnnl_primitive_desc_query_md)>()(nullptr, dnnl_query_src_md, 0));
+
+#if DNNL_VERSION_MAJOR == 2
+class Layout {
+ public:
+  Layout(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
+    const dnnl_dims_t dims{rows, columns};
+    const dnnl_dims_t strides{row_stride, column_stride};
+    check(api().memory_desc_init_by_strides(&layout_, 2, dims, dnnl_f32, strides), "a matrix");
+  }
+  /// Left to the kernel that will read it.
+  Layout(std::int64_t rows, std::int64_t columns) {
+    const dnnl_dims_t dims{rows, columns};
+    check(api().memory_desc_init_by_tag(&layout_, 2, dims, dnnl_f32, dnnl_format_tag_any), "a matrix");
+  }
+  [[nodiscard]] LayoutRef ref() const noexcept { return &layout_; }
+
+ private:
+  dnnl_memory_desc_t layout_;
+};
+
+dnnl_status_t describe_product(dnnl_primitive_desc_t* result, LayoutRef a, LayoutRef b, LayoutRef d,
+                               const Attributes* attributes) {
+  dnnl_matmul_desc_t product;
+  const dnnl_status_t status = api().matmul_desc_init(&product, a, b, nullptr, d);
+  if (status != dnnl_success) return status;
+  return api().primitive_desc_create(result, &product, attributes, api().engine, nullptr);
+}
+#else
+class Layout {
+ public:
+  Layout(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
+    const dnnl_dims_t dims{rows, columns};
+    const dnnl_dims_t strides{row_stride, column_stride};
+    dnnl_memory_desc_t layout = nullptr;
+    check(api().memory_desc_create_with_strides(&layout, 2, dims, dnnl_f32, strides), "a matrix");
+    layout_.reset(layout);
+  }
+  /// Left to the kernel that will read it.
+  Layout(std::int64_t rows, std::int64_t columns) {
+    const dnnl_dims_t dims{rows, columns};
+    dnnl_memory_desc_t layout = nullptr;
+    check(api().memory_desc_create_with_tag(&layout, 2, dims, dnnl_f32, dnnl_format_tag_any), "a matrix");
+    layout_.reset(layout);
+  }
+  [[nodiscard]] LayoutRef ref() const noexcept { return layout_.get(); }
+
+ private:
+  Owned<std::remove_pointer_t<dnnl_memory_desc_t>> layout_;
+};
+
+dnnl_status_t describe_product(dnnl_primitive_desc_t* result, LayoutRef a, LayoutRef b, LayoutRef d,
+                               const Attributes* attributes) {
+  return api().matmul_desc_create(result, api().engine, a, b, nullptr, d, attributes);
+}
+#endif
+
+Owned<Queue> make_queue() {
+  dnnl_stream_t stream = nullptr;
+  check(api().stream_create(&stream, api().engine, dnnl_stream_default_flags), "a stream");
+  return Owned<Queue>(stream);
+}
+
+// The library allocates nothing in a run.
+Owned<Attributes> make_attributes() {
+  dnnl_primitive_attr_t attributes = nullptr;
+  check(api().attr_create(&attributes), "attributes");
+  Owned<Attributes> result(attributes);
+  check(api().attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
+  return result;
+}
+
+Owned<Memory> make_memory(LayoutRef layout, void* data) {
+  dnnl_memory_t memory = nullptr;
+  check(api().memory_create(&memory, layout, api().engine, data), "memory");
+  return Owned<Memory>(memory);
+}
+
+/// A primitive with its scratchpad.
+class Operation {
+ public:
+  explicit Operation(const Description* description) {
+    dnnl_primitive_t primitive = nullptr;
+    check(api().primitive_create(&primitive, description), "a primitive");
+    primitive_.reset(primitive);
+    const LayoutRef scratchpad = api().primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    scratchpad_ = make_workspace<std::byte>(api().memory_desc_get_size(scratchpad));
+    scratchpad_memory_ = make_memory(scratchpad, scratchpad_.get());
+  }
+
+  template <std::size_t count>
+  void execute(Queue& stream, const std::array<dnnl_exec_arg_t, count>& operands, const char* what) const {
+    std::array<dnnl_exec_arg_t, count + 1> arguments;
+    std::ranges::copy(operands, arguments.begin());
+    arguments.back() = {DNNL_ARG_SCRATCHPAD, scratchpad_memory_.get()};
+    check(api().primitive_execute(primitive_.get(), &stream, static_cast<int>(arguments.size()), arguments.data()),
+          what);
+    check(api().stream_wait(&stream), what);
+  }
+
+ private:
+  Owned<Primitive> primitive_;
+  Workspace<std::byte> scratchpad_;
+  Owned<Memory> scratchpad_memory_;
+};
+
+class OneDnnPackedWeights final : public PackedWeights {
+ public:
+  OneDnnPackedWeights(const GemmSpec& spec, Owned<Attributes> attributes, Owned<Description> description)
+      : n_(spec.n),
+        k_(spec.k),
+        attributes_(std::move(attributes)),
+        description_(std::move(description)),
+        data_(make_workspace<std::byte>(api().memory_desc_get_size(layout()))),
+        queue_(make_queue()),
+        packed_memory_(make_memory(layout(), data_.get())) {
+    const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : spec.transpose_b ? k_ : n_;
+    const Layout stored(k_, n_, spec.transpose_b ? 1 : ldb, spec.transpose_b ? ldb : 1);
+    dnnl_primitive_desc_t reorder = nullptr;
+    check(api().reorder_desc_create(&reorder, stored.ref(), api().engine, layout(), api().engine, attributes_.get()),
+          "a reorder");
+    const Owned<Description> owned(reorder);
+    pack_.emplace(reorder);
+    stored_memory_ = make_memory(stored.ref(), nullptr);
+    products_.reserve(most_products);
+  }
+
+  /// How a product of `m` rows is to be done with weights in this layout; null if the blocked kernels cannot.
+  static Owned<Description> describe(std::int64_t m, std::int64_t n, std::int64_t k, LayoutRef weights,
+                                     const Attributes* attributes) {
+    const Layout a(m, k, k, 1);
+    const Layout d(m, n, n, 1);
+    dnnl_primitive_desc_t product = nullptr;
+    if (describe_product(&product, a.ref(), weights, d.ref(), attributes) != dnnl_success) return nullptr;
+    Owned<Description> result(product);
+    const char* kernel = nullptr;
+    check(api().primitive_desc_query(product, dnnl_query_impl_info_str, 0, &kernel), "a query");
+    return std::string_view(kernel).starts_with("brg") ? std::move(result) : nullptr;
+  }
+
+  bool multiply(std::int64_t m, const float* a, const float* b, float* d) override {
+    if (!packed_ && m > most_rows_to_pack_for) return false;
+    const OneDnn::OneThread one_thread(*OneDnn::load());
+    const Product* const product = find(m);
+    if (product == nullptr || !product->operation) return false;
+    if (!packed_) {
+      set(stored_memory_, b);
+      pack_->execute<2>(*queue_, {{{DNNL_ARG_FROM, stored_memory_.get()}, {DNNL_ARG_TO, packed_memory_.get()}}},
+                        "a reorder");
+      packed_ = true;
+    }
+    set(product->a, a);
+    set(product->d, d);
+    product->operation->execute<3>(*queue_,
+                                   {{{DNNL_ARG_SRC, product->a.get()},
+                                     {DNNL_ARG_WEIGHTS, packed_memory_.get()},
+                                     {DNNL_ARG_DST, product->d.get()}}},
+                                   "a product");
+    return true;
+  }
+
+ private:
+  struct Product {
+    std::int64_t m;
+    std::optional<Operation> operation;  ///< none: the blocked kernels do not take so many rows
+    Owned<Memory> a;
+    Owned<Memory> d;
+  };
+
+  [[nodiscard]] LayoutRef layout() const {
+    return api().primitive_desc_query_md(description_.get(), dnnl_query_weights_md, 0);
+  }
+
+  static void set(const Owned<Memory>& memory, const float* data) {
+    check(api().memory_set_data_handle(memory.get(), const_cast<float*>(data)), "memory");
+  }
+
+  /// Null if there are too many already.
+  const Product* find(std::int64_t m) {
+    const auto found = std::ranges::find(products_, m, &Product::m);
+    if (found != products_.end()) return &*found;
+    if (products_.size() == most_products) return nullptr;
+    Product product{.m = m, .operation = {}, .a = {}, .d = {}};
+    if (const Owned<Description> description = describe(m, n_, k_, layout(), attributes_.get())) {
+      product.operation.emplace(description.get());
+      product.a = make_memory(api().primitive_desc_query_md(description.get(), dnnl_query_src_md, 0), nullptr);
+      product.d = make_memory(api().primitive_desc_query_md(description.get(), dnnl_query_dst_md, 0), nullptr);
+    }
+    return &products_.emplace_back(std::move(product));
+  }
+
+  const std::int64_t n_;
+  const std::int64_t k_;
+  Owned<Attributes> attributes_;
+  Owned<Description> description_;  ///< of some product: it knows the layout that all share
+  Workspace<std::byte> data_;
+  Owned<Queue> queue_;
+  Owned<Memory> stored_memory_;
+  Owned<Memory> packed_memory_;
+  std::optional<Operation> pack_;
+  std::vector<Product> products_;
+};
+
+}  // namespace
+
+std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec) {
+  const bool dense = (spec.lda == 0 || spec.lda == spec.k) && (spec.ldd == 0 || spec.ldd == spec.n);
+  const bool plain = spec.dtype == f32 && spec.out_dtype == f32 && !spec.transpose_a && spec.alpha == 1.0F;
+  if (!dense || !plain || spec.m == 0 || spec.n == 0 || spec.k == 0 || load_api() == nullptr) return nullptr;
+  const OneDnn::OneThread one_thread(*OneDnn::load());
+  Owned<Attributes> attributes = make_attributes();
+  Owned<Description> description = OneDnnPackedWeights::describe(
+      std::min(spec.m, most_rows_to_pack_for), spec.n, spec.k, Layout(spec.k, spec.n).ref(), attributes.get());
+  if (!description) return nullptr;
+  return std::make_unique<OneDnnPackedWeights>(spec, std::move(attributes), std::move(description));
+}
+
+}  // namespace tandem
+
+#else
+
+namespace tandem {
+
+std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec&) { return nullptr; }
+
+}  // namespace tandem
+
+#endif

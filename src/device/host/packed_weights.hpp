@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tandem/device/gemm.hpp"
+
+namespace tandem {
+
+/// One matrix of weights as oneDNN's blocked kernels want it, for several products: `dnnl_sgemm` packs the weights
+/// anew in each.
+class PackedWeights {
+ public:
+  PackedWeights() = default;
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+  virtual ~PackedWeights() = default;
+
+  /// For products of this spec; null where packing gains nothing, or cannot be had: for other than dense f32 operands,
+  /// without oneDNN or its headers of the same version when this was compiled, or on a CPU without AVX-512.
+  [[nodiscard]] static std::unique_ptr<PackedWeights> make(const GemmSpec& spec);
+
+  /// The next product packs the weights again: they may have changed.
+  void forget() noexcept { packed_ = false; }
+
+  /// D[m, n] = A[m, k] · op(B), dense but for B, on the calling thread alone. False, and nothing is done, where plain
+  /// products are as good. Throws DeviceError.
+  [[nodiscard]] virtual bool multiply(std::int64_t m, const float* a, const float* b, float* d) = 0;
+
+ protected:
+  bool packed_ = false;
+};
+
+}  // namespace tandem
