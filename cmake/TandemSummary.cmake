@@ -9,8 +9,17 @@ function(tandem_summary_row what present reason)
   endif()
 endfunction()
 
+include(CheckIncludeFileCXX)
+check_include_file_cxx(oneapi/dnnl/dnnl.h TANDEM_ONEDNN_HEADERS)
+if(TANDEM_ONEDNN_HEADERS)
+  set(packing "with AVX-512 it packs the weights of products in pieces once")
+else()
+  set(packing "without its headers it packs the weights of products in pieces for each")
+endif()
+
 message(STATUS "Tandem ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}")
-tandem_summary_row("host device " TRUE "always; GEMM by oneDNN if libdnnl is there at run time, else built in")
+tandem_summary_row("host device " TRUE
+  "always; GEMM by oneDNN if libdnnl is there at run time, else built in; ${packing}")
 tandem_summary_row("CUDA devices" ${TANDEM_WITH_CUDA} "${TANDEM_CUDA_REASON}")
 tandem_summary_row("command line" ${TANDEM_TOOLS} "TANDEM_TOOLS")
 tandem_summary_row("examples    " ${TANDEM_EXAMPLES} "TANDEM_EXAMPLES")

@@ -41,7 +41,7 @@ class Dependencies(unittest.TestCase):
         return log.read_text(encoding="utf-8") if log.exists() else ""
 
     def test_what_is_missing_is_listed_and_nothing_installed(self):
-        self.machine("libfmt-dev", "libdnnl3")
+        self.machine("libfmt-dev", "libdnnl3", "libdnnl-dev")
         run = self.run_script("--for", "bench", "--list")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("libgtest-dev\n", run.stdout)

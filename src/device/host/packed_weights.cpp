@@ -5,8 +5,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-// The types of another version are not known here.
-#if defined(DNNL_VERSION_MAJOR) && (DNNL_VERSION_MAJOR == 2 || DNNL_VERSION_MAJOR == 3)
+// What older ones lack, and what newer ones may have changed, is not asked for.
+#if defined(DNNL_VERSION_MAJOR) && (DNNL_VERSION_MAJOR == 3 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR >= 6))
 
 #include <algorithm>
 #include <array>
@@ -42,6 +42,7 @@ struct Api {
   decltype(&dnnl_stream_destroy) stream_destroy;
   decltype(&dnnl_primitive_attr_create) attr_create;
   decltype(&dnnl_primitive_attr_set_scratchpad_mode) attr_set_scratchpad_mode;
+  decltype(&dnnl_primitive_attr_set_fpmath_mode) attr_set_fpmath_mode;
   decltype(&dnnl_primitive_attr_destroy) attr_destroy;
   decltype(&dnnl_reorder_primitive_desc_create) reorder_desc_create;
   decltype(&dnnl_primitive_desc_query) primitive_desc_query;
@@ -73,11 +74,11 @@ struct Api {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library.address_of(name));
       return function != nullptr;
     };
-    return library.has_api_of(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR) &&  //
-           get(engine_create, "dnnl_engine_create") && get(stream_create, "dnnl_stream_create") &&
-           get(stream_wait, "dnnl_stream_wait") && get(stream_destroy, "dnnl_stream_destroy") &&
-           get(attr_create, "dnnl_primitive_attr_create") &&
+    return library.has_api_of(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR) && get(engine_create, "dnnl_engine_create") &&
+           get(stream_create, "dnnl_stream_create") && get(stream_wait, "dnnl_stream_wait") &&
+           get(stream_destroy, "dnnl_stream_destroy") && get(attr_create, "dnnl_primitive_attr_create") &&
            get(attr_set_scratchpad_mode, "dnnl_primitive_attr_set_scratchpad_mode") &&
+           get(attr_set_fpmath_mode, "dnnl_primitive_attr_set_fpmath_mode") &&
            get(attr_destroy, "dnnl_primitive_attr_destroy") &&
            get(reorder_desc_create, "dnnl_reorder_primitive_desc_create") &&
            get(primitive_desc_query, "dnnl_primitive_desc_query") &&
@@ -127,7 +128,7 @@ using Primitive = std::remove_pointer_t<dnnl_primitive_t>;
 using Memory = std::remove_pointer_t<dnnl_memory_t>;
 
 struct Destroy {
-  void operator()(Queue* stream) const noexcept { api().stream_destroy(stream); }
+  void operator()(Queue* queue) const noexcept { api().stream_destroy(queue); }
   void operator()(Attributes* attributes) const noexcept { api().attr_destroy(attributes); }
   void operator()(Description* description) const noexcept { api().primitive_desc_destroy(description); }
   void operator()(Primitive* primitive) const noexcept { api().primitive_destroy(primitive); }
@@ -140,7 +141,7 @@ struct Destroy {
 };
 template <typename T> using Owned = std::unique_ptr<T, Destroy>;
 
-/// A matrix of f32 as both versions take it: a pointer, to a struct of the caller's or to an object of the library's.
+/// A matrix of f32 as both versions take it: a pointer to a struct of the caller's, or to an object of the library's.
 using LayoutRef = decltype(std::declval<decltype(&dnnl_primitive_desc_query_md)>()(nullptr, dnnl_query_src_md, 0));
 
 #if DNNL_VERSION_MAJOR == 2
@@ -199,17 +200,19 @@ dnnl_status_t describe_product(dnnl_primitive_desc_t* result, LayoutRef a, Layou
 #endif
 
 Owned<Queue> make_queue() {
-  dnnl_stream_t stream = nullptr;
-  check(api().stream_create(&stream, api().engine, dnnl_stream_default_flags), "a stream");
-  return Owned<Queue>(stream);
+  dnnl_stream_t queue = nullptr;
+  check(api().stream_create(&queue, api().engine, dnnl_stream_default_flags), "a stream");
+  return Owned<Queue>(queue);
 }
 
-// The library allocates nothing in a run.
+// The library allocates nothing in a run; and whatever the environment asks of it, f32 is multiplied as f32, as its
+// sgemm does.
 Owned<Attributes> make_attributes() {
   dnnl_primitive_attr_t attributes = nullptr;
   check(api().attr_create(&attributes), "attributes");
   Owned<Attributes> result(attributes);
   check(api().attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
+  check(api().attr_set_fpmath_mode(attributes, dnnl_fpmath_mode_strict), "attributes");
   return result;
 }
 
@@ -232,13 +235,13 @@ class Operation {
   }
 
   template <std::size_t count>
-  void execute(Queue& stream, const std::array<dnnl_exec_arg_t, count>& operands, const char* what) const {
+  void execute(Queue& queue, const std::array<dnnl_exec_arg_t, count>& operands, const char* what) const {
     std::array<dnnl_exec_arg_t, count + 1> arguments;
     std::ranges::copy(operands, arguments.begin());
     arguments.back() = {DNNL_ARG_SCRATCHPAD, scratchpad_memory_.get()};
-    check(api().primitive_execute(primitive_.get(), &stream, static_cast<int>(arguments.size()), arguments.data()),
+    check(api().primitive_execute(primitive_.get(), &queue, static_cast<int>(arguments.size()), arguments.data()),
           what);
-    check(api().stream_wait(&stream), what);
+    check(api().stream_wait(&queue), what);
   }
 
  private:
@@ -262,8 +265,8 @@ class OneDnnPackedWeights final : public PackedWeights {
     dnnl_primitive_desc_t reorder = nullptr;
     check(api().reorder_desc_create(&reorder, stored.ref(), api().engine, layout(), api().engine, attributes_.get()),
           "a reorder");
-    const Owned<Description> owned(reorder);
-    pack_.emplace(reorder);
+    const Owned<Description> description_of_reorder(reorder);
+    pack_.emplace(description_of_reorder.get());
     stored_memory_ = make_memory(stored.ref(), nullptr);
     products_.reserve(most_products);
   }
