@@ -14,10 +14,6 @@
 
 #include "device/on_device.hpp"
 
-#if __has_include(<oneapi/dnnl/dnnl_version.h>)
-#include <oneapi/dnnl/dnnl_version.h>
-#endif
-
 namespace tandem::testing {
 namespace {
 
@@ -344,21 +340,25 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
 
 TANDEM_ON_EACH_DEVICE(GemmTest);
 
-#if defined(__x86_64__) && defined(DNNL_VERSION_MAJOR)
-TEST(HostGemm, SaysThatItPacksWeightsForPieces) {
+TEST(HostGemm, SaysWhetherItPacksWeightsForPieces) {
   const auto device = open_device({});
-  const std::string does = device->gemm({.m = 64, .n = 48, .k = 32})->describe();
-  const std::string headers =
-      "oneDNN " + std::to_string(DNNL_VERSION_MAJOR) + "." + std::to_string(DNNL_VERSION_MINOR) + ".";
+  const auto packs = [&device](const GemmSpec& spec) {
+    return device->gemm(spec)->describe().find("weights packed once for products in pieces") != std::string::npos;
+  };
+  const GemmSpec spec{.m = 64, .n = 48, .k = 32};
+  GemmSpec padded = spec;
+  padded.lda = 40;
+  EXPECT_FALSE(packs(padded));
+  EXPECT_FALSE(packs({.m = 64, .n = 48, .k = 32, .transpose_a = true}));
+  EXPECT_FALSE(packs({.m = 64, .n = 48, .k = 32, .dtype = bf16, .out_dtype = bf16}));
+#if defined(__x86_64__) && __has_include(<oneapi/dnnl/dnnl.h>)
   __builtin_cpu_init();
   const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                       __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
-  if (!does.starts_with(headers) || !avx512) GTEST_SKIP() << does;
-  EXPECT_NE(does.find("weights packed once"), std::string::npos) << does;
-  const std::string does_not = device->gemm({.m = 64, .n = 48, .k = 32, .lda = 40})->describe();
-  EXPECT_EQ(does_not.find("weights packed"), std::string::npos) << does_not;
-}
+  const bool same_version = device->gemm(spec)->describe().starts_with("oneDNN 2.6.");  // Debian 12's, as its headers
+  EXPECT_TRUE(packs(spec) || !avx512 || !same_version);
 #endif
+}
 
 class BuiltinGemmTest : public GemmTest {
  protected:

@@ -96,6 +96,7 @@ class HostGemm::Work {
     } else {
       run_typed(resolve(operands), f32_);
     }
+    // What this run's blocks packed is no other run's.
     if (packed_ && operands.weights == Weights::once) packed_->forget();
   }
 
