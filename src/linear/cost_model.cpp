@@ -101,8 +101,11 @@ class Pieces {
     double compute = gemm(1);
     double arrived = 0;
     for (const ShardGroup& group : arriving_groups(peers(), groups)) {
-      arrived += on_the_way(group, groups == 1 ? 1 : group.size());
-      compute = std::max(compute, arrived) + gemm(size_in_shards(group));
+      const std::size_t parts = groups == 1 ? 1 : group.size();
+      arrived += on_the_way(group, parts);
+      // A group of several parts has more to wait for, and to send, which takes the cores as a product's start does.
+      compute = std::max(compute, arrived) + gemm(size_in_shards(group)) +
+                static_cast<double>(parts - 1) * costs_.gemm_launch_seconds;
     }
     return compute;
   }

@@ -105,17 +105,15 @@ TEST_P(AllToAllTest, EveryFormDtypeAndSize) {
     std::uint64_t id = 7000;
     for (const DType dtype : moved_dtypes(team)) {
       AllToAll all_to_all(team, {.count = 5000, .dtype = dtype}, {.piece_bytes = 4000});
-      AllToAll fetch(team, {.count = 5000, .dtype = dtype}, fetching(team));
-      for (const std::int64_t count : {0, 1, 3, 1000, 4999}) {
-        const std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n), count);
-        for (AllToAll* plain : {&all_to_all, &fetch}) {
-          check_all_forms(team, all_to_all, *plain, counts, true, dtype, ++id);
+      for (const CollectiveOptions& options : plain_options(team, 4000)) {
+        AllToAll plain(team, {.count = 5000, .dtype = dtype}, options);
+        for (const std::int64_t count : {0, 1, 3, 1000, 4999}) {
+          const std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n), count);
+          check_all_forms(team, all_to_all, plain, counts, true, dtype, ++id);
         }
-      }
-      for (const std::uint64_t limit : {2U, 40U, 5000U}) {
-        ++id;
-        for (AllToAll* plain : {&all_to_all, &fetch}) {
-          check_all_forms(team, all_to_all, *plain, matrix(n, id, limit), false, dtype, id);
+        for (const std::uint64_t limit : {2U, 40U, 5000U}) {
+          ++id;
+          check_all_forms(team, all_to_all, plain, matrix(n, id, limit), false, dtype, id);
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -86,22 +87,14 @@ template <typename Element> class Player {
         draws_(sequence),
         salt_(key(seed(), {sequence})),
         stream_(team.device()),
-        gather_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
-        fetching_gather_(team, {.count = extents.large, .dtype = dtype}, fetching(team, piece)),
-        scatter_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
-        fetching_scatter_(team, {.count = extents.large, .dtype = dtype}, fetching(team, piece)),
-        reduce_(team, {.count = total(), .dtype = dtype}, {.piece_bytes = piece}),
-        fetching_reduce_(team, {.count = total(), .dtype = dtype}, fetching(team, piece)),
-        exchange_(team, {.count = extents.large, .dtype = dtype}, {.piece_bytes = piece}),
-        fetching_exchange_(team, {.count = extents.large, .dtype = dtype}, fetching(team, piece)),
-        broadcast_(team, {.count = total(), .dtype = dtype}, {.piece_bytes = piece}),
-        fetching_broadcast_(team, {.count = total(), .dtype = dtype}, fetching(team, piece)),
+        plans_(team, extents, {.piece_bytes = piece}),
         symmetric_(symmetric(team, {total()}, dtype)),
         small_symmetric_(symmetric(team, {extents.small * team.size()}, dtype)),
         input_(team, {total()}, dtype, 1),
         output_(team, {total()}, dtype, 3),
         inputs_(team.shared_device(), static_cast<std::size_t>(runs * total()) * size_of(dtype)),
         outputs_(team.shared_device(), inputs_.bytes()) {
+    if (can_fetch(team)) fetching_.emplace(team, extents, fetching(piece));
     prepare();
   }
 
@@ -112,7 +105,8 @@ template <typename Element> class Player {
     if (draws_.below(16) == 0) delay_somebody(team_, stream_, draws_, longest_delay_us);
     const std::int64_t n = team_.size();
     const std::int64_t count = draws_.below(2) == 0 ? extents_.small : extents_.large;
-    const auto play = static_cast<Play>(draws_.below(play_names.size()));
+    const std::size_t plays = fetching_ ? play_names.size() : static_cast<std::size_t>(Play::gather_by_fetch);
+    const auto play = static_cast<Play>(draws_.below(plays));
     const auto root = static_cast<int>(draws_.below(static_cast<std::uint64_t>(n)));
     const SymmetricTensor& tensor = count == extents_.small ? small_symmetric_ : symmetric_;
     const TensorView whole_input = front(input_.view(), n * count);
@@ -129,46 +123,51 @@ template <typename Element> class Player {
     counts_.clear();
     if (play == Play::exchange_by_counts || play == Play::exchange_symmetric_by_counts) draw_counts(count);
     switch (play) {
-      case Play::gather: return run(part_input, whole_output, [&] { gather_(part_input, whole_output, stream_); });
+      case Play::gather:
+        return run(part_input, whole_output, [&] { plans_.gather(part_input, whole_output, stream_); });
       case Play::gather_in_place:
-        return run(local.narrow(0, team_.rank() * count, count), local, [&] { gather_(tensor, stream_); });
-      case Play::gather_into_symmetric: return run(part_input, local, [&] { gather_(part_input, tensor, stream_); });
-      case Play::scatter: return run(whole_input, part_output, [&] { scatter_(whole_input, part_output, stream_); });
-      case Play::scatter_symmetric: return run(local, part_output, [&] { scatter_(tensor, part_output, stream_); });
-      case Play::reduce: return run(whole_input, whole_output, [&] { reduce_(whole_input, whole_output, stream_); });
-      case Play::reduce_symmetric: return run(local, local, [&] { reduce_(tensor, stream_); });
+        return run(local.narrow(0, team_.rank() * count, count), local, [&] { plans_.gather(tensor, stream_); });
+      case Play::gather_into_symmetric:
+        return run(part_input, local, [&] { plans_.gather(part_input, tensor, stream_); });
+      case Play::scatter:
+        return run(whole_input, part_output, [&] { plans_.scatter(whole_input, part_output, stream_); });
+      case Play::scatter_symmetric:
+        return run(local, part_output, [&] { plans_.scatter(tensor, part_output, stream_); });
+      case Play::reduce:
+        return run(whole_input, whole_output, [&] { plans_.reduce(whole_input, whole_output, stream_); });
+      case Play::reduce_symmetric: return run(local, local, [&] { plans_.reduce(tensor, stream_); });
       case Play::exchange:
-        return run(whole_input, whole_output, [&] { exchange_(whole_input, whole_output, stream_); });
+        return run(whole_input, whole_output, [&] { plans_.exchange(whole_input, whole_output, stream_); });
       case Play::exchange_into_symmetric:
-        return run(whole_input, local, [&] { exchange_(whole_input, tensor, stream_); });
+        return run(whole_input, local, [&] { plans_.exchange(whole_input, tensor, stream_); });
       case Play::broadcast:
-        return run(whole_input, whole_output, [&] { broadcast_(whole_input, whole_output, root, stream_); });
-      case Play::broadcast_symmetric: return run(local, local, [&] { broadcast_(tensor, root, stream_); });
+        return run(whole_input, whole_output, [&] { plans_.broadcast(whole_input, whole_output, root, stream_); });
+      case Play::broadcast_symmetric: return run(local, local, [&] { plans_.broadcast(tensor, root, stream_); });
       case Play::exchange_by_counts: {
         const TensorView from = front(input_.view(), sent());
         const TensorView into = front(output_.view(), got());
-        return run(from, into, [&] { exchange_(from, into, counts_, stream_); });
+        return run(from, into, [&] { plans_.exchange(from, into, counts_, stream_); });
       }
       case Play::exchange_symmetric_by_counts: {
         const TensorView into = front(output_.view(), got());
-        return run(local, into, [&] { exchange_(tensor, into, counts_, stream_); });
+        return run(local, into, [&] { plans_.exchange(tensor, into, counts_, stream_); });
       }
       case Play::gather_in_steps:
         return run(part_input, local, [&] {
-          gather_.start(part_input, tensor, stream_);
-          for (int rank = root; rank < team_.size(); rank += 2) gather_.wait_shard(stream_, rank);
-          gather_.finish(stream_);
+          plans_.gather.start(part_input, tensor, stream_);
+          for (int rank = root; rank < team_.size(); rank += 2) plans_.gather.wait_shard(stream_, rank);
+          plans_.gather.finish(stream_);
         });
       case Play::gather_by_fetch:
-        return run(part_input, whole_output, [&] { fetching_gather_(part_input, whole_output, stream_); });
+        return run(part_input, whole_output, [&] { fetching_->gather(part_input, whole_output, stream_); });
       case Play::scatter_by_fetch:
-        return run(whole_input, part_output, [&] { fetching_scatter_(whole_input, part_output, stream_); });
+        return run(whole_input, part_output, [&] { fetching_->scatter(whole_input, part_output, stream_); });
       case Play::reduce_by_fetch:
-        return run(whole_input, whole_input, [&] { fetching_reduce_(whole_input, whole_input, stream_); });
+        return run(whole_input, whole_input, [&] { fetching_->reduce(whole_input, whole_input, stream_); });
       case Play::exchange_by_fetch:
-        return run(whole_input, whole_output, [&] { fetching_exchange_(whole_input, whole_output, stream_); });
+        return run(whole_input, whole_output, [&] { fetching_->exchange(whole_input, whole_output, stream_); });
       case Play::broadcast_by_fetch:
-        return run(whole_input, whole_output, [&] { fetching_broadcast_(whole_input, whole_output, root, stream_); });
+        return run(whole_input, whole_output, [&] { fetching_->broadcast(whole_input, whole_output, root, stream_); });
     }
   }
 
@@ -191,6 +190,21 @@ template <typename Element> class Player {
                                  : std::is_same_v<Element, std::int64_t> ? i64
                                  : std::is_same_v<Element, double>       ? f64
                                                                          : f32;
+
+  struct Plans {
+    Plans(const Team& team, Extents extents, const CollectiveOptions& options)
+        : gather(team, {.count = extents.large, .dtype = dtype}, options),
+          scatter(team, {.count = extents.large, .dtype = dtype}, options),
+          reduce(team, {.count = extents.large * team.size(), .dtype = dtype}, options),
+          exchange(team, {.count = extents.large, .dtype = dtype}, options),
+          broadcast(team, {.count = extents.large * team.size(), .dtype = dtype}, options) {}
+
+    AllGather gather;
+    ReduceScatter scatter;
+    AllReduce reduce;
+    AllToAll exchange;
+    Broadcast broadcast;
+  };
 
   struct Result {
     Play play;
@@ -314,16 +328,8 @@ template <typename Element> class Player {
   Draws draws_;
   std::uint64_t salt_;
   Stream stream_;
-  AllGather gather_;
-  AllGather fetching_gather_;
-  ReduceScatter scatter_;
-  ReduceScatter fetching_scatter_;
-  AllReduce reduce_;
-  AllReduce fetching_reduce_;
-  AllToAll exchange_;
-  AllToAll fetching_exchange_;
-  Broadcast broadcast_;
-  Broadcast fetching_broadcast_;
+  Plans plans_;
+  std::optional<Plans> fetching_;  // none where ranks cannot read each other's memory
   SymmetricTensor symmetric_;
   SymmetricTensor small_symmetric_;
   GuardedTensor input_;

@@ -116,8 +116,14 @@ void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint6
   if (who == team.rank()) team.device().launch(stream, [pause] { std::this_thread::sleep_for(pause); });
 }
 
-CollectiveOptions fetching(const Team& team, std::size_t piece_bytes) {
-  return {.algorithm = why_no_loans(team).empty() ? "fetch" : "auto", .piece_bytes = piece_bytes};
+CollectiveOptions fetching(std::size_t piece_bytes) { return {.algorithm = "fetch", .piece_bytes = piece_bytes}; }
+
+bool can_fetch(const Team& team) { return why_no_loans(team).empty(); }
+
+std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece_bytes) {
+  std::vector<CollectiveOptions> options{{.piece_bytes = piece_bytes}};
+  if (can_fetch(team)) options.push_back(fetching(piece_bytes));
+  return options;
 }
 
 std::string describe_case(const Team& team, const Dims& sizes, DType dtype) {

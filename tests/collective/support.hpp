@@ -48,8 +48,12 @@ void expect_same_on_all_ranks(const Team& team, std::span<const std::byte> bytes
 /// Puts a pause of up to `longest_us` into the stream of one rank that `draws` pick; every rank draws the same.
 void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint64_t longest_us);
 
-/// Has plain views read where they are, whatever their size, if this team's ranks can do that; else "auto".
-[[nodiscard]] CollectiveOptions fetching(const Team& team, std::size_t piece_bytes = 0);
+/// Has plain views read where they are, whatever their size.
+[[nodiscard]] CollectiveOptions fetching(std::size_t piece_bytes = 0);
+/// Whether this team's ranks can do that.
+[[nodiscard]] bool can_fetch(const Team& team);
+/// "auto", and `fetching` if ranks can.
+[[nodiscard]] std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece_bytes = 0);
 
 /// "bf16[4, 8], rank 1 of 3"
 [[nodiscard]] std::string describe_case(const Team& team, const Dims& sizes, DType dtype);

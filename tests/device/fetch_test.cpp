@@ -58,7 +58,7 @@ class Lender {
   ::pid_t process_ = -1;
 };
 
-class FetchTest : public OnDevice {
+class HostFetchTest : public OnDevice {
  protected:
   [[nodiscard]] WaitControl* control() { return &control_; }
 
@@ -83,24 +83,7 @@ class FetchTest : public OnDevice {
   WaitControl control_{.abort = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}};
 };
 
-TEST_P(FetchTest, ADeviceReadsPrivateMemoryOrSaysThatItDoesNot) {
-  std::uint64_t value = 0;
-  if (on_host()) {
-    std::vector<std::byte> data = random_bytes(64);
-    const Lender lender(data);
-    EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, 0), "");
-    EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, sizeof(value)), "Bad address");
-    return;
-  }
-  expect_says(device().read_process(::getpid(), &value, &value, sizeof(value)), {"cuda:0", "private memory"});
-  const Stream stream(device());
-  Loan loan;
-  expect_error<Unsupported>([&] { device().lend(stream, &loan, &value); }, {"cuda:0", "private memory"});
-  expect_error<Unsupported>([&] { device().fetch(stream, {.loan = &loan}, nullptr); }, {"cuda:0", "private memory"});
-}
-
-TEST_P(FetchTest, ReadsAnyBytesOfAnotherProcess) {
-  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+TEST_P(HostFetchTest, ReadsAnyBytesOfAnotherProcess) {
   std::vector<std::byte> data = random_bytes(lent_bytes);
   const Lender lender(data);
   std::uint64_t value = 0;
@@ -118,8 +101,7 @@ TEST_P(FetchTest, ReadsAnyBytesOfAnotherProcess) {
   }
 }
 
-TEST_P(FetchTest, AFailedReadIsRecorded) {
-  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+TEST_P(HostFetchTest, AFailedReadIsRecorded) {
   std::vector<std::byte> data = random_bytes(64);
   const Lender lender(data);
   void* const nowhere = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -134,8 +116,7 @@ TEST_P(FetchTest, AFailedReadIsRecorded) {
   EXPECT_GE(control()->failure.waited_ns, control()->timeout_ns);
 }
 
-TEST_P(FetchTest, TheAbortThatFollowsAnEndedProcessIsWaitedFor) {
-  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+TEST_P(HostFetchTest, TheAbortThatFollowsAnEndedProcessIsWaitedFor) {
   std::vector<std::byte> data = random_bytes(64);
   Lender lender(data);
   const std::int64_t process = lender.process();
@@ -152,14 +133,33 @@ TEST_P(FetchTest, TheAbortThatFollowsAnEndedProcessIsWaitedFor) {
   EXPECT_EQ(control()->failed, 0U);
 }
 
-TEST_P(FetchTest, NothingIsReadAfterAnAbort) {
-  if (!on_host()) GTEST_SKIP() << "the host alone reads other processes' memory";
+TEST_P(HostFetchTest, NothingIsReadAfterAnAbort) {
   const std::vector<std::byte> data = random_bytes(64);
   control()->abort = 1;
   std::vector<std::byte> got(64);
   fetch(::getpid(), data.data(), 0, got);
   EXPECT_EQ(got, std::vector<std::byte>(64));
   EXPECT_EQ(control()->failed, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, HostFetchTest, ::testing::Values(DeviceType::host), type_name);
+
+class FetchTest : public OnDevice {};
+
+TEST_P(FetchTest, ADeviceReadsPrivateMemoryOrSaysThatItDoesNot) {
+  std::uint64_t value = 0;
+  if (on_host()) {
+    std::vector<std::byte> data = random_bytes(64);
+    const Lender lender(data);
+    EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, 0), "");
+    EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, sizeof(value)), "Bad address");
+    return;
+  }
+  expect_says(device().read_process(::getpid(), &value, &value, sizeof(value)), {"cuda:0", "private memory"});
+  const Stream stream(device());
+  Loan loan;
+  expect_error<Unsupported>([&] { device().lend(stream, &loan, &value); }, {"cuda:0", "private memory"});
+  expect_error<Unsupported>([&] { device().fetch(stream, {.loan = &loan}, nullptr); }, {"cuda:0", "private memory"});
 }
 
 TANDEM_ON_EACH_DEVICE(FetchTest);

@@ -2,6 +2,7 @@
 #include "tandem/linear/cost_model.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <thread>
@@ -50,6 +51,28 @@ TEST(CostModel, WhereCopiesCostComputeThereIsNothingToHideBehind) {
   const LinearChoice choice = choose(LinearKind::all_gather_linear, {.m = 8192, .n = 8192, .k = 8192}, 4, host);
   EXPECT_EQ(choice.algorithm, "sequence");
   EXPECT_NE(choice.why.find("nothing to hide behind"), std::string::npos);
+}
+
+TEST(CostModel, GroupsOfAGatherThatEndWithinShardsCostMore) {
+  // The link is so fast that only products count.
+  CostTable near = gpu;
+  near.link_bytes_per_second = 1e15;
+  near.link_latency_seconds = 0;
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  const auto launches = [&](int groups) {  // how often the fixed cost of a product is charged
+    CostTable slower = near;
+    slower.gemm_launch_seconds += 1e-6;
+    const auto predicted = [&](const CostTable& costs) {
+      return choose(LinearKind::all_gather_linear, spec, 4, costs, {.groups = groups}).predicted.t_pipeline;
+    };
+    return std::lround((predicted(slower) - predicted(near)) / 1e-6);
+  };
+  EXPECT_EQ(launches(1), 1 + 1);  // the own shard's product, and one for three shards that come in a batch
+  EXPECT_EQ(launches(2), 1 + 3);
+  EXPECT_EQ(launches(3), 1 + 3);
+  EXPECT_EQ(launches(4), 1 + 6);  // 3/4, 1/4 and 1/2, 1/2 and 1/4, 3/4
+  EXPECT_EQ(launches(6), 1 + 6);
+  EXPECT_EQ(launches(12), 1 + 12);
 }
 
 TEST(CostModel, RanksThatShareCoresHaveLessOfThem) {
