@@ -45,10 +45,10 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
     chosen = "two_shot, since one_shot needs staging";
   } else if (options.algorithm == "auto") {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    chosen =
-        format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
-               tuning.one_shot_bytes, ranks() <= 2 ? ", and any plain view of two ranks, since both move as much" : "",
-               tuning.one_shot_symmetric_bytes);
+    chosen = format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
+                    tuning.one_shot_bytes,
+                    ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
+                    tuning.one_shot_symmetric_bytes);
   }
   set_description(format(
       "{}: {}; two_shot in place on symmetric tensors; otherwise {}; sums in rank order, in fp32 or wider, by {}",
