@@ -19,6 +19,11 @@ constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull:
 constexpr std::uint32_t drained = 2;  // fetch: I have read your shard
 constexpr std::uint32_t signals = 3;
 
+// How much of `bytes` the piece holds that begins there.
+constexpr std::size_t piece_at(std::size_t begin, std::size_t bytes, std::size_t piece) noexcept {
+  return std::min(piece, bytes - std::min(begin, bytes));
+}
+
 }  // namespace
 
 AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options)
@@ -166,15 +171,23 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  if (longest == 0) return;
   const Shard mine = whole.shard(ranks(), me());
   slots().lend(stream, shard, arrived);
-  add_copy(gathered + bytes_of(mine.begin), shard, bytes_of(mine.count), Path::local);
-  flush(stream);
-  for (const int peer : peers()) {
-    const Shard theirs = whole.shard(ranks(), peer);
-    slots().wait(stream, 0, std::span(&peer, 1), arrived);
-    slots().fetch(stream, peer, arrived, 0, gathered + bytes_of(theirs.begin), bytes_of(theirs.count));
-    slots().signal(stream, 0, std::span(&peer, 1), drained);
+  // All ranks read the same part of every shard before they go on to the next: its owner, who copies it too, and the
+  // peers find it in a cache then, where whole shards come from memory each time.
+  const std::size_t piece = 2 * piece_bytes();
+  for (std::size_t begin = 0; begin < longest; begin += piece) {
+    const auto bytes_in = [&](const Shard& owned) { return piece_at(begin, bytes_of(owned.count), piece); };
+    add_copy(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local);
+    flush(stream);
+    for (const int peer : peers()) {
+      const Shard theirs = whole.shard(ranks(), peer);
+      if (begin == 0) slots().wait(stream, 0, std::span(&peer, 1), arrived);
+      slots().fetch(stream, peer, arrived, begin, gathered + bytes_of(theirs.begin) + begin, bytes_in(theirs));
+      if (longest - begin <= piece) slots().signal(stream, 0, std::span(&peer, 1), drained);
+    }
   }
   wait_all(stream, drained);
 }
@@ -182,8 +195,7 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
 void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
   const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
   const auto piece_of = [&](int rank, std::size_t begin) {  // the bytes [begin, …) of that rank's shard
-    const std::size_t bytes = bytes_of(whole.shard(ranks(), rank).count);
-    return std::min(piece_bytes(), bytes - std::min(begin, bytes));
+    return piece_at(begin, bytes_of(whole.shard(ranks(), rank).count), piece_bytes());
   };
   // Each piece ends with an exchange of signals, and a rank signals piece k + 1 only after it has read piece k. So who
   // writes a slot again, for piece k + 2, has heard from everybody that it may: the signals are the credits.

@@ -12,9 +12,11 @@ namespace tandem {
 /// and leaves the caches to others.
 enum class Stores : std::uint8_t { cached, streaming };
 
-/// What `bytes` of output, written once and front to back, are best stored with: measured, streaming is twice as fast
-/// for what no cache holds, and a third slower for what one does.
-[[nodiscard]] Stores best_stores(std::size_t bytes) noexcept;
+enum class Stored : std::uint8_t { copy, sum };
+
+/// What `bytes` of output, written once and front to back, are best stored with: measured, streaming takes half the
+/// time for what no cache holds, and up to twice as long for what one does.
+[[nodiscard]] Stores best_stores(Stored what, std::size_t bytes) noexcept;
 
 /// memcpy. After streaming stores, and before anybody is told of them, comes `order_streaming_stores`.
 void copy_bytes(void* to, const void* from, std::size_t bytes, Stores stores) noexcept;

@@ -182,22 +182,11 @@ void add_bias(Sum* sums, const void* bias, std::int64_t first, std::int64_t colu
 
 // ---- Reductions ----
 
-// Sums one block of all sources, in their order. Floats narrower than the sum are widened first.
-template <typename T, typename Sum>
-void sum_block(std::span<const void* const> sources, std::int64_t first, Sum* sums, std::int64_t n) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    std::memcpy(sums, at<T>(sources[0], first), bytes_of<T>(n));
-  } else {
-    widen_block(at<T>(sources[0], first), sums, n);
-  }
-  for (const void* const source : sources.subspan(1)) add_block(sums, at<T>(source, first), n);
-}
-
-// Up to four sources of the sum's own type need no block in between, which for large ones saves a third of the time.
-template <typename T> bool sum_straight(const Reduction& r, std::int64_t first, std::int64_t n) {
-  const auto source = [&](std::size_t s) { return at<T>(r.sources[s], first); };
-  T* const out = at<T>(r.destinations[0], first);
-  switch (r.sources.size()) {
+// Up to four sources of the sum's own type are added in one pass, which for large ones saves a third of the time.
+template <typename T>
+bool sum_at_once(std::span<const void* const> sources, std::int64_t first, T* out, std::int64_t n) {
+  const auto source = [&](std::size_t s) { return at<T>(sources[s], first); };
+  switch (sources.size()) {
     case 2: run_vectorised<AddTwo>(out, source(0), source(1), n); return true;
     case 3: run_vectorised<AddThree>(out, source(0), source(1), source(2), n); return true;
     case 4: run_vectorised<AddFour>(out, source(0), source(1), source(2), source(3), n); return true;
@@ -205,15 +194,27 @@ template <typename T> bool sum_straight(const Reduction& r, std::int64_t first, 
   }
 }
 
+// Sums one block of all sources, in their order. Floats narrower than the sum are widened first.
+template <typename T, typename Sum>
+void sum_block(std::span<const void* const> sources, std::int64_t first, Sum* sums, std::int64_t n) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    if (sum_at_once<T>(sources, first, sums, n)) return;
+    std::memcpy(sums, at<T>(sources[0], first), bytes_of<T>(n));
+  } else {
+    widen_block(at<T>(sources[0], first), sums, n);
+  }
+  for (const void* const source : sources.subspan(1)) add_block(sums, at<T>(source, first), n);
+}
+
 // A destination that is a source has just been read, so it is in the cache.
 Stores stores_for(const Reduction& r, const void* destination, std::size_t bytes) noexcept {
   const bool in_place = std::find(r.sources.begin(), r.sources.end(), destination) != r.sources.end();
-  return in_place ? Stores::cached : best_stores(bytes);
+  return in_place ? Stores::cached : best_stores(Stored::sum, bytes);
 }
 
 template <typename T, typename Sum, typename Out> void reduce_typed(const Reduction& r) {
   constexpr bool plain_types = std::is_same_v<T, Sum> && std::is_same_v<Sum, Out>;
-  const bool streaming = best_stores(bytes_of<Out>(r.count)) == Stores::streaming;
+  const bool streaming = best_stores(Stored::sum, bytes_of<Out>(r.count)) == Stores::streaming;
   const bool straight =
       plain_types && !streaming && r.destinations.size() == 1 && r.bias == nullptr && r.activation == Activation::none;
   Block<Sum> sums;
@@ -221,7 +222,7 @@ template <typename T, typename Sum, typename Out> void reduce_typed(const Reduct
   for (std::int64_t first = 0; first < r.count; first += block_elements) {
     const std::int64_t n = std::min(block_elements, r.count - first);
     if constexpr (plain_types) {
-      if (straight && sum_straight<T>(r, first, n)) continue;
+      if (straight && sum_at_once<T>(r.sources, first, at<T>(r.destinations[0], first), n)) continue;
     }
     sum_block<T>(r.sources, first, sums.data(), n);
     const Out* result = nullptr;
