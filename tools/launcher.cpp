@@ -13,6 +13,7 @@
 #include <optional>
 #include <poll.h>
 #include <random>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -22,6 +23,7 @@
 #include "tandem/team/file_descriptor.hpp"
 
 #include "base/format.hpp"
+#include "tools/cores.hpp"
 #include "tools/launch_guard.hpp"
 
 namespace tandem::tools {
@@ -119,6 +121,15 @@ std::string how(int status) {
 class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options) : options_(options) {
+    if (options.bind) {
+      cores_ = divide_cores(options.ranks);
+      if (cores_.empty()) {
+        throw InvalidArgument(
+            format("--bind core: {} ranks do not divide over the CPUs that may be used ('nproc' counts them); allowed: "
+                   "as many ranks as CPUs, fewer, or a multiple",
+                   options.ranks));
+      }
+    }
     std::random_device random;
     job_ = format("run.{}.{:08x}{:08x}", ::getpid(), random(), random());
     sigset_t watched;
@@ -187,6 +198,8 @@ class Launcher {
       const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
     }
+    // Should that fail, the rank runs where the system puts it.
+    if (!cores_.empty()) ::sched_setaffinity(0, sizeof(cpu_set_t), &cores_[static_cast<std::size_t>(rank)]);
     if (out >= 0) ::dup2(out, STDOUT_FILENO);
     if (error >= 0) ::dup2(error, STDERR_FILENO);
     for (const auto& [name, value] : options_.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -297,6 +310,7 @@ class Launcher {
 
   const LaunchOptions& options_;
   std::string job_;
+  std::vector<cpu_set_t> cores_;  // by rank; empty if none is bound
   sigset_t mask_before_{};
   FileDescriptor signals_;
   std::optional<LaunchGuard> guard_;

@@ -13,6 +13,7 @@
 #include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
+#include "tools/cores.hpp"
 #include "tools/parse.hpp"
 
 namespace tandem::tools {
@@ -24,10 +25,17 @@ int default_ranks(DeviceType device) {
   return device == DeviceType::cuda ? std::clamp(device_count(DeviceType::cuda), 1, static_cast<int>(most_ranks)) : 2;
 }
 
-[[noreturn]] void become_launcher(int ranks, const char* command, Arguments arguments) {
+[[noreturn]] void become_launcher(int ranks, bool bind, const char* command, Arguments arguments) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> words{self, "run", "-n", format("{}", ranks), "--no-prefix", "--", self, command};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> words{
+      self, "run", "-n", format("{}", ranks), "--bind", bind ? "core" : "none", "--no-prefix", "--", self, command};
+  for (auto word = arguments.begin(); word != arguments.end(); ++word) {
+    if (*word == "--bind") {
+      ++word;  // and what it says, which parsing has seen
+    } else if (!word->starts_with("--bind=")) {
+      words.push_back(*word);
+    }
+  }
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
@@ -58,6 +66,13 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
          "--link", [&options](const std::string& text) { options.link = parse_link(text); },
          "host: emulate a link between the ranks, as in 20us,1GB/s")
       ->type_name("LATENCY,BANDWIDTH");
+  app.add_option_function<std::string>(
+         "--bind",
+         [&options](const std::string& text) { options.bind = parse_name("--bind", text, {"none", "core"}) == 1; },
+         "core: each rank keeps to its share of the CPUs; none: the system moves ranks about (default: core on the "
+         "host, "
+         "where ranks divide evenly over the CPUs)")
+      ->type_name("WHAT");
 }
 
 Env environment(const RankOptions& options) {
@@ -81,11 +96,18 @@ World join(const RankOptions& options, const char* command, Arguments arguments)
 World join(const RankOptions& options, Env env, const char* command, Arguments arguments) {
   const Launch launch = Launch::detect();
   if (launch.launcher == "none") {
-    const int ranks = options.ranks.value_or(default_ranks(parse_device("TANDEM_DEVICE", env.device)));
-    if (ranks != 1) become_launcher(ranks, command, arguments);
+    const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+    const int ranks = options.ranks.value_or(default_ranks(device));
+    const bool bind = options.bind.value_or(device == DeviceType::host && !divide_cores(ranks).empty());
+    if (ranks != 1) become_launcher(ranks, bind, command, arguments);
   } else if (options.ranks && *options.ranks != launch.world_size) {
     throw InvalidArgument(format("-n is {}, but {} started a world of {} ranks; leave -n out or give {}",
                                  *options.ranks, launch.launcher, launch.world_size, launch.world_size));
+  } else if (options.bind) {
+    throw InvalidArgument(format(
+        "--bind says where the ranks run that this command starts; these were started by {}: leave --bind out, or give "
+        "it to the launcher",
+        launch.launcher));
   }
   return init({.launch = launch, .env = std::move(env), .device = std::nullopt});
 }

@@ -10,11 +10,12 @@
 
 namespace tandem::tools {
 
-/// The ranks that a command runs on, as its options -n, --device and --link say.
+/// The ranks that a command runs on, as its options -n, --device, --link and --bind say.
 struct RankOptions {
   std::optional<int> ranks;           ///< none: as the launcher says, or one for each GPU, or two
   std::optional<std::string> device;  ///< none: as TANDEM_DEVICE says
   std::optional<LinkOptions> link;
+  std::optional<bool> bind;  ///< each rank to its share of the CPUs; none: on the host, where they divide evenly
 };
 
 /// Adds those options to a command. `options` outlives the parsing.

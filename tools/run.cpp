@@ -63,6 +63,10 @@ int run(Arguments arguments) {
          "--link", [&](const std::string& text) { hand_over(options, "TANDEM_LINK", text); },
          "host: emulate a link between the ranks, as in 20us,1GB/s")
       ->type_name("LATENCY,BANDWIDTH");
+  app.add_option_function<std::string>(
+         "--bind", [&](const std::string& text) { options.bind = parse_name("--bind", text, {"none", "core"}) == 1; },
+         "core: each rank keeps to its share of the CPUs; none (default): the system moves ranks about")
+      ->type_name("WHAT");
   app.add_flag_callback("--no-prefix", [&] { options.prefix = false; }, "leave the ranks' output as it is");
   if (const auto code = parse(app, arguments)) return *code;
 

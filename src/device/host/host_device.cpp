@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <sched.h>
 #include <sys/mman.h>
 #include <system_error>
 #include <thread>
@@ -85,8 +86,13 @@ HostDevice::~HostDevice() {
 }
 
 std::string HostDevice::describe() const {
-  std::string text = format("host, {} cores, {}, GEMM by {}", std::thread::hardware_concurrency(), host_vector_isa(),
-                            describe_gemm_library(gemm_library_, gemm_choice_));
+  const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
+  cpu_set_t allowed;
+  const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+  const long usable = known ? CPU_COUNT(&allowed) : all;
+  std::string text =
+      format("host, {} cores, {}, GEMM by {}", usable < all ? format("{} of {}", usable, all) : format("{}", all),
+             host_vector_isa(), describe_gemm_library(gemm_library_, gemm_choice_));
   if (link_) {
     text += format(", emulated link of {} us and {} GB/s", static_cast<double>(link_->options().latency.count()) * 1e-3,
                    link_->options().bytes_per_second * 1e-9);
