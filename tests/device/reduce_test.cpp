@@ -137,6 +137,16 @@ TEST_P(ReduceTest, TakesAsManyOperandsAsItSays) {
   check<BFloat16, BFloat16>(bf16, bf16, max_reduce_operands, 1, 3000, false, false, Activation::none);
 }
 
+// So much that the host stores past its caches, but for what it has just read.
+TEST_P(ReduceTest, SumsMuch) {
+  constexpr std::int64_t floats = (4 << 20) / sizeof(float) + 1003;
+  check<float, float>(f32, f32, 2, 1, floats, false, false, Activation::none);
+  check<float, float>(f32, f32, 4, 3, floats, false, false, Activation::none);
+  check<float, float>(f32, f32, 3, 2, floats, true, false, Activation::none);
+  check<float, float>(f32, f32, 5, 1, floats, false, true, Activation::gelu_erf);
+  check<BFloat16, BFloat16>(bf16, bf16, 2, 2, 2 * floats, true, false, Activation::none);
+}
+
 TEST_P(ReduceTest, TheSameSourcesGiveTheSameBits) {
   // Alone or among many destinations, in place or not, at any place of a block: every rank must get the same bits.
   const auto n = std::size_t{5000};
