@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
+#include "collective/piece.hpp"
 
 namespace tandem {
 namespace {
@@ -18,11 +19,6 @@ constexpr std::uint32_t entered = 0;  // push: my tensor may be written
 constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot; fetch: it may be read
 constexpr std::uint32_t drained = 2;  // fetch: I have read your shard
 constexpr std::uint32_t signals = 3;
-
-// How much of `bytes` the piece holds that begins there.
-constexpr std::size_t piece_at(std::size_t begin, std::size_t bytes, std::size_t piece) noexcept {
-  return std::min(piece, bytes - std::min(begin, bytes));
-}
 
 }  // namespace
 
@@ -179,7 +175,7 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
   // peers find it in a cache then, where whole shards come from memory each time.
   const std::size_t piece = 2 * piece_bytes();
   for (std::size_t begin = 0; begin < longest; begin += piece) {
-    const auto bytes_in = [&](const Shard& owned) { return piece_at(begin, bytes_of(owned.count), piece); };
+    const auto bytes_in = [&](const Shard& owned) { return bytes_in_piece(begin, bytes_of(owned.count), piece); };
     add_copy(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local);
     flush(stream);
     for (const int peer : peers()) {
@@ -195,7 +191,7 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
 void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
   const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
   const auto piece_of = [&](int rank, std::size_t begin) {  // the bytes [begin, …) of that rank's shard
-    return piece_at(begin, bytes_of(whole.shard(ranks(), rank).count), piece_bytes());
+    return bytes_in_piece(begin, bytes_of(whole.shard(ranks(), rank).count), piece_bytes());
   };
   // Each piece ends with an exchange of signals, and a rank signals piece k + 1 only after it has read piece k. So who
   // writes a slot again, for piece k + 2, has heard from everybody that it may: the signals are the credits.

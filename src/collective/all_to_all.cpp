@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
+#include "collective/piece.hpp"
 
 namespace tandem {
 namespace {
@@ -215,8 +216,7 @@ void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longes
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
     const auto piece_of = [&](int from, int to) {
-      const std::size_t bytes = bytes_of(exchange_.count(from, to));
-      return std::min(part, bytes - std::min(begin, bytes));
+      return bytes_in_piece(begin, bytes_of(exchange_.count(from, to)), part);
     };
     const auto from = [&](int to) { return input + bytes_of(exchange_.place_in_input(me(), to)) + begin; };
     const auto into = [&](int source) { return out + bytes_of(exchange_.place_in_out(source, me())) + begin; };

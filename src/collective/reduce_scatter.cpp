@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
+#include "collective/piece.hpp"
 
 namespace tandem {
 namespace {
@@ -106,8 +107,7 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
     const auto piece_of = [&](int rank) {
-      const std::size_t bytes = bytes_of(whole.shard(ranks(), rank).count);
-      return std::min(part, bytes - std::min(begin, bytes));
+      return bytes_in_piece(begin, bytes_of(whole.shard(ranks(), rank).count), part);
     };
     // Parts that lie one behind the other, in the input and in the slot, go in one copy.
     const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
