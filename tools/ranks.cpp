@@ -29,9 +29,10 @@ int default_ranks(DeviceType device) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words{
       self, "run", "-n", format("{}", ranks), "--bind", bind ? "core" : "none", "--no-prefix", "--", self, command};
+  // Not --bind: the launcher does that, and ranks refuse what they cannot do any more.
   for (auto word = arguments.begin(); word != arguments.end(); ++word) {
     if (*word == "--bind") {
-      ++word;  // and what it says, which parsing has seen
+      ++word;  // and its value
     } else if (!word->starts_with("--bind=")) {
       words.push_back(*word);
     }
