@@ -8,10 +8,11 @@ set -euo pipefail
 usage() {
   cat <<'USAGE'
 usage: benchmarks/run.sh [--ranks "2 3 4"] [--rounds N] [--build DIR] [--op NAME] [--begin BYTES] [--end BYTES]
-                         [--factor F] [--seconds S] [--bind core|none]
+                         [--factor F] [--seconds S] [--time median|mean] [--bind core|none]
 
 Each library runs all sizes in turn, N rounds long (default 3), so that a busy moment of the machine hurts none alone; the
-median of the rounds is printed. "tandem" works on symmetric tensors, "tandem-plain" on any memory.
+median of the rounds is printed. "tandem" works on symmetric tensors, "tandem-plain" on any memory. A round's time is the
+median of its iterations, each as long as its slowest rank; or their mean, one behind the other, as nccl-tests have it.
 USAGE
 }
 
@@ -24,7 +25,7 @@ while (($#)); do
     --ranks) ranks=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
-    --op | --begin | --end | --factor | --seconds | --bind) pass+=("$1" "$2"); shift 2 ;;
+    --op | --begin | --end | --factor | --seconds | --time | --bind) pass+=("$1" "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
   esac

@@ -23,7 +23,7 @@ std::string_view name(Operation operation) { return names[static_cast<std::size_
 [[noreturn]] void refuse(std::string_view option, std::string_view value) {
   std::fprintf(stderr,
                "%.*s %.*s: expected --ranks N, --op all_reduce|all_gather|reduce_scatter, --begin BYTES, --end BYTES, "
-               "--factor F (2 or more), --seconds S or --bind core|none\n",
+               "--factor F (2 or more), --seconds S, --time median|mean or --bind core|none\n",
                static_cast<int>(option.size()), option.data(), static_cast<int>(value.size()), value.data());
   std::exit(2);
 }
@@ -89,7 +89,24 @@ double timed(Library& library) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void measure(Library& library, Operation operation, std::size_t size, double seconds) {
+double median_of_iterations(Library& library, std::size_t iterations) {
+  std::vector<double> times(iterations);
+  for (double& time : times) time = timed(library);
+  library.maximum(times);
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+double mean_of_iterations(Library& library, std::size_t iterations) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < iterations; ++i) library.run();
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+  std::vector<double> mean{all.count() / static_cast<double>(iterations)};
+  library.maximum(mean);
+  return mean[0];
+}
+
+void measure(Library& library, Operation operation, std::size_t size, const Options& options) {
   Case problem(library, operation, size);
   library.prepare(operation, problem.count());
   const auto seed = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
@@ -105,11 +122,9 @@ void measure(Library& library, Operation operation, std::size_t size, double sec
   library.maximum(first);
   std::ranges::sort(first);
   const double guess = std::max(first[first.size() / 2], 1e-7);
-  std::vector<double> times(static_cast<std::size_t>(std::clamp(seconds / guess, 1.0 * fewest, 1.0 * most)));
-  for (double& time : times) time = timed(library);
-  library.maximum(times);
-  std::ranges::sort(times);
-  const double time = times[times.size() / 2];
+  const auto iterations = static_cast<std::size_t>(std::clamp(options.seconds / guess, 1.0 * fewest, 1.0 * most));
+  const double time =
+      options.mean ? mean_of_iterations(library, iterations) : median_of_iterations(library, iterations);
 
   problem.fill(key + 1);
   library.run();
@@ -147,6 +162,8 @@ Options parse(int argc, char** argv) {
       options.factor = static_cast<std::size_t>(number());
     } else if (option == "--seconds") {
       options.seconds = number();
+    } else if (option == "--time" && (value == "median" || value == "mean")) {
+      options.mean = value == "mean";
     } else if (option == "--bind" && (value == "core" || value == "none")) {
       options.bind = value == "core";
     } else if (const auto* at = std::ranges::find(names, value); option == "--op" && at != names.end()) {
@@ -175,7 +192,7 @@ void place(const Options& options, int rank) {
 void measure(Library& library, const Options& options) {
   for (const Operation operation : options.operations) {
     for (std::size_t size = options.begin; size <= options.end; size *= options.factor) {
-      measure(library, operation, size, options.seconds);
+      measure(library, operation, size, options);
     }
   }
 }
