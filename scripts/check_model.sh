@@ -61,6 +61,7 @@ eager="-DCAPTURED=0"
 captured="-DCAPTURED=1"
 both="-DPLANS=2 -DCAPTURED=2 -DUPWARD=1"
 small="-DSLOTS=1 -DITERATIONS=2"
+exchange="-DEXCHANGE=1"
 
 # shellcheck disable=SC2086  # each of these variables is a list of options
 {
@@ -77,11 +78,17 @@ small="-DSLOTS=1 -DITERATIONS=2"
   check "three ranks, in two parts" holds -DPARTS=2 -DRANKS=3 $small
   check "an eager and a captured plan side by side" holds $both -DITERATIONS=4
   check "two eager plans side by side" holds -DPLANS=2 -DUPWARD=1 -DITERATIONS=4
+  check "exchange, two ranks, pull" holds $exchange -DPULL=1 -DITERATIONS=5
+  check "exchange, two ranks, mail" holds $exchange -DITERATIONS=5
+  check "exchange, three ranks, pull" holds $exchange -DPULL=1 -DRANKS=3
+  check "exchange, three ranks, mail" holds $exchange -DRANKS=3
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
   check "two ranks, pull, eager, one fails" holds $eager -DPULL=1 -DFAULTS=1 $small
   check "two ranks, in two parts, one fails" holds -DPARTS=2 -DFAULTS=1
+  check "exchange, two ranks, pull, one fails" holds $exchange -DPULL=1 -DFAULTS=1
+  check "exchange, two ranks, mail, one fails" holds $exchange -DFAULTS=1
   check "three ranks, upward, captured, one fails" holds $captured -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
 
   check "mutation: signal before data, eager" wrong $eager -DMUTATION=1
@@ -99,6 +106,14 @@ small="-DSLOTS=1 -DITERATIONS=2"
   check "mutation: only one's own failure is looked at" wrong $eager -DFAULTS=1 -DMUTATION=8
   check "mutation: results count without a check" wrong $eager -DFAULTS=1 -DMUTATION=9
   check "mutation: the second part is not waited for" wrong -DPARTS=2 -DMUTATION=10
+  check "mutation: exchange, signal before data, pull" wrong $exchange -DPULL=1 -DMUTATION=1
+  check "mutation: exchange, signal before data, mail" wrong $exchange -DMUTATION=1
+  check "mutation: exchange, one slot, pull" wrong $exchange -DPULL=1 -DSLOTS=1
+  check "mutation: exchange, one slot, mail" wrong $exchange -DSLOTS=1
+  check "mutation: exchange, read after the next signal, pull" wrong $exchange -DPULL=1 -DMUTATION=11
+  check "mutation: exchange, read after the next signal, mail" wrong $exchange -DMUTATION=11
+  check "mutation: exchange, a wait is deaf to failure" stuck $exchange -DFAULTS=1 -DMUTATION=7
+  check "mutation: exchange, only one's own failure is looked at" wrong $exchange -DFAULTS=1 -DMUTATION=8
 }
 
 wait

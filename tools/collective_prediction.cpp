@@ -14,6 +14,10 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   const bool staged = staged_wins(tuning, shard);
   const std::size_t read = operation == Operation::broadcast ? static_cast<std::size_t>(bytes) : shard;
   const bool fetches = can_fetch && !form.symmetric_input && !form.symmetric_output;
+  const std::size_t message = operation == Operation::all_reduce ? static_cast<std::size_t>(bytes) : shard;
+  const bool mailable = adds(operation) || operation == Operation::all_gather;
+  const int copies = operation == Operation::reduce_scatter ? 1 : ranks - 1;
+  if (mailable && mail_wins(tuning, message, copies)) return "mail";
   if (fetches && read >= fetched_from(tuning, operation == Operation::all_reduce ? 2 : 1)) return "fetch";
   switch (operation) {
     case Operation::all_gather:
@@ -30,7 +34,7 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
       break;
     default: break;
   }
-  return algorithms(operation, form)[1];  // the only one, but for fetch
+  return algorithms(operation, form)[1];  // the only one, but for fetch and mail
 }
 
 }  // namespace
@@ -47,7 +51,8 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
   double touched = 0;              // read or written in one rank's memory
   switch (operation) {
     case Operation::all_gather:
-      if (runs == "pull") touched = 2 * shard;  // into the slot
+      if (runs == "pull") touched = 2 * shard;          // into the slot
+      if (runs == "mail") touched = 2 * peers * shard;  // out of the mailboxes
       break;
     case Operation::reduce_scatter:
       touched = (ranks + 1) * shard;
@@ -64,6 +69,9 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
       if (runs == "one_shot") {
         carried = peers * whole;
         touched = (ranks + 1) * whole + 2 * whole;
+      } else if (runs == "mail") {
+        carried = peers * whole;
+        touched = (ranks + 1) * whole;
       } else {
         rounds = 2;
         carried = 2 * peers * shard;

@@ -8,7 +8,9 @@
 //     peer's, or (PULL) its own, which all peers read. Writing and reading are different streams, hence different
 //     processes here.
 //   - Order:    a signal follows its data.
-//   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader.
+//   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader. Or (EXCHANGE) each rank
+//               has one stream, in which it writes, signals all peers, waits for all and reads; no credit is granted,
+//               since who writes a slot again has had a signal from everybody that came after the last read.
 //   - Counters: eager plans use counters that only grow; captured plans use 0/1 words. Who waited for such a word resets
 //               it before doing what lets the other side write it again.
 //   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline), at any point. Every wait of a failed rank
@@ -48,6 +50,9 @@
 #ifndef PULL
 #define PULL 0        // 1: a rank writes its own slot, once for all peers, and they read it there
 #endif
+#ifndef EXCHANGE
+#define EXCHANGE 0    // 1: signals are the credits (eager): into the own slot (PULL), or into a mailbox at each peer
+#endif
 #ifndef MUTATION
 #define MUTATION 0
 #endif
@@ -63,6 +68,7 @@
 #define LONELY_CHECK 8         // a rank counts its results unless it has itself heard of a failure
 #define NO_CHECK 9             // a rank counts its results without looking
 #define PART_NOT_AWAITED 10    // a payload comes in two parts, and the second is read with the first one's arrival
+#define READ_LATE 11           // exchanges: a payload is read only after the next one was signalled
 
 // A word of a signal pad. It lies with the rank that waits on it, and one peer writes it.
 typedef Word {
@@ -286,6 +292,66 @@ proctype Reader(byte me; byte plan) {
   } UNLESS_DEAD
 }
 
+// An exchange: what a rank signals in iteration i + 1 comes after all that it read in iteration i.
+#if MUTATION == READ_LATE
+#define PIECE (i - 1)
+#else
+#define PIECE i
+#endif
+#define PIECE_TO_READ buffer[SLOT(me, FROM, plan, PIECE % SLOTS)]
+
+inline signal_all() {
+  do
+  :: d_step { k < RANKS -> put_signal(THEIR_ARRIVAL); k++ }
+  :: atomic { k == RANKS -> k = 1; break }
+  od
+}
+
+proctype Exchanger(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  bool right;
+  {
+    do
+    :: i <= ITERATIONS ->
+#if MUTATION == SIGNAL_BEFORE_DATA
+       signal_all();
+#endif
+#if PULL
+       SLOT_TO_WRITE.first = i;
+       SLOT_TO_WRITE.last = i;
+#else
+       do
+       :: k < RANKS ->
+          SLOT_TO_WRITE.first = i;
+          SLOT_TO_WRITE.last = i;
+          k++
+       :: atomic { k == RANKS -> k = 1; break }
+       od;
+#endif
+#if MUTATION != SIGNAL_BEFORE_DATA
+       signal_all();
+#endif
+       do
+       :: atomic { k < RANKS && SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL); k++ }
+       :: atomic { k == RANKS -> k = 1; break }
+       od;
+       do
+       :: k < RANKS && PIECE > 0 ->
+          right = (PIECE_TO_READ.first == PIECE);
+          d_step {
+            right = right && PIECE_TO_READ.last == PIECE;
+            assert(right || !COUNTS);
+            right = false;
+            k++
+          }
+       :: atomic { k == RANKS || PIECE == 0 -> k = 1; i++; break }
+       od
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+
 #if FAULTS
 // One rank dies, or gives up: its user calls abort, or one of its waits comes to its deadline.
 proctype Fault() {
@@ -328,6 +394,9 @@ init {
     }
     for (p : 0 .. PLANS - 1) {
       for (r : 0 .. RANKS - 1) {
+#if EXCHANGE
+        run Exchanger(r, p)
+#else
         if
         :: READERS(r) > 0 -> run Writer(r, p)
         :: else
@@ -336,6 +405,7 @@ init {
         :: WRITERS(r) > 0 -> run Reader(r, p)
         :: else
         fi
+#endif
       }
     }
 #if FAULTS

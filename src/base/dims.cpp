@@ -10,17 +10,12 @@
 
 namespace tandem {
 
-Dims::Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
-
-Dims::Dims(std::span<const std::int64_t> values) : size_(values.size()) {
-  if (values.size() > max_rank) {
-    throw InvalidArgument(
-        format("a tensor of {} dimensions was asked for; at most {} are allowed", values.size(), max_rank));
-  }
-  std::ranges::copy(values, values_.begin());
+void Dims::refuse(std::size_t dimensions) {
+  throw InvalidArgument(
+      format("a tensor of {} dimensions was asked for; at most {} are allowed", dimensions, max_rank));
 }
 
-std::int64_t Dims::numel() const {
+std::int64_t Dims::unusual_numel() const {
   std::int64_t product = 1;
   bool empty = false;
   bool overflow = false;
@@ -37,16 +32,6 @@ std::int64_t Dims::numel() const {
   if (empty) return 0;
   if (overflow) throw InvalidArgument(format("sizes {} hold more than 2^63 - 1 elements", to_string(*this)));
   return product;
-}
-
-Dims Dims::dense_strides() const {
-  Dims strides = *this;
-  std::int64_t stride = 1;
-  for (std::size_t i = size_; i-- > 0;) {
-    strides[i] = stride;
-    stride *= std::max<std::int64_t>(values_[i], 1);
-  }
-  return strides;
 }
 
 Dims Dims::prepended(std::int64_t extent) const {

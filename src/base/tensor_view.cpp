@@ -7,17 +7,17 @@
 
 namespace tandem {
 
-TensorView::TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device)
-    : TensorView(data, sizes, sizes.dense_strides(), dtype, device) {}
-
 TensorView::TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device)
     : data_(data), sizes_(sizes), strides_(strides), dtype_(dtype), device_(device) {
   if (sizes.size() != strides.size()) {
     throw InvalidArgument(format("sizes {} and strides {} differ in length", to_string(sizes), to_string(strides)));
   }
-  if (data == nullptr && sizes.numel() != 0) {
-    throw InvalidArgument(format("a null pointer was given for a tensor of sizes {}", to_string(sizes)));
-  }
+  if (data == nullptr) expect_no_elements();
+}
+
+void TensorView::expect_no_elements() const {
+  if (numel() == 0) return;
+  throw InvalidArgument(format("a null pointer was given for a tensor of sizes {}", to_string(sizes_)));
 }
 
 void TensorView::check(std::size_t dim) const {
@@ -34,17 +34,6 @@ std::int64_t TensorView::size(std::size_t dim) const {
 std::int64_t TensorView::stride(std::size_t dim) const {
   check(dim);
   return strides_[dim];
-}
-
-bool TensorView::is_dense() const {
-  if (numel() == 0) return true;
-  std::int64_t expected = 1;
-  for (std::size_t i = dim(); i-- > 0;) {
-    if (sizes_[i] == 1) continue;
-    if (strides_[i] != expected) return false;
-    expected *= sizes_[i];
-  }
-  return true;
 }
 
 TensorView TensorView::narrow(std::size_t dim, std::int64_t start, std::int64_t length) const {

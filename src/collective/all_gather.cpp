@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 3> algorithms{"push", "pull", "fetch"};
+constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "fetch", "mail"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
@@ -31,11 +31,12 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   make_slots(options.algorithm == "push" ? 0 : bytes_up_to(piece_bytes(), spec.count), signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
-  set_description(format(
-      "{}: into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
-      "bytes a shard); into plain views{} {}; copies by {}",
-      describe(), batch_bytes(), small_too(),
-      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier()));
+  const std::string otherwise = format(
+      "into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a "
+      "shard); into plain views{} {}",
+      batch_bytes(), small_too(),
+      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())));
+  set_description(format("{}: {}; copies by {}", describe(), with_mail(ranks() - 1, otherwise), copier()));
 }
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
@@ -61,7 +62,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
 }
 
 void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
-  expect_algorithm({"push"}, "a symmetric tensor");
+  expect_algorithm({"push"}, "a run in steps");
   expect_closed();
   begin(stream);
   const TraceRange range(device(), stream, "all_gather push", TraceKind::communication);
@@ -139,8 +140,11 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 }
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
+  expect_algorithm({"push", "mail"}, "a symmetric tensor");
   expect_closed();
-  if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
+  if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), ranks() - 1)) {
+    run(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
+  } else if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
     run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
   } else {
     push(shard, gathered, stream);
@@ -150,7 +154,7 @@ void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, 
 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"pull", "fetch"}, "a plain view");
+  expect_algorithm({"pull", "fetch", "mail"}, "a plain view");
   expect_closed();
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
@@ -158,12 +162,29 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   run(stream, "all_gather", [&] {
     const auto* const from = shard.data_as<const std::byte>();
     auto* const into = gathered.data_as<std::byte>();
-    if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
+    if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), ranks() - 1)) {
+      mail(from, into, whole, stream);
+    } else if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
       fetch(from, into, whole, stream);
     } else {
       pull(from, into, whole, stream);
     }
   });
+}
+
+void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
+    const auto place = [&](int rank) { return gathered + bytes_of(whole.shard(ranks(), rank).begin) + begin; };
+    const auto bytes_from = [&](int rank) {
+      return bytes_in_piece(begin, bytes_of(whole.shard(ranks(), rank).count), letter_bytes());
+    };
+    const Slots::Message message{shard + begin, bytes_from(me())};
+    slots().mail(stream, [&](int /*peer*/) { return message; });
+    add_copy(place(me()), message.data, message.bytes, Path::local);
+    for (const int peer : peers()) add_copy(place(peer), slots().mailed(peer), bytes_from(peer), Path::local);
+    flush(stream);
+  }
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {

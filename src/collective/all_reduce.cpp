@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 3> algorithms{"one_shot", "two_shot", "fetch"};
+constexpr std::array<std::string_view, 4> algorithms{"one_shot", "two_shot", "fetch", "mail"};
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
 
@@ -41,29 +41,30 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   make_slots(bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple),
              signals);
   std::string chosen = format("{} as asked for", options.algorithm);
-  if (options.algorithm == "auto" && !options.staging) {
+  if (automatic() && !options.staging) {
     chosen = "two_shot, since one_shot needs staging";
-  } else if (options.algorithm == "auto") {
+  } else if (automatic()) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
     chosen = format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
                     tuning.one_shot_bytes,
                     ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
                     tuning.one_shot_symmetric_bytes);
   }
-  set_description(format(
-      "{}: {}; two_shot in place on symmetric tensors; otherwise {}; sums in rank order, in fp32 or wider, by {}",
-      describe(), chosen, plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds),
-      summer()));
+  const std::string otherwise =
+      format("{}; two_shot in place on symmetric tensors; otherwise {}", chosen,
+             plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
+  set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
+                         with_mail(ranks() - 1, otherwise), summer()));
 }
 
 bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
-  if (options().algorithm != "auto") return options().algorithm == "one_shot";
+  if (!automatic()) return options().algorithm == "one_shot";
   if (!options().staging) return false;
   return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
 }
 
 Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
-  const std::int64_t unit = chunk_bytes_multiple / static_cast<std::int64_t>(size_of(dtype()));
+  const std::int64_t unit = chunk_bytes_multiple / static_cast<std::int64_t>(element_bytes());
   const Shard units = shard_of((count + unit - 1) / unit, ranks(), rank);
   const std::int64_t begin = std::min(count, units.begin * unit);
   return {begin, std::min(count, (units.begin + units.count) * unit) - begin};
@@ -72,53 +73,45 @@ Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail"}, "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
   if (count == 0) return;
   run(stream, "all_reduce", [&] {
-    if (takes_one_shot(count, Place::symmetric)) {
-      one_shot(input.memory().data(), out.memory().data(), count, stream);
-    } else {
-      in_place(input, out, count, stream);
-    }
+    if (in_one_step(input.memory().data(), out.memory().data(), count, Place::symmetric, stream)) return;
+    in_place(input, out, count, stream);
   });
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail"}, "a symmetric tensor");
   expect(input, "input", input.numel());
   expect(out, "out", input.numel());
   expect_at_most(input.numel(), count_, "input");
   if (input.numel() == 0) return;
   run(stream, "all_reduce", [&] {
-    if (takes_one_shot(input.numel(), Place::symmetric)) {
-      one_shot(input.data_as<const std::byte>(), out.memory().data(), input.numel(), stream);
-    } else {
-      add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
-      flush(stream);
-      in_place(out, out, input.numel(), stream);
-    }
+    const std::int64_t count = input.numel();
+    if (in_one_step(input.data_as<const std::byte>(), out.memory().data(), count, Place::symmetric, stream)) return;
+    add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
+    flush(stream);
+    in_place(out, out, count, stream);
   });
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail"}, "a symmetric tensor");
   expect_staging();
   expect(out, "out", out.numel());
   expect(input, "input", out.numel());
   expect_at_most(out.numel(), count_, "out");
   if (out.numel() == 0) return;
   run(stream, "all_reduce", [&] {
-    if (takes_one_shot(out.numel(), Place::plain)) {
-      one_shot(input.memory().data(), out.data_as<std::byte>(), out.numel(), stream);
-    } else {
-      exchange(stream, ready);
-      two_shot(nullptr, &input, out.data_as<std::byte>(), out.numel(), stream);
-      exchange(stream, drained);
-    }
+    if (in_one_step(input.memory().data(), out.data_as<std::byte>(), out.numel(), Place::plain, stream)) return;
+    exchange(stream, ready);
+    two_shot(nullptr, &input, out.data_as<std::byte>(), out.numel(), stream);
+    exchange(stream, drained);
   });
 }
 
@@ -129,14 +122,12 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
   expect_at_most(input.numel(), count_, "input");
   if (input.numel() == 0) return;
   run(stream, "all_reduce", [&] {
-    const auto* from = input.data_as<const std::byte>();
-    if (takes_fetch(bytes_of(chunk(input.numel(), 0).count), fetch_rounds)) {
-      fetch(from, out.data_as<std::byte>(), input.numel(), stream);
-    } else if (takes_one_shot(input.numel(), Place::plain)) {
-      one_shot(from, out.data_as<std::byte>(), input.numel(), stream);
-    } else {
-      two_shot(from, nullptr, out.data_as<std::byte>(), input.numel(), stream);
-    }
+    const auto* const from = input.data_as<const std::byte>();
+    auto* const to = out.data_as<std::byte>();
+    const std::int64_t count = input.numel();
+    if (takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) return fetch(from, to, count, stream);
+    if (in_one_step(from, to, count, Place::plain, stream)) return;
+    two_shot(from, nullptr, to, count, stream);
   });
 }
 
@@ -153,11 +144,35 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
   exchange(stream, reduced);
 }
 
+bool AllReduce::in_one_step(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
+  if (takes_mail(bytes_of(count), ranks() - 1)) {
+    mail(input, out, count, stream);
+  } else if (takes_one_shot(count, place)) {
+    one_shot(input, out, count, stream);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  const auto longest = static_cast<std::int64_t>(letter_bytes() / element_bytes());
+  for (std::int64_t begin = 0; begin < count; begin += longest) {
+    const std::int64_t elements = std::min(longest, count - begin);
+    const Slots::Message message{input + bytes_of(begin), bytes_of(elements)};
+    slots().mail(stream, [&](int /*peer*/) { return message; });
+    for (const int peer : peers()) sources_[static_cast<std::size_t>(peer)] = slots().mailed(peer);
+    sources_[static_cast<std::size_t>(me())] = message.data;
+    void* const to = out + bytes_of(begin);
+    reduce(stream, sources_, std::span(&to, 1), elements, 0);
+  }
+}
+
 // In both of these, a rank signals in piece k + 1 only after it has read all of piece k. So who writes a slot again,
 // for piece k + 2, has heard from everybody that it may: the signals are the credits.
 
 void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
-  const auto piece = static_cast<std::int64_t>(piece_bytes() / size_of(dtype()));
+  const auto piece = static_cast<std::int64_t>(piece_bytes() / element_bytes());
   for (std::int64_t begin = 0; begin < count; begin += piece) {
     const int slot = slots().next();
     const std::int64_t elements = std::min(piece, count - begin);
@@ -176,7 +191,7 @@ void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t co
 
 void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
                          StreamRef stream) {
-  const auto piece = static_cast<std::int64_t>(piece_bytes() / size_of(dtype()));
+  const auto piece = static_cast<std::int64_t>(piece_bytes() / element_bytes());
   for (std::int64_t begin = 0; begin < count; begin += piece) {
     const int slot = slots().next();
     const std::int64_t elements = std::min(piece, count - begin);

@@ -63,7 +63,7 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
                  options, algorithms),
       count_(spec.count) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  const bool staging = options.algorithm == "auto" || options.algorithm == "staged";
+  const bool staging = automatic() || options.algorithm == "staged";
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
   set_description(format(

@@ -26,9 +26,9 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
     : Collective(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
                  algorithms),
       count_(spec.count),
-      pulls_(options.algorithm == "pull" || (options.algorithm == "auto" && pull_wins(device().costs()))) {
+      pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  const bool staging = options.algorithm == "auto" || options.algorithm == "staged";
+  const bool staging = automatic() || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   set_description(format("{}: into symmetric tensors by {}; into plain views {}; copies by {}", describe(),
                          pulls_ ? "pulls from the root" : "pushes of the root",

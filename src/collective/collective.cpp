@@ -41,14 +41,16 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
     : Plan(team, std::move(kind), arguments_text(what, options)),
       dtype_(dtype),
       options_(options),
+      automatic_(options.algorithm == "auto"),
       ranks_(team.size()),
       me_(team.rank()),
+      element_bytes_(size_of(dtype)),
       piece_bytes_(round_up(
           options.piece_bytes != 0 ? options.piece_bytes : collective_tuning(team.device().id().type).piece_bytes,
           piece_alignment)),
       part_bytes_(std::max(piece_bytes_ / static_cast<std::size_t>(ranks_) / piece_alignment, std::size_t{1}) *
                   piece_alignment) {
-  if (options.algorithm != "auto" && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
+  if (!automatic_ && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
     refuse(format("algorithm '{}' is not known; known: {}", options.algorithm, join(algorithms)));
   }
   if (options.piece_bytes > largest_piece) {
@@ -59,7 +61,15 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
 }
 
 void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
-  slots_ = Slots(team(), options_.staging && ranks_ > 1 ? bytes : 0, signals, operation());
+  const bool mails = options_.algorithm == "mail";
+  if (mails && !options_.staging) refuse("algorithm 'mail' was asked for without staging; mail needs it");
+  if (mails && !device().sends_letters()) {
+    throw Unsupported(format("{} on rank {} of {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
+                             me_, ranks_, to_string(device().id())));
+  }
+  if (options_.staging) letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
+  const bool staging = options_.staging && ranks_ > 1;
+  slots_ = Slots(team(), staging && !mails ? bytes : 0, signals, operation(), staging ? letter_bytes_ : 0);
   if (options_.staging) why_no_fetch_ = why_no_loans(team());
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(
@@ -82,7 +92,9 @@ void Collective::expect(const SymmetricTensor& tensor, std::string_view argument
   if (!tensor.memory().is_reachable()) {
     refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
   }
-  Plan::expect(tensor.local(), argument, dtype_, elements);
+  if (tensor.dtype() != dtype_ || tensor.sizes().numel() != elements) {
+    Plan::expect(tensor.local(), argument, dtype_, elements);
+  }
 }
 
 void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const {
@@ -90,7 +102,7 @@ void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::str
 }
 
 void Collective::expect_algorithm(std::initializer_list<std::string_view> fitting, std::string_view given) const {
-  if (options_.algorithm == "auto" || std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
+  if (automatic_ || std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
   std::string names;
   for (const std::string_view name : fitting) names += format("{}'{}'", names.empty() ? "" : ", ", name);
   refuse(format("algorithm '{}' is not for {}; that takes {}", options_.algorithm, given, names));
@@ -135,18 +147,23 @@ std::string_view Collective::summer() const noexcept {
 
 bool Collective::takes_staging(std::size_t bytes) const noexcept {
   if (bytes == 0) return true;  // nothing is copied, and nobody need hear of it
-  return options_.algorithm == "auto" && options_.staging && staged_wins(collective_tuning(device().id().type), bytes);
+  return automatic_ && options_.staging && staged_wins(collective_tuning(device().id().type), bytes);
+}
+
+bool Collective::takes_mail(std::size_t bytes, int copies) const noexcept {
+  if (!automatic_) return options_.algorithm == "mail";
+  return letter_bytes_ != 0 && mail_wins(collective_tuning(device().id().type), bytes, copies);
 }
 
 bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
-  if (options_.algorithm != "auto") return options_.algorithm == "fetch";
+  if (!automatic_) return options_.algorithm == "fetch";
   return why_no_fetch_.empty() && bytes >= fetched_from(collective_tuning(device().id().type), rounds);
 }
 
 std::string Collective::plain_views(const std::string& staged, int fetch_rounds) const {
   if (options_.algorithm == "fetch") return "read by their peers in one copy";
   const std::size_t fetched = fetched_from(collective_tuning(device().id().type), fetch_rounds);
-  if (options_.algorithm != "auto" || fetched == SIZE_MAX) return staged;
+  if (!automatic_ || fetched == SIZE_MAX) return staged;
   if (!why_no_fetch_.empty()) return format("{} ({})", staged, why_no_fetch_);
   return format("{}; from {} bytes a rank read by their peers in one copy", staged, fetched);
 }
@@ -154,6 +171,14 @@ std::string Collective::plain_views(const std::string& staged, int fetch_rounds)
 std::string Collective::small_too() const {
   const std::size_t bytes = collective_tuning(device().id().type).staged_bytes;
   return takes_staging(bytes) && bytes != 0 ? format(", and anything of up to {} bytes a rank,", bytes) : "";
+}
+
+std::string Collective::with_mail(int copies, const std::string& otherwise) const {
+  if (options_.algorithm == "mail") return format("by mail, in letters of up to {} bytes", letter_bytes_);
+  if (!automatic_ || letter_bytes_ == 0) return otherwise;
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const std::size_t longest = tuning.mailed_bytes / static_cast<std::size_t>(std::max(copies, 1));
+  return format("messages of up to {} bytes by mail; {}", std::min(tuning.letter_bytes, longest), otherwise);
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path) {
@@ -207,7 +232,7 @@ void Collective::reduce_fetched(StreamRef stream, std::uint32_t arrival, const s
     sources[static_cast<std::size_t>(me_)] = input + at + begin;
     void* const to = out + begin;
     reduce(stream, std::span(sources).first(static_cast<std::size_t>(ranks_)), std::span(&to, 1),
-           static_cast<std::int64_t>(block / size_of(dtype_)), 0);
+           static_cast<std::int64_t>(block / element_bytes_), 0);
   }
 }
 

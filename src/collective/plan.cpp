@@ -10,7 +10,11 @@
 namespace tandem {
 
 Plan::Plan(const Team& team, std::string kind, std::string arguments)
-    : team_(team), kind_(std::move(kind)), description_(format("{} {}", kind_, arguments)), last_(team.device()) {
+    : team_(team),
+      device_(&team.device()),
+      kind_(std::move(kind)),
+      description_(format("{} {}", kind_, arguments)),
+      last_(team.device()) {
   team.collect();
   team.agree(kind_, description_);
   operation_ = team.register_operation(description_);
@@ -20,20 +24,18 @@ void Plan::refuse(const std::string& text) const {
   throw InvalidArgument(format("{} on rank {} of {}: {}", kind_, team_.rank(), team_.size(), text));
 }
 
-void Plan::expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
+void Plan::refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
   if (view.dtype() != dtype) {
     refuse(format("{} is {}; this plan is for {}", argument, to_string(view), name(dtype)));
   }
   if (view.numel() != elements) {
     refuse(format("{} is {}, {} elements; {} are needed", argument, to_string(view), view.numel(), elements));
   }
-  if (!(view.device() == team_.device().id()) && elements != 0) {
-    refuse(format("{} is {}; this rank's device is {}", argument, to_string(view), to_string(team_.device().id())));
+  if (!(view.device() == device_->id()) && elements != 0) {
+    refuse(format("{} is {}; this rank's device is {}", argument, to_string(view), to_string(device_->id())));
   }
-  if (!view.is_dense()) {
-    refuse(format("{} has sizes {} with strides {}; it must be dense", argument, to_string(view.sizes()),
-                  to_string(view.strides())));
-  }
+  refuse(format("{} has sizes {} with strides {}; it must be dense", argument, to_string(view.sizes()),
+                to_string(view.strides())));
 }
 
 void Plan::expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const {
@@ -45,11 +47,10 @@ void Plan::expect(const TensorView& view, std::string_view argument, DType dtype
 
 void Plan::begin(StreamRef stream) {
   team_.check();
-  if (stream.type() != team_.device().id().type) {
-    refuse(
-        format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(team_.device().id())));
+  if (stream.type() != device_->id().type) {
+    refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
   }
-  if (team_.device().stream_is_capturing(stream)) {
+  if (device_->stream_is_capturing(stream)) {
     throw Unsupported(
         format("{} on rank {} of {}: the stream is being captured into a graph; plans run eagerly for now", kind_,
                team_.rank(), team_.size()));

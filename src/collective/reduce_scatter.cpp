@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 3> algorithms{"direct", "staged", "fetch"};
+constexpr std::array<std::string_view, 4> algorithms{"direct", "staged", "fetch", "mail"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
@@ -30,11 +30,11 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   expect_sums();
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(options.algorithm == "direct" ? 0 : part * static_cast<std::size_t>(ranks()), signals);
+  const std::string otherwise =
+      format("from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}", small_too(),
+             plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
   set_description(
-      format("{}: from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}; sums in "
-             "rank order, in fp32 or wider, by {}",
-             describe(), small_too(),
-             plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), summer()));
+      format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(), with_mail(1, otherwise), summer()));
 }
 
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
@@ -56,10 +56,13 @@ void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& s
 }
 
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
-  expect_algorithm({"direct"}, "a symmetric tensor");
+  expect_algorithm({"direct", "mail"}, "a symmetric tensor");
   const Split whole = split(input.local());
   if (whole.rows * whole.row == 0) return;
   run(stream, "reduce_scatter", [&] {
+    if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), 1)) {
+      return mail(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
+    }
     if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
       return staged(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
     }
@@ -75,7 +78,7 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch"}, "a plain view");
+  expect_algorithm({"staged", "fetch", "mail"}, "a plain view");
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
   expect(shard, "shard", whole.shard(ranks(), me()).count);
@@ -83,12 +86,31 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
   run(stream, "reduce_scatter", [&] {
     const auto* const from = input.data_as<const std::byte>();
     auto* const into = shard.data_as<std::byte>();
-    if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
+    if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), 1)) {
+      mail(from, into, whole, stream);
+    } else if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
       fetch(from, into, whole, stream);
     } else {
       staged(from, into, whole, stream);
     }
   });
+}
+
+void ReduceScatter::mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
+  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
+    const auto part_of = [&](int rank) {
+      const Shard owned = whole.shard(ranks(), rank);
+      return Slots::Message{input + bytes_of(owned.begin) + begin,
+                            bytes_in_piece(begin, bytes_of(owned.count), letter_bytes())};
+    };
+    slots().mail(stream, part_of);
+    const Slots::Message mine = part_of(me());
+    for (const int peer : peers()) sources_[static_cast<std::size_t>(peer)] = slots().mailed(peer);
+    sources_[static_cast<std::size_t>(me())] = mine.data;
+    void* const to = shard + begin;
+    reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(mine.bytes / element_bytes()), 0);
+  }
 }
 
 void ReduceScatter::fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
@@ -124,7 +146,7 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
     }
     sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + begin;
     void* const to = shard + begin;
-    reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(piece_of(me()) / size_of(dtype())),
+    reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(piece_of(me()) / element_bytes()),
            peers().size());
   }
 }

@@ -15,6 +15,8 @@ struct CollectiveTuning {
   std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank
   std::size_t one_shot_symmetric_bytes;  ///< the same of symmetric tensors, which have no copies to save
   std::size_t staged_bytes;   ///< up to here (of one rank) one exchange less is worth a copy through staging memory
+  std::size_t letter_bytes;   ///< up to here a message to one peer goes by mail; 0: the device sends none
+  std::size_t mailed_bytes;   ///< and up to here a message that goes to every peer, all its copies together
   std::size_t fetched_bytes;  ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
 };
@@ -26,6 +28,8 @@ struct CollectiveTuning {
               .one_shot_bytes = std::size_t{16} << 10,
               .one_shot_symmetric_bytes = std::size_t{4} << 10,
               .staged_bytes = std::size_t{4} << 10,
+              .letter_bytes = std::size_t{1} << 10,
+              .mailed_bytes = std::size_t{2} << 10,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10};
     case DeviceType::cuda:
@@ -33,6 +37,8 @@ struct CollectiveTuning {
               .one_shot_bytes = std::size_t{128} << 10,
               .one_shot_symmetric_bytes = std::size_t{128} << 10,
               .staged_bytes = 0,
+              .letter_bytes = 0,
+              .mailed_bytes = 0,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
   }
@@ -50,6 +56,11 @@ struct CollectiveTuning {
 /// does, where nothing else was asked for. `bytes` are the largest shard's.
 [[nodiscard]] constexpr bool staged_wins(const CollectiveTuning& tuning, std::size_t bytes) noexcept {
   return bytes <= tuning.staged_bytes;
+}
+
+/// Whether messages of so many bytes go by mail, where nothing else was asked for. Each is written `copies` times.
+[[nodiscard]] constexpr bool mail_wins(const CollectiveTuning& tuning, std::size_t bytes, int copies) noexcept {
+  return bytes <= tuning.letter_bytes && bytes * static_cast<std::size_t>(copies) <= tuning.mailed_bytes;
 }
 
 /// From how many bytes of the largest shard on a collective reads plain views where they are, in so many rounds, where

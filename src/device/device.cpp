@@ -30,6 +30,10 @@ void check_index(DeviceId id, int count) {
 
 Device::~Device() = default;
 
+void Device::mail(StreamRef /*stream*/, std::span<const Letter> /*letters*/, WaitControl* /*control*/) {
+  throw Unsupported(format("{} sends no letters", to_string(id_)));
+}
+
 std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,
                                  std::size_t /*bytes*/) {
   return format("{} reads no other process's private memory", to_string(id_));

@@ -52,10 +52,11 @@ void SignalPad::check(std::span<const int> ranks, std::uint32_t channel) const {
     throw InvalidArgument(
         "a signal pad that was never made is used; a symmetric allocation has one after its rendezvous");
   }
+  const int size = team_.size();
   for (const int rank : ranks) {
-    if (rank >= 0 && rank < team_.size()) continue;
+    if (rank >= 0 && rank < size) continue;
     throw InvalidArgument(
-        format("a signal of rank {} was asked for on rank {} of a team of {}", rank, team_.rank(), team_.size()));
+        format("a signal of rank {} was asked for on rank {} of a team of {}", rank, team_.rank(), size));
   }
   if (channel >= channels_) {
     throw InvalidArgument(format("signal channel {} was asked for on rank {}; the pad has channels 0 to {}", channel,
@@ -73,10 +74,11 @@ void SignalPad::wait_signal(StreamRef stream, int rank, std::uint32_t channel, s
 
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
   check(ranks, channel);
+  const int me = team_.rank();
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalPut, capacity> puts;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      puts[i] = {word(team_.rank(), batch[i], channel), word(batch[i], team_.rank(), channel)};
+      puts[i] = {word(me, batch[i], channel), word(batch[i], me, channel)};
     }
     team_.device().signal(stream, std::span(puts).first(batch.size()));
   });
@@ -85,10 +87,12 @@ void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::u
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
   check(ranks, channel);
+  const int me = team_.rank();
+  const std::span<const int> members = team_.members();
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalWait, capacity> waits;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      waits[i] = {word(team_.rank(), batch[i], channel), count, team_.world_rank(batch[i]), channel, operation_};
+      waits[i] = {word(me, batch[i], channel), count, members[static_cast<std::size_t>(batch[i])], channel, operation_};
     }
     team_.device().wait(stream, std::span(waits).first(batch.size()), team_.control());
   });

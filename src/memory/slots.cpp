@@ -12,16 +12,38 @@ constexpr std::size_t slot_alignment = 256;  // what cuBLASLt's fastest algorith
 
 }  // namespace
 
-Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation)
-    : bytes_(round_up(bytes, slot_alignment)), arrivals_(arrivals), operation_(operation) {
+Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation,
+             std::size_t mail_bytes)
+    : bytes_(round_up(bytes, slot_alignment)),
+      mail_at_(round_up(arrivals * sizeof(Loan), alignof(SignalWord))),
+      mailbox_bytes_(mail_bytes != 0 ? mailbox_bytes(mail_bytes) : 0),
+      arrivals_(arrivals),
+      operation_(operation) {
   memory_ = or_abort(team, "slots", [&] {
-    return SymmetricMemory::allocate(team, bytes_ * count + arrivals * sizeof(Loan),
-                                     {.channels = count * (arrivals + 1)});
+    const std::size_t mail = count * static_cast<std::size_t>(team.size()) * mailbox_bytes_;
+    return SymmetricMemory::allocate(team, bytes_ * count + mail_at_ + mail, {.channels = count * (arrivals + 1)});
   });
   memory_.rendezvous();
   pad_ = memory_.signal_pad().named(operation);
   for (int rank = 0; rank < team.size(); ++rank) remotes_.push_back(memory_.remote(rank));
   for (int step = 1; step < team.size(); ++step) peers_.push_back((team.rank() + step) % team.size());
+  for (int turn = 0; turn < count && mail_bytes != 0; ++turn) {
+    const auto word = [&](int owner, int writer) {
+      return reinterpret_cast<SignalWord*>(mailbox(turn, owner, writer));
+    };
+    for (int rank = 0; rank < team.size(); ++rank) {
+      mailed_[static_cast<std::size_t>(turn)].push_back(mailbox(turn, team.rank(), rank) + mail_offset);
+    }
+    for (const int peer : peers_) {
+      SignalWord* const mine = word(team.rank(), peer);
+      letters_[static_cast<std::size_t>(turn)].push_back(
+          {.put = {.mine = mine, .theirs = word(peer, team.rank())},
+           .wait = {.word = mine,
+                    .peer = team.world_rank(peer),
+                    .channel = channel(count, static_cast<std::uint32_t>(turn)),
+                    .operation = operation}});
+    }
+  }
 
   const Stream stream(team.device());
   for (int slot = 0; slot < count; ++slot) grant(stream, slot, peers_);
@@ -42,6 +64,11 @@ void Slots::wait(StreamRef stream, int slot, std::span<const int> writers, std::
 
 void Slots::grant(StreamRef stream, int slot, std::span<const int> writers) const {
   pad_.put_signals(stream, writers, channel(slot, 0));
+}
+
+void Slots::send(StreamRef stream, std::span<const Letter> letters) const {
+  const Team& team = memory_.team();
+  team.device().mail(stream, letters, team.control());
 }
 
 void Slots::lend(StreamRef stream, const void* memory, std::uint32_t arrival) const {

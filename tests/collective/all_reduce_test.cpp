@@ -76,8 +76,10 @@ constexpr std::int64_t counts[]{0, 1, 2, 5, 63, 64, 1000, 4099, 16384};
 TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
   run([](World& world) {
     std::uint64_t id = 3000;
+    std::vector<std::string> algorithms{"auto", "one_shot", "two_shot"};
+    if (world.device().sends_letters()) algorithms.emplace_back("mail");
     for (const DType dtype : summed_dtypes(world.team())) {
-      for (const char* algorithm : {"auto", "one_shot", "two_shot"}) {
+      for (const std::string& algorithm : algorithms) {
         AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
                              {.algorithm = algorithm, .piece_bytes = 5000});
         for (const std::int64_t count : counts) {
@@ -116,6 +118,7 @@ TEST_P(AllReduceTest, AllAlgorithmsGiveTheSameBits) {
     std::vector<Bytes> results;
     std::vector<CollectiveOptions> ways{{.algorithm = "one_shot"}, {.algorithm = "two_shot"}};
     if (can_fetch(team)) ways.push_back(fetching());
+    if (team.device().sends_letters()) ways.push_back({.algorithm = "mail"});
     for (const CollectiveOptions& options : ways) {
       AllReduce all_reduce(team, {.count = count, .dtype = bf16}, options);
       GuardedTensor tensor(team, {count}, bf16);

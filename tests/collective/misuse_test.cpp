@@ -108,11 +108,11 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
   run_ranks(2, [](World& world) {
     const Team& team = world.team();
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch"});
+                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull, fetch"});
+                                  {"known: auto, push, pull, fetch, mail"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, direct, staged, fetch"});
+                                  {"known: auto, direct, staged, fetch, mail"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, push, pull, staged, fetch"});
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
@@ -123,6 +123,8 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = u8}); }, {"u8 cannot be summed"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_shot", .staging = false}); },
                                   {"one_shot", "staging"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "mail", .staging = false}); },
+                                  {"'mail' was asked for without staging", "mail needs it"});
 
     AllGather push(team, {.count = 8, .dtype = f32}, {.algorithm = "push"});
     AllGather pull(team, {.count = 8, .dtype = f32}, {.algorithm = "pull"});
@@ -131,10 +133,12 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     const TensorView eight(memory.data(), {8}, f32);
     const Stream stream(team.device());
     expect_error<InvalidArgument>([&] { push(four, eight, stream); },
-                                  {"'push' is not for a plain view", "'pull', 'fetch'"});
+                                  {"'push' is not for a plain view", "'pull', 'fetch', 'mail'"});
     const SymmetricTensor tensor = symmetric(team, {8}, f32);
     expect_error<InvalidArgument>([&] { pull(tensor, stream); },
-                                  {"'pull' is not for a symmetric tensor", "takes 'push'"});
+                                  {"'pull' is not for a symmetric tensor", "takes 'push', 'mail'"});
+    AllGather mail(team, {.count = 8, .dtype = f32}, {.algorithm = "mail"});
+    expect_error<InvalidArgument>([&] { mail.start(tensor, stream); }, {"'mail' is not for a run in steps"});
   });
 }
 

@@ -21,10 +21,11 @@
 
 namespace tandem::testing {
 
-/// Elements a rank of small and of large operations.
+/// Elements a rank of small and of large operations, and of those so small that they go by mail.
 struct Extents {
   std::int64_t small;
   std::int64_t large;
+  std::int64_t tiny = 60;
 };
 inline constexpr Extents some_pieces{600, 3000};
 inline constexpr std::size_t piece = 4096;
@@ -90,6 +91,7 @@ template <typename Element> class Player {
         plans_(team, extents, {.piece_bytes = piece}),
         symmetric_(symmetric(team, {total()}, dtype)),
         small_symmetric_(symmetric(team, {extents.small * team.size()}, dtype)),
+        tiny_symmetric_(symmetric(team, {extents.tiny * team.size()}, dtype)),
         input_(team, {total()}, dtype, 1),
         output_(team, {total()}, dtype, 3),
         inputs_(team.shared_device(), static_cast<std::size_t>(runs * total()) * size_of(dtype)),
@@ -104,11 +106,12 @@ template <typename Element> class Player {
   void play(std::uint64_t longest_delay_us) {
     if (draws_.below(16) == 0) delay_somebody(team_, stream_, draws_, longest_delay_us);
     const std::int64_t n = team_.size();
-    const std::int64_t count = draws_.below(2) == 0 ? extents_.small : extents_.large;
+    const std::array sizes{&small_symmetric_, &symmetric_, &tiny_symmetric_};
+    const SymmetricTensor& tensor = *sizes[draws_.below(sizes.size())];
+    const std::int64_t count = tensor.sizes().numel() / n;
     const std::size_t plays = fetching_ ? play_names.size() : static_cast<std::size_t>(Play::gather_by_fetch);
     const auto play = static_cast<Play>(draws_.below(plays));
     const auto root = static_cast<int>(draws_.below(static_cast<std::uint64_t>(n)));
-    const SymmetricTensor& tensor = count == extents_.small ? small_symmetric_ : symmetric_;
     const TensorView whole_input = front(input_.view(), n * count);
     const TensorView whole_output = front(output_.view(), n * count);
     const TensorView part_input = front(input_.view(), count);
@@ -332,6 +335,7 @@ template <typename Element> class Player {
   std::optional<Plans> fetching_;  // none where ranks cannot read each other's memory
   SymmetricTensor symmetric_;
   SymmetricTensor small_symmetric_;
+  SymmetricTensor tiny_symmetric_;
   GuardedTensor input_;
   GuardedTensor output_;
   Buffer inputs_;

@@ -126,6 +126,12 @@ std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece
   return options;
 }
 
+std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size_t piece_bytes) {
+  std::vector<CollectiveOptions> options = plain_options(team, piece_bytes);
+  if (team.device().sends_letters()) options.push_back({.algorithm = "mail", .piece_bytes = piece_bytes});
+  return options;
+}
+
 std::string describe_case(const Team& team, const Dims& sizes, DType dtype) {
   return std::string(name(dtype)) + to_string(sizes) + ", rank " + std::to_string(team.rank()) + " of " +
          std::to_string(team.size());

@@ -54,6 +54,8 @@ void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint6
 [[nodiscard]] bool can_fetch(const Team& team);
 /// "auto", and `fetching` if ranks can.
 [[nodiscard]] std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece_bytes = 0);
+/// The same, and "mail" if the device sends letters: for the collectives that take it.
+[[nodiscard]] std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size_t piece_bytes = 0);
 
 /// "bf16[4, 8], rank 1 of 3"
 [[nodiscard]] std::string describe_case(const Team& team, const Dims& sizes, DType dtype);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/memory/slots.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <random>
@@ -155,6 +156,100 @@ TEST_P(SlotsTest, LentMemoryIsReadBeforeItIsWrittenAgain) {
       team.barrier();
     });
   }
+}
+
+/// Every rank writes to each peer over and over, letters of all lengths, without a host's wait in between and with
+/// random delays: if a mailbox were written again before it was read, a letter would have the wrong bytes.
+TEST_P(SlotsTest, LettersAreReadBeforeTheirMailboxIsWrittenAgain) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      Device& device = world.device();
+      constexpr int rounds = 200;
+      constexpr std::size_t longest = 150;
+      Slots slots(team, 0, 1, team.register_operation("slots test"), longest);
+      const Stream stream(device);
+      if (!device.sends_letters()) {
+        if (team.size() == 1) return;
+        testing::expect_error<Unsupported>([&] { slots.mail(stream, [](int) { return Slots::Message(); }); },
+                                           {"cuda", "sends no letters"});
+        return;
+      }
+      const auto n = static_cast<std::size_t>(team.size());
+      const auto length = [](int from, int to, int round) {
+        return static_cast<std::size_t>(from * 31 + to * 17 + round * 7) % (longest + 1);
+      };
+      const auto value = [](int from, int to, int round) { return static_cast<std::byte>(from * 50 + to * 5 + round); };
+      std::vector<std::byte> mine(n * longest);
+      std::vector<std::byte> got(rounds * n * longest);
+      std::mt19937 random(static_cast<unsigned>(testing::seed() + static_cast<std::uint64_t>(team.rank())));
+      const auto maybe_late = [&] {
+        if (random() % 16 != 0) return;
+        const auto delay = std::chrono::microseconds(random() % 2'000);
+        device.launch(stream, [delay] { std::this_thread::sleep_for(delay); });
+      };
+      for (int round = 0; round < rounds; ++round) {
+        device.launch(stream, [&, round] {
+          for (const int peer : slots.peers()) {
+            const auto begin = mine.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(peer) * longest);
+            std::fill_n(begin, longest, value(team.rank(), peer, round));
+          }
+        });
+        slots.mail(stream, [&](int peer) {
+          return Slots::Message{&mine[static_cast<std::size_t>(peer) * longest], length(team.rank(), peer, round)};
+        });
+        maybe_late();
+        for (const int peer : slots.peers()) {
+          std::byte* const to = &got[(static_cast<std::size_t>(round) * n + static_cast<std::size_t>(peer)) * longest];
+          device.copy(stream, {.dst = to, .src = slots.mailed(peer), .bytes = length(peer, team.rank(), round)});
+        }
+      }
+      team.synchronize(stream);
+      for (int round = 0; round < rounds; ++round) {
+        for (const int peer : slots.peers()) {
+          const std::byte* const from =
+              &got[(static_cast<std::size_t>(round) * n + static_cast<std::size_t>(peer)) * longest];
+          for (std::size_t i = 0; i < longest; ++i) {
+            const bool written = i < length(peer, team.rank(), round);
+            ASSERT_EQ(from[i], written ? value(peer, team.rank(), round) : std::byte{}) << round << " " << i;
+          }
+        }
+      }
+      team.barrier();
+    });
+  }
+}
+
+TEST_P(SlotsTest, ALetterThatDoesNotComeIsATimeoutThatNamesItsWriter) {
+  if (GetParam() == DeviceType::cuda) GTEST_SKIP() << "the host alone sends letters";
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    Slots slots(team, 0, 1, team.register_operation("slots test"), 8);
+    const Stream stream(world.device());
+    if (team.rank() == 1) {
+      testing::expect_error<Aborted>(
+          [&] {
+            for (;;) {
+              team.check();
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+          },
+          {"slots test"});
+      return;
+    }
+    team.set_timeout(std::chrono::milliseconds(200));
+    const std::uint64_t value = 1;
+    slots.mail(stream, [&](int) { return Slots::Message{&value, sizeof(value)}; });
+    try {
+      team.synchronize(stream);
+      FAIL() << "rank 1 sent nothing";
+    } catch (const Timeout& error) {
+      EXPECT_EQ(error.peer(), 1);
+      testing::expect_says(error.what(), {"slots test", "rank 1"});
+    } catch (const Aborted& error) {
+      testing::expect_says(error.what(), {"slots test"});  // the other one's wait ended first
+    }
+  });
 }
 
 TEST_P(SlotsTest, MemoryThatCannotBeReadIsAnErrorThatNamesItsLender) {

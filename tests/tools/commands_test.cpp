@@ -165,8 +165,13 @@ TEST(CommandLine, PlanPredictsCollectivesByAlgorithm) {
                          {"broadcast --algorithm pull", {"pull"}, 1, 1},
                          // small ones through staging memory, whatever the tensors
                          {"all_gather", {"pull", "pull"}, 0.75, 1, 4},
-                         {"reduce_scatter", {"staged", "staged"}, 0.75, 1, 4},
+                         {"reduce_scatter", {"staged", "staged"}, 0.75, 1, 8},
                          {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 4},
+                         // the smallest by mail
+                         {"all_gather", {"mail", "mail"}, 0.75, 1, 1},
+                         {"reduce_scatter", {"mail", "mail"}, 0.75, 1, 2},
+                         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 1},
+                         {"all_reduce --algorithm mail", {"mail", "mail"}, 3, 1, 1},
                          {"all_gather", {"push", "pull"}, 0.75, 1, 20}}) {
     const Outcome outcome = tandem_command("plan " + std::string(row.operation) + " -n 4 --size " +
                                            std::to_string(row.kib) + "K --link 100us,0.001GB/s --json -");

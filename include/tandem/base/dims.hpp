@@ -19,8 +19,11 @@ class TANDEM_API Dims {
 
   Dims() = default;
   /// Throws InvalidArgument for more than `max_rank` values.
-  Dims(std::initializer_list<std::int64_t> values);
-  explicit Dims(std::span<const std::int64_t> values);
+  Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  explicit Dims(std::span<const std::int64_t> values) : size_(values.size()) {
+    if (size_ > max_rank) refuse(size_);
+    for (std::size_t i = 0; i < size_; ++i) values_[i] = values[i];
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Not checked: `i` is below `size`.
@@ -30,10 +33,25 @@ class TANDEM_API Dims {
   [[nodiscard]] const std::int64_t* end() const noexcept { return values_.data() + size_; }
 
   /// The product of all extents; 1 for none. Throws InvalidArgument for a negative extent or above 2^63 - 1.
-  [[nodiscard]] std::int64_t numel() const;
+  [[nodiscard]] std::int64_t numel() const {
+    std::int64_t product = 1;
+    for (const std::int64_t extent : *this) {
+      if (extent <= 0 || __builtin_mul_overflow(product, extent, &product)) return unusual_numel();
+    }
+    return product;
+  }
 
   /// The row-major strides, in elements, of a dense tensor of these sizes.
-  [[nodiscard]] Dims dense_strides() const;
+  [[nodiscard]] Dims dense_strides() const noexcept {
+    Dims strides;
+    strides.size_ = size_;
+    std::int64_t stride = 1;
+    for (std::size_t i = size_; i-- > 0;) {
+      strides.values_[i] = stride;
+      stride *= values_[i] > 1 ? values_[i] : 1;
+    }
+    return strides;
+  }
 
   /// These extents with one more in front. Throws InvalidArgument where there are `max_rank` already.
   [[nodiscard]] Dims prepended(std::int64_t extent) const;
@@ -41,6 +59,10 @@ class TANDEM_API Dims {
   [[nodiscard]] bool operator==(const Dims& other) const noexcept;
 
  private:
+  [[noreturn]] static void refuse(std::size_t dimensions);
+  /// `numel` where an extent is 0 or negative, or the product too large.
+  [[nodiscard]] std::int64_t unusual_numel() const;
+
   std::array<std::int64_t, max_rank> values_{};
   std::size_t size_ = 0;
 };

@@ -17,7 +17,10 @@ class TANDEM_API TensorView {
  public:
   TensorView() = default;
   /// A dense row-major tensor at `data`. Throws InvalidArgument for a null pointer to elements.
-  TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device = {});
+  TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device = {})
+      : data_(data), sizes_(sizes), strides_(sizes.dense_strides()), dtype_(dtype), device_(device) {
+    if (data == nullptr) expect_no_elements();
+  }
   /// The same with strides; throws InvalidArgument too unless there are as many as sizes.
   TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device = {});
 
@@ -36,7 +39,15 @@ class TANDEM_API TensorView {
   /// Bytes of the elements, without the gaps that strides leave.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
   /// True if the elements lie one after the other in row-major order (as for every empty tensor).
-  [[nodiscard]] bool is_dense() const;
+  [[nodiscard]] bool is_dense() const {
+    std::uint64_t expected = 1;  // may wrap where an extent is 0
+    for (std::size_t i = dim(); i-- > 0;) {
+      if (sizes_[i] == 1) continue;
+      if (static_cast<std::uint64_t>(strides_[i]) != expected) return numel() == 0;
+      expected *= static_cast<std::uint64_t>(sizes_[i]);
+    }
+    return true;
+  }
 
   /// Elements [start, start + length) of dimension `dim`. Throws InvalidArgument outside of the tensor.
   [[nodiscard]] TensorView narrow(std::size_t dim, std::int64_t start, std::int64_t length) const;
@@ -44,6 +55,7 @@ class TANDEM_API TensorView {
   [[nodiscard]] TensorView reshaped(const Dims& sizes) const;
 
  private:
+  void expect_no_elements() const;
   void check(std::size_t dim) const;
 
   void* data_ = nullptr;

@@ -20,11 +20,12 @@ struct AllGatherSpec {
 /// and signals each; nothing is staged, and on CUDA copy engines move all data, so that SMs run only the small kernels
 /// that signal and wait. Into a plain view, "fetch": each rank reads its peers' shards where they are, where the system
 /// lets it (see Collective); or "pull": shards go in pieces through the plan's own memory, and each rank copies its
-/// peers' from there.
+/// peers' from there. From any to any, "mail": each rank writes its shard into a mailbox at every peer, in as many
+/// steps as it has letters; the shortest way for the shortest shards.
 class TANDEM_API AllGather final : public Collective {
  public:
-  /// Collective. Algorithms: "push" for symmetric tensors, "pull" and "fetch" for plain views; "auto" takes the one
-  /// that fits, and fetches what is large.
+  /// Collective. Algorithms: "push" for symmetric tensors, "pull" and "fetch" for plain views, "mail" for both; "auto"
+  /// takes the one that fits, fetches what is large, and mails what is small (host).
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: this rank's shard lies where it belongs in `gathered`.
@@ -49,6 +50,7 @@ class TANDEM_API AllGather final : public Collective {
  private:
   void gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
+  void mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;

@@ -21,11 +21,13 @@ struct AllReduceSpec {
 /// bytes), and hands the sum to the others. Into a symmetric tensor, it reads and writes peers' tensors in place, and
 /// nothing is staged; otherwise messages go in pieces through the plan's own memory. "fetch", for plain views: the same
 /// two shots, in which each rank reads its peers' inputs and sums where they are, where the system lets it (see
-/// Collective).
+/// Collective). "mail": each rank writes its input into a mailbox at every peer, and adds what it gets: the shortest
+/// way for the shortest messages, which longer ones may be made to take in pieces.
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot", "fetch"; "auto" takes one_shot for small counts, and between two
-  /// ranks for all plain views, since both move as much then (and needs staging for it); it fetches large plain views.
+  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail"; "auto" mails the smallest (host), takes one_shot
+  /// for small counts, and between two ranks for all plain views, since both move as much then (and needs staging for
+  /// both); it fetches large plain views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   // All tensors of a run have equally many elements. `out` may be `input` itself.
@@ -40,6 +42,10 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
+  /// By mail or in one shot, if one of them is what to take. False: nothing was queued.
+  [[nodiscard]] bool in_one_step(const std::byte* input, std::byte* out, std::int64_t count, Place place,
+                                 StreamRef stream);
+  void mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,

@@ -14,6 +14,7 @@
 #include "tandem/collective/plan.hpp"
 #include "tandem/collective/shard.hpp"
 #include "tandem/device/copy.hpp"
+#include "tandem/device/corked.hpp"
 #include "tandem/device/trace_range.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
@@ -87,6 +88,7 @@ class TANDEM_API Collective : public Plan {
   template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
     begin(stream);
     {
+      const Corked corked(device(), stream);
       const TraceRange range(device(), stream, name, TraceKind::communication);
       body();
     }
@@ -115,16 +117,18 @@ class TANDEM_API Collective : public Plan {
   /// `part_bytes`, of each peer.
   void reduce_fetched(StreamRef stream, std::uint32_t arrival, const std::byte* input, Shard chunk, std::byte* out);
 
-  [[nodiscard]] Device& device() const { return team().device(); }
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
   [[nodiscard]] int me() const noexcept { return me_; }
+  [[nodiscard]] std::size_t element_bytes() const noexcept { return element_bytes_; }
   [[nodiscard]] std::size_t bytes_of(std::int64_t count) const noexcept {
-    return static_cast<std::size_t>(count) * size_of(dtype_);
+    return static_cast<std::size_t>(count) * element_bytes_;
   }
   [[nodiscard]] const CollectiveOptions& options() const noexcept { return options_; }
+  /// Whether no algorithm was asked for.
+  [[nodiscard]] bool automatic() const noexcept { return automatic_; }
   /// Bytes of `count` elements, or `limit` if that is less.
   [[nodiscard]] std::size_t bytes_up_to(std::size_t limit, std::int64_t count) const noexcept {
-    return static_cast<std::uint64_t>(count) > limit / size_of(dtype_) ? limit : bytes_of(count);
+    return static_cast<std::uint64_t>(count) > limit / element_bytes_ ? limit : bytes_of(count);
   }
   /// Bytes of one piece, a multiple of every element's size.
   [[nodiscard]] std::size_t piece_bytes() const noexcept { return piece_bytes_; }
@@ -135,6 +139,11 @@ class TANDEM_API Collective : public Plan {
   /// Whether a run into or out of symmetric tensors, of shards with at most so many bytes, goes through staging memory
   /// after all: that takes one exchange of signals instead of two.
   [[nodiscard]] bool takes_staging(std::size_t bytes) const noexcept;
+  /// Whether a run of messages with so many bytes goes by mail, whatever the tensors: in one step, but each is written
+  /// `copies` times, as often as there are peers who get it.
+  [[nodiscard]] bool takes_mail(std::size_t bytes, int copies) const noexcept;
+  /// Of one letter at most.
+  [[nodiscard]] std::size_t letter_bytes() const noexcept { return letter_bytes_; }
   /// What moves and what adds on this device, for `describe`.
   [[nodiscard]] std::string_view copier() const noexcept;
   [[nodiscard]] std::string_view summer() const noexcept;
@@ -145,17 +154,22 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string plain_views(const std::string& staged, int fetch_rounds = 1) const;
   /// ", and anything up to 4096 bytes a rank," behind "plain views", where that is so.
   [[nodiscard]] std::string small_too() const;
+  /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
+  [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
   [[nodiscard]] Slots& slots() noexcept { return slots_; }
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
   DType dtype_;
   CollectiveOptions options_;
+  bool automatic_;
   int ranks_;
   int me_;
+  std::size_t element_bytes_;
   std::size_t piece_bytes_;
   std::size_t part_bytes_;
   std::size_t batch_bytes_;
+  std::size_t letter_bytes_ = 0;  // 0: this plan sends none
   Slots slots_;
   std::string why_no_fetch_;  // empty if plain views can be read where they are
   std::vector<Copy> copies_;  // filled and emptied by each run

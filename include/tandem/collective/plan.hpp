@@ -34,13 +34,18 @@ class TANDEM_API Plan {
   Plan(Plan&&) = default;
   Plan& operator=(Plan&&) = default;
 
+  [[nodiscard]] Device& device() const noexcept { return *device_; }
   [[nodiscard]] const std::string& kind() const noexcept { return kind_; }
   [[nodiscard]] std::uint32_t operation() const noexcept { return operation_; }
   void set_description(std::string text) { description_ = std::move(text); }
 
   /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is
   /// dense, of this dtype and on the team's device, and has `elements` elements.
-  void expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+  void expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
+    const bool right = view.dtype() == dtype && view.numel() == elements &&
+                       (view.device() == device_->id() || elements == 0) && view.is_dense();
+    if (!right) refuse(view, argument, dtype, elements);
+  }
   /// The same, for exactly these sizes.
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
   [[noreturn]] void refuse(const std::string& text) const;
@@ -51,7 +56,10 @@ class TANDEM_API Plan {
   void end(StreamRef stream);
 
  private:
+  [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+
   Team team_;
+  Device* device_;  // the team's
   std::string kind_;
   std::string description_;
   std::uint32_t operation_ = 0;

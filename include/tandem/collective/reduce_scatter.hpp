@@ -19,11 +19,12 @@ struct ReduceScatterSpec {
 ///
 /// From a symmetric tensor, "direct": one reduction reads all ranks' tensors. From a plain view, "fetch": each rank
 /// reads its peers' inputs where they are, where the system lets it (see Collective); or "staged": the input goes in
-/// pieces through the plan's own memory, where the reduction reads it.
+/// pieces through the plan's own memory, where the reduction reads it. From any, "mail": each rank writes each peer's
+/// part into a mailbox there; the shortest way for the shortest parts.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
-  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" and "fetch" for plain views; "auto" takes the
-  /// one that fits, and fetches what is large.
+  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" and "fetch" for plain views, "mail" for both;
+  /// "auto" takes the one that fits, fetches what is large, and mails what is small (host).
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
@@ -34,6 +35,7 @@ class TANDEM_API ReduceScatter final : public Collective {
 
  private:
   void direct(const SymmetricTensor& input, void* shard, StreamRef stream);
+  void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& input) const;

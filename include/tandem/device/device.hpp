@@ -18,6 +18,7 @@
 #include "tandem/device/event.hpp"
 #include "tandem/device/fetch.hpp"
 #include "tandem/device/gemm.hpp"
+#include "tandem/device/mail.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/device/signal.hpp"
 #include "tandem/device/stream.hpp"
@@ -98,6 +99,11 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Where ranks share a core, those that wait for it have their turn before what is queued from now on: for a schedule
   /// that has queued what its peers wait for, and goes on to compute. Elsewhere nothing.
   virtual void yield(StreamRef /*stream*/) {}
+  /// Lets the device hold back what this thread queues on `stream` from here to `uncork`, to hand it over at once,
+  /// which costs less than one by one. Each ends before the next begins all the same. Until then this thread neither
+  /// waits for the stream nor queues on another one. See Corked.
+  virtual void cork(StreamRef /*stream*/) {}
+  virtual void uncork(StreamRef /*stream*/) noexcept {}
   virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;
@@ -115,6 +121,11 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// deadline fills `control.failure`, sets `control.abort` and lets the stream go on. `control` lies in
   /// registered memory.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
+
+  /// Writes each message into its mailbox and signals it, then waits for all that come back: what copies, `signal` and
+  /// `wait` do, in one step, for short messages. Only where `sends_letters`, else Unsupported.
+  virtual void mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control);
+  [[nodiscard]] virtual bool sends_letters() const noexcept { return false; }
 
   // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.
 

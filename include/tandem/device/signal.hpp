@@ -7,15 +7,16 @@
 
 namespace tandem {
 
-/// One counter of a signal pad, on a cache line of its own. It lives in the memory of the rank that waits on it and
-/// is written by one peer. It only grows. Host and device code agree on this layout.
+/// One counter of a signal pad. It lives in the memory of the rank that waits on it and is written by one peer. It only
+/// grows. What the peer writes, and the owner looks at over and over, has a cache line of its own. Host and device code
+/// agree on this layout.
 struct alignas(64) SignalWord {
-  std::uint64_t value;     ///< how many signals have been put; released by the writer at system scope
-  std::uint64_t taken;     ///< how many signals the owner's waits have used up; the owner's alone
-  std::uint64_t put;       ///< how many signals the owner has put to the *peer*; the owner's alone
-  std::uint32_t sleepers;  ///< host: waiters that sleep on the futex of `value`'s low half
+  std::uint64_t taken;              ///< how many signals the owner's waits have used up; the owner's alone
+  std::uint64_t put;                ///< how many signals the owner has put to the *peer*; the owner's alone
+  alignas(64) std::uint64_t value;  ///< how many signals have been put; released by the writer at system scope
+  std::uint32_t sleepers;           ///< host: waiters that sleep on the futex of `value`'s low half
 };
-static_assert(sizeof(SignalWord) == 64 && std::is_trivially_copyable_v<SignalWord>);
+static_assert(sizeof(SignalWord) == 128 && std::is_trivially_copyable_v<SignalWord>);
 
 /// Adds one to `mine->put` and releases that count, at system scope, into `theirs->value`: everything that this
 /// stream did before is visible to who acquires it.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "tandem/base/export.hpp"
+#include "tandem/device/mail.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
 namespace tandem {
@@ -26,14 +28,27 @@ namespace tandem {
 /// one copy, where the system allows it:
 ///   lender:  lend(arrival) → … → wait until every peer has signalled that it has read
 ///   reader:  wait(lender, arrival) → fetch → signal that it has read
+///
+/// Short messages between all ranks may go by mail: each rank writes each peer's into one of two mailboxes there, in
+/// turn, and waits for one from each.
+///   every rank:  mail(messages) → read what `mailed` gives
+/// Nothing else is granted: who writes a mailbox again has had everybody's next message, which nobody sends before it
+/// has read this one.
 class TANDEM_API Slots {
  public:
   static constexpr int count = 2;
 
   Slots() = default;
-  /// Collective. `bytes` for each slot; `arrivals` signals from each peer for each slot. Named `operation` in errors.
+  struct Message {
+    const void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  /// Collective. `bytes` for each slot; `arrivals` signals from each peer for each slot; mail of up to `mail_bytes` to
+  /// each peer. Named `operation` in errors.
   /// Waits for all members, and throws what SymmetricMemory's `allocate` and `rendezvous` and Team::synchronize throw.
-  Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation);
+  Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation,
+        std::size_t mail_bytes = 0);
 
   /// The slot of the next call: they alternate, equally on all ranks.
   [[nodiscard]] int next() noexcept {
@@ -65,7 +80,30 @@ class TANDEM_API Slots {
   void fetch(StreamRef stream, int lender, std::uint32_t arrival, std::size_t offset, void* to,
              std::size_t bytes) const;
 
+  /// Sends every peer a message and waits for everybody's; `message_for(rank)` gives what goes to that peer. In the
+  /// stream's order; for a device that sends letters.
+  template <typename MessageFor> void mail(StreamRef stream, const MessageFor& message_for) {
+    mail_turn_ = (mail_turn_ + 1) % count;
+    std::vector<Letter>& letters = letters_[static_cast<std::size_t>(mail_turn_)];
+    for (std::size_t i = 0; i < letters.size(); ++i) {
+      const Message message = message_for(peers_[i]);
+      letters[i].message = message.data;
+      letters[i].bytes = message.bytes;
+    }
+    send(stream, letters);
+  }
+  /// Where the last message of `rank`, a peer, lies until `mail` is called again, in the order of the stream.
+  [[nodiscard]] const std::byte* mailed(int rank) const {
+    return mailed_[static_cast<std::size_t>(mail_turn_)][static_cast<std::size_t>(rank)];
+  }
+
  private:
+  void send(StreamRef stream, std::span<const Letter> letters) const;
+  /// What `owner` gets from `writer`.
+  [[nodiscard]] std::byte* mailbox(int turn, int owner, int writer) const {
+    const auto place = static_cast<std::size_t>(turn) * remotes_.size() + static_cast<std::size_t>(writer);
+    return remote(count, owner) + mail_at_ + place * mailbox_bytes_;
+  }
   [[nodiscard]] std::uint32_t channel(int slot, std::uint32_t which) const noexcept {
     return static_cast<std::uint32_t>(slot) * (arrivals_ + 1) + which;
   }
@@ -77,10 +115,15 @@ class TANDEM_API Slots {
   SignalPad pad_;
   std::vector<std::byte*> remotes_;
   std::vector<int> peers_;
+  std::array<std::vector<Letter>, count> letters_;  // to each peer, in their order; the messages are the last call's
+  std::array<std::vector<const std::byte*>, count> mailed_;  // by rank
   std::size_t bytes_ = 0;
+  std::size_t mail_at_ = 0;  // behind the last slot
+  std::size_t mailbox_bytes_ = 0;
   std::uint32_t arrivals_ = 0;
   std::uint32_t operation_ = 0;
   int turn_ = count - 1;
+  int mail_turn_ = count - 1;
 };
 
 }  // namespace tandem

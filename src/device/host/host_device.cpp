@@ -231,6 +231,10 @@ void HostDevice::yield(StreamRef stream) {
   host_stream(stream).enqueue([] { offer_core(); }, TaskWeight::light);
 }
 
+void HostDevice::cork(StreamRef stream) { host_stream(stream).cork(); }
+
+void HostDevice::uncork(StreamRef stream) noexcept { static_cast<HostStream*>(stream.native_handle())->uncork(); }
+
 void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) {
   if (bytes == 0) return;
   host_stream(stream).enqueue([=] { std::memset(memory, static_cast<int>(value), bytes); }, weight_of(bytes));
@@ -244,9 +248,9 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
     throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} of each",
                                  reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
   }
-  std::copy(reduction.sources.begin(), reduction.sources.end(), pointers.begin());
-  std::copy(reduction.destinations.begin(), reduction.destinations.end(),
-            pointers.begin() + static_cast<std::ptrdiff_t>(reduction.sources.size()));
+  std::size_t filled = 0;
+  for (const void* const source : reduction.sources) pointers[filled++] = source;
+  for (const void* const destination : reduction.destinations) pointers[filled++] = destination;
   host_stream(stream).enqueue_with(
       [reduction, transfer = transfer(stream, reduction.link_bytes)](std::span<const void* const> all) {
         const EmulatedLink::Crossing crossing(transfer);
@@ -289,6 +293,21 @@ void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitC
   if (waits.empty()) return;
   host_stream(stream).enqueue_with([control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits,
                                    TaskWeight::light);
+}
+
+void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control) {
+  if (letters.empty()) return;
+  std::size_t bytes = 0;
+  for (const Letter& letter : letters) bytes += letter.bytes;
+  host_stream(stream).enqueue_with(
+      [control, transfer = transfer(stream, bytes)](std::span<const Letter> all) {
+        {
+          const EmulatedLink::Crossing crossing(transfer);
+          write_letters(all);
+        }
+        exchange_letters(all, *control);
+      },
+      letters, link_ ? TaskWeight::heavy : TaskWeight::light);
 }
 
 std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {

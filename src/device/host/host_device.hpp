@@ -52,6 +52,8 @@ class HostDevice final : public Device {
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
   void cross_link(StreamRef stream, std::size_t bytes) override;
   void yield(StreamRef stream) override;
+  void cork(StreamRef stream) override;
+  void uncork(StreamRef stream) noexcept override;
   void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) override;
   void reduce(StreamRef stream, const Reduction& reduction) override;
   void map(StreamRef stream, const Map& map) override;
@@ -61,6 +63,8 @@ class HostDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+  void mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control) override;
+  [[nodiscard]] bool sends_letters() const noexcept override { return true; }
   [[nodiscard]] std::string read_process(std::int64_t process, const void* address, void* to,
                                          std::size_t bytes) override;
   void lend(StreamRef stream, Loan* loan, const void* memory) override;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/host_event.hpp"
 
+#include <mutex>
+#include <utility>
+
 #include "tandem/base/error.hpp"
 #include "tandem/base/trace.hpp"
 
@@ -14,16 +17,21 @@ void HostEvent::record(HostStream& stream) {
     passed_at = std::make_shared<std::atomic<std::int64_t>>(0);
     stream.enqueue([passed_at] { passed_at->store(Trace::now_ns(), std::memory_order_release); }, TaskWeight::light);
   }
+  Mark replaced;  // let go of after the lock
+  const std::lock_guard guard(lock_);
   const std::uint64_t ticket = stream.ticket();
-  Mark mark;
-  if (!stream.passed(ticket)) mark = Mark{HostStreamPtr(stream), ticket};
-  const std::lock_guard lock(mutex_);
-  std::swap(mark_, mark);
   passed_at_.swap(passed_at);
+  if (mark_.stream.get() == &stream) {
+    mark_.ticket = ticket;
+  } else if (stream.passed(ticket)) {
+    std::swap(mark_, replaced);
+  } else {
+    replaced = std::exchange(mark_, Mark{HostStreamPtr(stream), ticket});
+  }
 }
 
 HostEvent::Mark HostEvent::mark(const HostStream* in_order) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard guard(lock_);
   const HostStream* const stream = mark_.stream.get();
   if (stream == nullptr || stream == in_order || stream->passed(mark_.ticket)) return {};
   return {HostStreamPtr(*mark_.stream.get()), mark_.ticket};
@@ -49,7 +57,7 @@ void HostEvent::synchronize() {
 }
 
 std::int64_t HostEvent::passed_at_ns() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard guard(lock_);
   if (timing_ == Event::Timing::off) throw InvalidArgument("elapsed time of an event that was made with Timing::off");
   const std::int64_t ns = passed_at_ == nullptr ? 0 : passed_at_->load(std::memory_order_acquire);
   if (ns == 0) throw InvalidArgument("elapsed time of an event that has not been recorded, or not been passed");

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "tandem/device/event.hpp"
 
 #include "device/host/host_stream.hpp"
+#include "device/host/spin_lock.hpp"
 
 namespace tandem {
 
@@ -35,7 +35,7 @@ class HostEvent {
   [[nodiscard]] std::int64_t passed_at_ns();
 
   const Event::Timing timing_;
-  std::mutex mutex_;
+  SpinLock lock_;
   Mark mark_;
   std::shared_ptr<std::atomic<std::int64_t>> passed_at_;  // 0: not yet; the recording task's until then
 };

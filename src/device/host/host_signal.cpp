@@ -11,6 +11,7 @@
 
 #include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
+#include "device/host/host_copy.hpp"
 
 namespace tandem {
 
@@ -27,10 +28,12 @@ constexpr std::int64_t offer_every_ns = 20'000;
 constexpr std::int64_t patience_ns = 1'000'000;
 constexpr std::int64_t patience_with_others_ns = 100'000;
 constexpr int spins_between_looks = 32;
-// Before any of that it looks so often without asking what time it is, which takes as long as a signal: about 1 µs.
+// Before any of that it looks, or offers its core, so often without asking what time it is: about 1 µs, or a few.
 constexpr int first_looks = 32;
+constexpr int first_offers = 4;
 // An abort is a plain store that wakes nobody, so sleepers look up this often.
 constexpr std::chrono::nanoseconds sleep_slice = 20ms;
+constexpr std::size_t line = 64;
 
 std::uint64_t value_of(SignalWord& word) noexcept {
   return std::atomic_ref(word.value).load(std::memory_order_acquire);
@@ -46,6 +49,57 @@ void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds l
                FutexScope::shared);
   }
   std::atomic_ref(word.sleepers).fetch_sub(1, std::memory_order_relaxed);
+}
+
+void put_signal(const SignalPut& put) noexcept {
+  std::atomic_ref(put.theirs->value).store(++put.mine->put, std::memory_order_seq_cst);
+  if (std::atomic_ref(put.theirs->sleepers).load(std::memory_order_seq_cst) != 0) {
+    futex_wake_all(futex_half(&put.theirs->value), FutexScope::shared);
+  }
+}
+
+bool comes_at_once(SignalWord& word, std::uint64_t target) noexcept {
+  if (core_is_wanted()) {
+    for (int i = 0; i < first_offers && value_of(word) < target; ++i) offer_core();
+  } else {
+    for (int i = 0; i < first_looks && value_of(word) < target; ++i) cpu_relax();
+  }
+  return value_of(word) >= target;
+}
+
+// Waits of one call begin together, so they share a deadline: `began` is when the first of them had to wait, or 0.
+void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& began) noexcept {
+  SignalWord& word = *wait.word;
+  const std::uint64_t target = word.taken += wait.count;
+  if (comes_at_once(word, target)) return;
+  const std::int64_t looked_from = Trace::now_ns();
+  if (began == 0) began = looked_from;
+  const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
+  std::int64_t offered_at = looked_from;
+  while (value_of(word) < target && !aborted(control)) {
+    const std::int64_t now = Trace::now_ns();
+    const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
+    if (waited >= timeout_ns) {
+      fail(control, {.operation = wait.operation,
+                     .peer = wait.peer,
+                     .channel = wait.channel,
+                     .expected = word.taken,
+                     .seen = value_of(word),
+                     .waited_ns = waited,
+                     .error = 0});
+      break;
+    }
+    const bool wanted = core_is_wanted();
+    if (!wanted && now - offered_at < offer_every_ns) {
+      for (int i = 0; i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
+    } else if (now - looked_from < (wanted ? patience_with_others_ns : patience_ns)) {
+      offer_core();
+      offered_at = Trace::now_ns();
+    } else {
+      const std::uint64_t left = std::min<std::uint64_t>(timeout_ns - waited, std::uint64_t{1} << 40);
+      sleep_on(word, target, std::chrono::nanoseconds(static_cast<std::int64_t>(left)));
+    }
+  }
 }
 
 }  // namespace
@@ -68,51 +122,31 @@ void fail(WaitControl& control, const WaitFailure& failure) noexcept {
 }
 
 void put_signals(std::span<const SignalPut> puts) noexcept {
-  for (const SignalPut& put : puts) {
-    std::atomic_ref(put.theirs->value).store(++put.mine->put, std::memory_order_seq_cst);
-    if (std::atomic_ref(put.theirs->sleepers).load(std::memory_order_seq_cst) != 0) {
-      futex_wake_all(futex_half(&put.theirs->value), FutexScope::shared);
-    }
-  }
+  for (const SignalPut& put : puts) put_signal(put);
 }
 
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept {
-  // All waits of a call began together, so they share one deadline.
   std::int64_t began = 0;
-  for (const SignalWait& wait : waits) {
-    SignalWord& word = *wait.word;
-    const std::uint64_t target = word.taken += wait.count;
-    const int looks = core_is_wanted() ? 0 : first_looks;
-    for (int i = 0; i < looks && value_of(word) < target; ++i) cpu_relax();
-    if (value_of(word) >= target) continue;
-    const std::int64_t looked_from = Trace::now_ns();
-    if (began == 0) began = looked_from;
-    const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
-    std::int64_t offered_at = looked_from;
-    while (value_of(word) < target && !aborted(control)) {
-      const std::int64_t now = Trace::now_ns();
-      const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
-      if (waited >= timeout_ns) {
-        fail(control, {.operation = wait.operation,
-                       .peer = wait.peer,
-                       .channel = wait.channel,
-                       .expected = word.taken,
-                       .seen = value_of(word),
-                       .waited_ns = static_cast<std::uint64_t>(now - began),
-                       .error = 0});
-        break;
-      }
-      const bool wanted = core_is_wanted();
-      if (!wanted && now - offered_at < offer_every_ns) {
-        for (int i = 0; i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
-      } else if (now - looked_from < (wanted ? patience_with_others_ns : patience_ns)) {
-        offer_core();
-        offered_at = Trace::now_ns();
-      } else {
-        const std::uint64_t left = std::min<std::uint64_t>(timeout_ns - waited, std::uint64_t{1} << 40);
-        sleep_on(word, target, std::chrono::nanoseconds(static_cast<std::int64_t>(left)));
-      }
-    }
+  for (const SignalWait& wait : waits) wait_signal(wait, control, began);
+}
+
+void write_letters(std::span<const Letter> letters) noexcept {
+  for (const Letter& letter : letters) {
+    copy_bytes(reinterpret_cast<std::byte*>(letter.put.theirs) + mail_offset, letter.message, letter.bytes,
+               Stores::cached);
+  }
+}
+
+void exchange_letters(std::span<const Letter> letters, WaitControl& control) noexcept {
+  // After all messages, not each behind its own: a signal waits for the stores before it, and those of several messages
+  // are on their way side by side.
+  for (const Letter& letter : letters) put_signal(letter.put);
+  std::int64_t began = 0;
+  for (const Letter& letter : letters) {
+    wait_signal(letter.wait, control, began);
+    // The peer's message is as long as this one, or nearly; its first line came with the signal.
+    const auto* const message = reinterpret_cast<const std::byte*>(letter.wait.word) + mail_offset;
+    for (std::size_t at = line - mail_offset % line; at < letter.bytes; at += line) __builtin_prefetch(message + at);
   }
 }
 

@@ -3,14 +3,17 @@
 
 #include <span>
 
+#include "tandem/device/mail.hpp"
 #include "tandem/device/signal.hpp"
 
 namespace tandem {
 
-/// What `Device::signal` and `Device::wait` do on the host when their turn has come; the words may be shared by
+/// What `Device::signal`, `wait` and `mail` do on the host when their turn has come; the words may be shared by
 /// processes.
 void put_signals(std::span<const SignalPut> puts) noexcept;
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept;
+void write_letters(std::span<const Letter> letters) noexcept;
+void exchange_letters(std::span<const Letter> letters, WaitControl& control) noexcept;
 
 /// Whether the team's waits are to end, for any reason.
 [[nodiscard]] bool aborted(WaitControl& control) noexcept;

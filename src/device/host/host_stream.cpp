@@ -37,17 +37,15 @@ HostStream::~HostStream() {
   ::operator delete(spare_.load(std::memory_order_relaxed), std::align_val_t{64});
 }
 
-HostStream& HostStream::from(StreamRef stream, const HostWorkers& workers) {
+void HostStream::refuse(StreamRef stream) {
   if (stream.type() != DeviceType::host) {
     throw InvalidArgument(
         format("a {} stream was given to the host device; allowed: streams made on that device", name(stream.type())));
   }
-  auto* const mine = static_cast<HostStream*>(stream.native_handle());
-  if (mine == nullptr) throw InvalidArgument("a stream that was never made was given to the host device");
-  if (&mine->workers_ != &workers) {
-    throw InvalidArgument("a stream of another host device was given; allowed: streams made on the rank's own device");
+  if (stream.native_handle() == nullptr) {
+    throw InvalidArgument("a stream that was never made was given to the host device");
   }
-  return *mine;
+  throw InvalidArgument("a stream of another host device was given; allowed: streams made on the rank's own device");
 }
 
 bool HostStream::try_add_reference() noexcept {
@@ -63,6 +61,26 @@ void HostStream::drop_reference() noexcept {
 }
 
 void HostStream::start_workers() { workers_.start(); }
+
+void HostStream::cork() {
+  start_workers();
+  enqueue_lock_.lock();
+  corked_by_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+}
+
+void HostStream::uncork() noexcept {
+  const bool held = held_ != 0;
+  if (held) hand_over();
+  corked_by_.store({}, std::memory_order_relaxed);
+  enqueue_lock_.unlock();
+  if (held) attend(TaskWeight::light);
+}
+
+void HostStream::hand_over() noexcept {
+  newest_->last = true;
+  held_ = 0;
+  enqueued_.store(enqueued_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+}
 
 HostStream::Segment* HostStream::new_segment(std::size_t capacity) {
   void* const memory = ::operator new(sizeof(Segment) + capacity, std::align_val_t{64});
@@ -83,13 +101,14 @@ std::byte* HostStream::reserve(std::size_t bytes, void (*run)(void*)) {
       head_ = segment;  // published by enqueued_, like every record
     } else {
       tail_->next = segment;
-      ::new (static_cast<void*>(tail_->records() + tail_used_)) Record{nullptr, 0};
+      ::new (static_cast<void*>(tail_->records() + tail_used_)) Record{nullptr, 0, true};
     }
     tail_ = segment;
     tail_used_ = 0;
   }
   std::byte* const place = tail_->records() + tail_used_;
-  ::new (static_cast<void*>(place)) Record{run, stride};
+  newest_ = ::new (static_cast<void*>(place)) Record{run, static_cast<std::uint32_t>(stride / record_alignment), false};
+  ++held_;
   tail_used_ += stride;
   return place + sizeof(Record);
 }
@@ -125,23 +144,27 @@ void HostStream::drain_as_worker() noexcept {
 }
 
 void HostStream::run_next() noexcept {
-  auto* record = std::launder(reinterpret_cast<Record*>(head_->records() + head_used_));
-  if (record->run == nullptr) {
-    Segment* const done = head_;
-    head_ = done->next;
-    head_used_ = 0;
-    Segment* surplus = done;
-    if (done->capacity == segment_bytes) surplus = spare_.exchange(done, std::memory_order_acq_rel);
-    ::operator delete(surplus, std::align_val_t{64});
-    record = std::launder(reinterpret_cast<Record*>(head_->records()));
+  for (bool last = false; !last;) {
+    auto* record = std::launder(reinterpret_cast<Record*>(head_->records() + head_used_));
+    if (record->run == nullptr) {
+      Segment* const done = head_;
+      head_ = done->next;
+      head_used_ = 0;
+      Segment* surplus = done;
+      if (done->capacity == segment_bytes) surplus = spare_.exchange(done, std::memory_order_acq_rel);
+      ::operator delete(surplus, std::align_val_t{64});
+      record = std::launder(reinterpret_cast<Record*>(head_->records()));
+    }
+    try {
+      record->run(record + 1);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex_);
+      if (failure_ == nullptr) failure_ = std::current_exception();
+      failed_.store(true, std::memory_order_release);
+    }
+    last = record->last;
+    head_used_ += record->stride * record_alignment;
   }
-  try {
-    record->run(record + 1);
-  } catch (...) {
-    const std::lock_guard lock(failure_mutex_);
-    if (failure_ == nullptr) failure_ = std::current_exception();
-  }
-  head_used_ += record->stride;
   // The count first, then the sleepers; a sleeper counts itself first, then reads the count.
   completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(futex_half(&completed_), FutexScope::process);
@@ -191,10 +214,12 @@ void HostStream::abandon() noexcept {
 
 void HostStream::synchronize() {
   finish(ticket());
+  if (!failed_.load(std::memory_order_acquire)) return;
   std::exception_ptr failure;
   {
     const std::lock_guard lock(failure_mutex_);
     failure.swap(failure_);
+    failed_.store(false, std::memory_order_relaxed);
   }
   if (failure != nullptr) std::rethrow_exception(failure);
 }

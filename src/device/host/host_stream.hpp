@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "tandem/device/stream.hpp"
 
 #include "device/host/emulated_link.hpp"
+#include "device/host/spin_lock.hpp"
 
 namespace tandem {
 
@@ -30,8 +32,9 @@ enum class TaskWeight : std::uint8_t { light, heavy };
 /// it.
 ///
 /// Exactly one thread at a time drains (`draining_`), and tasks are counted: task number t has run once `completed_` >=
-/// t. So an event is a stream and a ticket, and costs no task. Tasks lie by value in segments of memory that are used
-/// again.
+/// t. So an event is a stream and a ticket, and costs no task. Tasks that are queued between `cork` and `uncork` may
+/// share a number: they are handed over together, and complete together. Tasks lie by value in segments of memory that
+/// are used again.
 ///
 /// No task is forgotten: who enqueues either sees that somebody drains, or calls a worker (at once or through the
 /// pacemaker); who stops draining looks once more after it has let go, and calls a worker if something is left. Both
@@ -44,7 +47,11 @@ class HostStream {
   HostStream& operator=(const HostStream&) = delete;
 
   /// The stream that a caller means. Throws InvalidArgument if it is no stream of the device whose workers these are.
-  [[nodiscard]] static HostStream& from(StreamRef stream, const HostWorkers& workers);
+  [[nodiscard]] static HostStream& from(StreamRef stream, const HostWorkers& workers) {
+    auto* const mine = static_cast<HostStream*>(stream.native_handle());
+    if (stream.type() != DeviceType::host || mine == nullptr || &mine->workers_ != &workers) refuse(stream);
+    return *mine;
+  }
 
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   /// False if the last reference is already gone.
@@ -66,6 +73,12 @@ class HostStream {
         Stored{std::forward<Task>(task), items.size()}, items.size_bytes(),
         [items](std::byte* tail) { std::memcpy(tail, items.data(), items.size_bytes()); }, weight);
   }
+
+  /// Holds back what this thread queues from here to `uncork`, and hands it over at once: that takes the queue's lock
+  /// and counts once for all. Nothing heavy is held back, nor what comes before it, nor more than a few tasks. Until
+  /// then this thread must not wait for the stream, nor queue on another one; other threads that queue here wait.
+  void cork();
+  void uncork() noexcept;
 
   /// The number of the last task queued so far.
   [[nodiscard]] std::uint64_t ticket() const noexcept { return enqueued_.load(std::memory_order_acquire); }
@@ -102,10 +115,12 @@ class HostStream {
 
   static constexpr std::size_t record_alignment = 16;
   static constexpr std::size_t segment_bytes = std::size_t{16} * 1024;
+  static constexpr int most_held = 16;
 
   struct alignas(record_alignment) Record {
     void (*run)(void* payload);  // runs and destroys the payload; null: the queue goes on in the next segment
-    std::size_t stride;          // bytes from this record to the next one
+    std::uint32_t stride;        // from this record to the next one, in units of `record_alignment`
+    bool last;                   // of those that share a number
   };
   struct alignas(record_alignment) Segment {
     Segment* next;
@@ -119,6 +134,7 @@ class HostStream {
   };
 
   ~HostStream();
+  [[noreturn]] static void refuse(StreamRef stream);
 
   template <typename Stored> static void run_payload(void* payload) {
     struct Guard {
@@ -131,18 +147,24 @@ class HostStream {
   template <typename Stored, typename Source, typename Tail>
   void put(Source&& source, std::size_t tail_bytes, Tail write_tail, TaskWeight weight) {
     static_assert(alignof(Stored) <= record_alignment && std::is_nothrow_constructible_v<Stored, Source&&>);
-    start_workers();
-    {
-      const std::lock_guard lock(enqueue_mutex_);
-      std::byte* const payload = reserve(sizeof(Stored) + tail_bytes, &run_payload<Stored>);
-      ::new (static_cast<void*>(payload)) Stored(std::forward<Source>(source));
-      if (tail_bytes != 0) write_tail(payload + sizeof(Stored));
-      enqueued_.store(enqueued_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    const bool corked = corked_by_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+    std::unique_lock lock(enqueue_lock_, std::defer_lock);
+    if (!corked) {
+      start_workers();
+      lock.lock();
     }
+    std::byte* const payload = reserve(sizeof(Stored) + tail_bytes, &run_payload<Stored>);
+    ::new (static_cast<void*>(payload)) Stored(std::forward<Source>(source));
+    if (tail_bytes != 0) write_tail(payload + sizeof(Stored));
+    if (corked && weight == TaskWeight::light && held_ < most_held) return;
+    hand_over();
+    if (!corked) lock.unlock();
     attend(weight);
   }
 
   void start_workers();
+  /// Lets those who drain see what has been queued since the last call.
+  void hand_over() noexcept;
   [[nodiscard]] std::byte* reserve(std::size_t bytes, void (*run)(void*));
   [[nodiscard]] Segment* new_segment(std::size_t capacity);
   void attend(TaskWeight weight) noexcept;
@@ -163,9 +185,12 @@ class HostStream {
   std::atomic<std::uint32_t> references_{1};
 
   // Who enqueues. The segment that is filled is never null once `enqueued_` is not 0.
-  std::mutex enqueue_mutex_;
+  SpinLock enqueue_lock_;
   Segment* tail_ = nullptr;
   std::size_t tail_used_ = 0;
+  Record* newest_ = nullptr;  // while `held_` is not 0
+  int held_ = 0;              // tasks not handed over yet
+  std::atomic<std::thread::id> corked_by_{};
   std::atomic<std::uint64_t> enqueued_{0};
   std::atomic<Segment*> spare_{nullptr};
 
@@ -175,6 +200,7 @@ class HostStream {
   std::atomic<std::uint32_t> sleepers_{0};
   Segment* head_ = nullptr;
   std::size_t head_used_ = 0;
+  std::atomic<bool> failed_{false};  // `failure_` stands
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 

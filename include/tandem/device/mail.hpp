@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "tandem/device/signal.hpp"
+
+namespace tandem {
+
+/// A mailbox is a SignalWord whose last cache line has room for a message, which goes on in the memory behind it: who
+/// has read the signal has the first of the message at hand. It begins so many bytes after the word does.
+inline constexpr std::size_t mail_offset = offsetof(SignalWord, value) + 16;
+static_assert(offsetof(SignalWord, sleepers) + sizeof(SignalWord::sleepers) <= mail_offset);
+
+/// Memory of a mailbox for messages of up to `bytes`.
+[[nodiscard]] constexpr std::size_t mailbox_bytes(std::size_t bytes) noexcept {
+  return (mail_offset + bytes + sizeof(SignalWord) - 1) / sizeof(SignalWord) * sizeof(SignalWord);
+}
+
+/// A message to a peer, and the wait for the peer's to this rank.
+struct Letter {
+  const void* message = nullptr;
+  std::size_t bytes = 0;  ///< any number, or none: the signal goes all the same
+  SignalPut put{};        ///< `theirs` is the peer's mailbox for this rank
+  SignalWait wait{};      ///< `word` is this rank's mailbox for the peer
+};
+
+}  // namespace tandem

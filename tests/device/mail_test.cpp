@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/mail.hpp"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "device/on_device.hpp"
+#include "device/registered.hpp"
+#include "support/errors.hpp"
+
+namespace tandem::testing {
+namespace {
+
+constexpr std::size_t longest = 300;
+
+class MailTest : public OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (IsSkipped()) return;
+    page_.emplace(device_);
+    control_ = page_->data();
+    control_->timeout_ns = 20'000'000'000;
+    if (device().sends_letters()) return;
+    const Stream stream(device());
+    const Letter letter;
+    expect_error<Unsupported>([&] { device().mail(stream, {&letter, 1}, control_); }, {"sends no letters"});
+    GTEST_SKIP() << "this device sends no letters, and says so";
+  }
+  /// `count` mailboxes, side by side.
+  [[nodiscard]] Buffer mailboxes(std::size_t count) const {
+    return upload(std::vector<std::byte>(count * mailbox_bytes(longest)));
+  }
+  [[nodiscard]] static SignalWord* mailbox(const Buffer& boxes, std::size_t i) {
+    return reinterpret_cast<SignalWord*>(boxes.data_as<std::byte>() + i * mailbox_bytes(longest));
+  }
+  [[nodiscard]] static const std::byte* mail_in(const SignalWord* box) {
+    return reinterpret_cast<const std::byte*>(box) + mail_offset;
+  }
+
+  std::optional<Registered<WaitControl>> page_;
+  WaitControl* control_ = nullptr;
+};
+
+TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
+  // Two ranks, each with a device and a stream; two mailboxes in each direction, in turn.
+  const Buffer boxes = mailboxes(4);
+  const std::vector<std::byte> data = random_bytes(2 * (longest + 1));
+  const auto rank_main = [&](std::size_t me, int& wrong) {
+    const auto own = open_device({});
+    const Stream stream(*own);
+    const std::size_t peer = 1 - me;
+    std::vector<std::byte> got(longest);
+    for (std::size_t bytes = 0; bytes <= longest; ++bytes) {
+      const std::size_t turn = 2 * (bytes % 2);
+      SignalWord* const mine = mailbox(boxes, turn + me);
+      const Letter letter{.message = &data[me * (longest + 1) + longest - bytes],
+                          .bytes = bytes,
+                          .put = {.mine = mine, .theirs = mailbox(boxes, turn + peer)},
+                          .wait = {.word = mine, .peer = static_cast<int>(peer)}};
+      own->mail(stream, {&letter, 1}, control_);
+      own->copy(stream, {.dst = got.data(), .src = mail_in(mine), .bytes = bytes});
+      stream.synchronize();
+      wrong += std::memcmp(got.data(), &data[peer * (longest + 1) + longest - bytes], bytes) == 0 ? 0 : 1;
+    }
+  };
+  int wrong[2] = {0, 0};
+  std::thread other([&] { rank_main(1, wrong[1]); });
+  rank_main(0, wrong[0]);
+  other.join();
+  EXPECT_EQ(wrong[0], 0);
+  EXPECT_EQ(wrong[1], 0);
+  EXPECT_EQ(control_->failed, 0U);
+}
+
+TEST_P(MailTest, WritesNoByteBesideTheMessages) {
+  Buffer boxes = mailboxes(3);
+  const std::vector<std::byte> data = random_bytes(longest);
+  const std::array<std::size_t, 3> lengths{longest, 0, 49};
+  std::vector<Letter> letters;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    SignalWord* const box = mailbox(boxes, i);  // to itself: what it waits for is what it sends
+    letters.push_back(
+        {.message = data.data(), .bytes = lengths[i], .put = {.mine = box, .theirs = box}, .wait = {.word = box}});
+  }
+  const Stream stream(device());
+  device().mail(stream, letters, control_);
+  device().mail(stream, {}, control_);
+  stream.synchronize();
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const SignalWord* const box = mailbox(boxes, i);
+    EXPECT_EQ(box->value, 1U);
+    EXPECT_EQ(box->put, 1U);
+    EXPECT_EQ(box->taken, 1U);
+    EXPECT_EQ(box->sleepers, 0U);
+    EXPECT_EQ(std::memcmp(mail_in(box), data.data(), lengths[i]), 0);
+    for (std::size_t at = mail_offset + lengths[i]; at < mailbox_bytes(longest); ++at) {
+      ASSERT_EQ(reinterpret_cast<const std::byte*>(box)[at], std::byte{}) << i << " " << at;
+    }
+  }
+}
+
+TEST_P(MailTest, ADeadlineNamesWhoDidNotWrite) {
+  const Buffer boxes = mailboxes(4);
+  control_->timeout_ns = 30'000'000;
+  const Letter letters[] = {
+      {.put = {.mine = mailbox(boxes, 0), .theirs = mailbox(boxes, 0)}, .wait = {.word = mailbox(boxes, 0), .peer = 4}},
+      {.put = {.mine = mailbox(boxes, 1), .theirs = mailbox(boxes, 2)},
+       .wait = {.word = mailbox(boxes, 1), .peer = 5, .channel = 2, .operation = 9}}};
+  const Stream stream(device());
+  device().mail(stream, letters, control_);
+  stream.synchronize();
+  EXPECT_EQ(control_->abort, 1U);
+  ASSERT_EQ(control_->failed, 2U);
+  EXPECT_EQ(control_->failure.peer, 5);
+  EXPECT_EQ(control_->failure.channel, 2U);
+  EXPECT_EQ(control_->failure.operation, 9U);
+  EXPECT_EQ(control_->failure.expected, 1U);
+  EXPECT_EQ(control_->failure.seen, 0U);
+}
+
+TANDEM_ON_EACH_DEVICE(MailTest);
+
+}  // namespace
+}  // namespace tandem::testing
