@@ -26,6 +26,8 @@ template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, co
   };
 }
 
+constexpr std::int64_t short_count = 40;  // so few that the host sends them by mail
+
 constexpr Operation operations[] = {
     {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }},
     {"making a team",
@@ -73,6 +75,24 @@ constexpr Operation operations[] = {
      [](Stage& s) {
        return runs_of(s, AllReduce(s.team, {s.all(), f32}),
                       [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(0, {t.all()}), t.stream); });
+     }},
+    {"AllGather, short",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {short_count, f32}), [](auto& plan, Stage& t) {
+         plan(t.plain(0, {short_count}), t.plain(1, {t.team.size() * short_count}), t.stream);
+       });
+     }},
+    {"ReduceScatter, short",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {short_count, f32}), [](auto& plan, Stage& t) {
+         plan(t.plain(0, {t.team.size() * short_count}), t.plain(1, {short_count}), t.stream);
+       });
+     }},
+    {"AllReduce, short",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {short_count, f32}), [](auto& plan, Stage& t) {
+         plan(t.plain(0, {short_count}), t.plain(1, {short_count}), t.stream);
+       });
      }},
     {"AllToAll, symmetric",
      [](Stage& s) {

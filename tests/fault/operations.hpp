@@ -71,7 +71,7 @@ struct Operation {
 };
 
 /// What ranks do together: barriers, making teams, tensors and plans, each collective on symmetric and on plain
-/// tensors, and each linear layer.
+/// tensors, what goes by mail, and each linear layer.
 [[nodiscard]] std::span<const Operation> all_operations();
 
 }  // namespace tandem::fault
