@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/mail.hpp"
 
+#include <array>
 #include <cstring>
 #include <gtest/gtest.h>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "tandem/base/error.hpp"
 
-#include "device/on_device.hpp"
-#include "device/registered.hpp"
+#include "device/with_control.hpp"
 #include "support/errors.hpp"
 
 namespace tandem::testing {
@@ -18,15 +17,8 @@ namespace {
 
 constexpr std::size_t longest = 300;
 
-class MailTest : public OnDevice {
+class MailTest : public WithControl {
  protected:
-  void SetUp() override {
-    OnDevice::SetUp();
-    if (IsSkipped()) return;
-    page_.emplace(device_);
-    control_ = page_->data();
-    control_->timeout_ns = 20'000'000'000;
-  }
   /// `count` mailboxes, side by side.
   [[nodiscard]] Buffer mailboxes(std::size_t count) const {
     return upload(std::vector<std::byte>(count * mailbox_bytes(longest)));
@@ -37,9 +29,6 @@ class MailTest : public OnDevice {
   [[nodiscard]] static const std::byte* mail_in(const SignalWord* box) {
     return reinterpret_cast<const std::byte*>(box) + mail_offset;
   }
-
-  std::optional<Registered<WaitControl>> page_;
-  WaitControl* control_ = nullptr;
 };
 
 TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {

@@ -2,28 +2,16 @@
 #include "tandem/device/signal.hpp"
 
 #include <gtest/gtest.h>
-#include <optional>
 #include <vector>
 
-#include "device/on_device.hpp"
-#include "device/registered.hpp"
+#include "device/with_control.hpp"
 
 namespace tandem::testing {
 namespace {
 
-class SignalTest : public OnDevice {
+class SignalTest : public WithControl {
  protected:
-  void SetUp() override {
-    OnDevice::SetUp();
-    if (IsSkipped()) return;
-    page_.emplace(device_);
-    control_ = page_->data();
-    control_->timeout_ns = 20'000'000'000;
-  }
   [[nodiscard]] Buffer words(std::size_t count) const { return upload(std::vector<SignalWord>(count)); }
-
-  std::optional<Registered<WaitControl>> page_;
-  WaitControl* control_ = nullptr;
 };
 
 TEST_P(SignalTest, CarriesDataBetweenTwoStreams) {

@@ -12,36 +12,24 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
 
-#include "device/on_device.hpp"
-#include "device/registered.hpp"
+#include "device/with_control.hpp"
 
 namespace tandem::testing {
 namespace {
 
 #define TANDEM_EXPECT_CUDA(call) ASSERT_EQ(call, cudaSuccess) << cudaGetErrorString(cudaGetLastError())
 
-class CudaDeviceTest : public OnDevice {
+class CudaDeviceTest : public WithControl {
  protected:
-  void SetUp() override {
-    OnDevice::SetUp();
-    if (IsSkipped()) return;
-    page_.emplace(device_);
-    control_ = page_->data();
-    control_->timeout_ns = 20'000'000'000;
-  }
   [[nodiscard]] static cudaStream_t native(StreamRef stream) {
     return static_cast<cudaStream_t>(stream.native_handle());
   }
-
-  std::optional<Registered<WaitControl>> page_;
-  WaitControl* control_ = nullptr;
 };
 
 /// One of each operation, and what each must leave behind.
