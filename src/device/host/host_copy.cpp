@@ -15,10 +15,11 @@ constexpr std::size_t copies_stream_from = std::size_t{1} << 20;
 constexpr std::size_t sums_stream_from = std::size_t{4} << 20;
 // Shorter rows are not worth the two ragged ends.
 constexpr std::size_t streaming_row = 4096;
-// From here on memcpy leaves the work to the CPU's string instruction. On Intel's CPUs that is the fastest way up to
-// some 64 KiB, and no slower beyond. On others (AMD Zen) it falls to 2 GB/s where the destination lies a little further
-// into its page than the source, as a vector's elements do behind a whole page.
-constexpr std::size_t vectors_from = 2048;
+// From 2 KiB on memcpy leaves the work to the CPU's string instruction. On Intel's CPUs that is the fastest way up to
+// some 64 KiB, and level with vectors beyond. On others (AMD Zen) it falls to 2 GB/s where the destination lies a
+// little further into its page than the source, as a vector's elements do behind a whole page.
+constexpr std::size_t vectors_from_on_intel = std::size_t{256} << 10;
+constexpr std::size_t vectors_from_elsewhere = std::size_t{2} << 10;
 
 // Sanitizers do not see streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -67,17 +68,18 @@ constexpr bool has_streaming = true;
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
-bool memcpy_may_crawl() noexcept {
-  static const bool may = [] {
+std::size_t vectors_from() noexcept {
+  static const std::size_t bytes = [] {
     __builtin_cpu_init();
-    return !__builtin_cpu_is("intel");
+    if (vector_isa() != VectorIsa::avx2) return SIZE_MAX;
+    return __builtin_cpu_is("intel") ? vectors_from_on_intel : vectors_from_elsewhere;
   }();
-  return may;
+  return bytes;
 }
 #else
 constexpr bool has_streaming = false;
 
-bool memcpy_may_crawl() noexcept { return false; }
+std::size_t vectors_from() noexcept { return SIZE_MAX; }
 
 void copy_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 
@@ -94,7 +96,7 @@ Stores best_stores(Stored what, std::size_t bytes) noexcept {
 void copy_bytes(void* to, const void* from, std::size_t bytes, Stores stores) noexcept {
   if (stores == Stores::streaming) {
     stream_bytes(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
-  } else if (bytes >= vectors_from && vector_isa() == VectorIsa::avx2 && memcpy_may_crawl()) {
+  } else if (bytes >= vectors_from()) {
     copy_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   } else if (bytes != 0) {
     std::memcpy(to, from, bytes);
