@@ -31,9 +31,6 @@ Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::u
     const auto word = [&](int owner, int writer) {
       return reinterpret_cast<SignalWord*>(mailbox(turn, owner, writer));
     };
-    for (int rank = 0; rank < team.size(); ++rank) {
-      mailed_[static_cast<std::size_t>(turn)].push_back(mailbox(turn, team.rank(), rank) + mail_offset);
-    }
     for (const int peer : peers_) {
       SignalWord* const mine = word(team.rank(), peer);
       letters_[static_cast<std::size_t>(turn)].push_back(

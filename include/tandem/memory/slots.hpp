@@ -38,12 +38,12 @@ class TANDEM_API Slots {
  public:
   static constexpr int count = 2;
 
-  Slots() = default;
   struct Message {
     const void* data = nullptr;
     std::size_t bytes = 0;
   };
 
+  Slots() = default;
   /// Collective. `bytes` for each slot; `arrivals` signals from each peer for each slot; mail of up to `mail_bytes` to
   /// each peer. Named `operation` in errors.
   /// Waits for all members, and throws what SymmetricMemory's `allocate` and `rendezvous` and Team::synchronize throw.
@@ -94,7 +94,7 @@ class TANDEM_API Slots {
   }
   /// Where the last message of `rank`, a peer, lies until `mail` is called again, in the order of the stream.
   [[nodiscard]] const std::byte* mailed(int rank) const {
-    return mailed_[static_cast<std::size_t>(mail_turn_)][static_cast<std::size_t>(rank)];
+    return mailbox(mail_turn_, memory_.team().rank(), rank) + mail_offset;
   }
 
  private:
@@ -116,7 +116,6 @@ class TANDEM_API Slots {
   std::vector<std::byte*> remotes_;
   std::vector<int> peers_;
   std::array<std::vector<Letter>, count> letters_;  // to each peer, in their order; the messages are the last call's
-  std::array<std::vector<const std::byte*>, count> mailed_;  // by rank
   std::size_t bytes_ = 0;
   std::size_t mail_at_ = 0;  // behind the last slot
   std::size_t mailbox_bytes_ = 0;
