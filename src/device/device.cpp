@@ -30,6 +30,13 @@ void check_index(DeviceId id, int count) {
 
 Device::~Device() = default;
 
+void Device::push(StreamRef stream, std::span<const Push> pushes) {
+  for (const Push& push : pushes) {
+    copy(stream, push.copy);
+    signal(stream, std::span(&push.put, 1));
+  }
+}
+
 void Device::mail(StreamRef /*stream*/, std::span<const Letter> /*letters*/, WaitControl* /*control*/) {
   throw Unsupported(format("{} sends no letters", to_string(id_)));
 }

@@ -92,17 +92,13 @@ class Pieces {
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
   }
-  /// As so many copies, of which each starts when the one before has arrived.
-  [[nodiscard]] double on_the_way(const ShardGroup& group, std::size_t copies) const {
-    return static_cast<double>(copies) * latency() + size_in_shards(group) * wire();
-  }
-  /// The own shard first, then groups as they arrive: a single one in a batch, else each part by itself.
+  /// The own shard first, then groups as they arrive: a single one in a batch, else a push for each part.
   [[nodiscard]] double arriving(int groups) const {
     double compute = gemm(1);
-    double arrived = 0;
+    double arrived = latency() - costs_.push_gap_seconds;
     for (const ShardGroup& group : arriving_groups(peers(), groups)) {
       const std::size_t parts = groups == 1 ? 1 : group.size();
-      arrived += on_the_way(group, parts);
+      arrived += static_cast<double>(parts) * costs_.push_gap_seconds + size_in_shards(group) * wire();
       // A group of several parts has more to wait for, and to send, which takes the cores as a product's start does.
       compute = std::max(compute, arrived) + gemm(size_in_shards(group)) +
                 static_cast<double>(parts - 1) * costs_.gemm_launch_seconds;
@@ -116,7 +112,9 @@ class Pieces {
     double arrived = 0;
     for (const ShardGroup& group : equal_groups(peers(), groups)) {
       compute += gemm(size_in_shards(group));
-      arrived = std::max(arrived, slowest_rank * compute) + on_the_way(group, group.size());
+      // Copies of which each starts when the one before has arrived.
+      arrived = std::max(arrived, slowest_rank * compute) + static_cast<double>(group.size()) * latency() +
+                size_in_shards(group) * wire();
     }
     return std::max(compute + gemm(1), arrived) + epilogue();
   }

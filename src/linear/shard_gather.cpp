@@ -33,16 +33,17 @@ void ShardGather::push_at_once(StreamRef communication, const void* shard) const
 }
 
 void ShardGather::push_in_turn(StreamRef communication, const void* shard) const {
+  std::vector<Push> pushes;
   for (const ShardGroup& group : groups_) {
     for (const ShardPart& part : group) {
       // Who has this rank's shard as its first is one step behind, and so on.
-      const int& peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];
-      const std::span<const int> one(&peer, 1);
-      if (part.begins_shard()) slots_.take(communication, slot_, one);
-      team_.device().copy(communication, to(peer, shard, part_rows(m_, team_.size(), team_.rank(), part)));
-      slots_.signal(communication, slot_, one, 0);
+      const int peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];
+      pushes.push_back({.copy = to(peer, shard, part_rows(m_, team_.size(), team_.rank(), part)),
+                        .put = slots_.signal_to(slot_, peer, 0)});
     }
   }
+  slots_.take(communication, slot_, slots_.peers());
+  team_.device().push(communication, pushes);
 }
 
 void ShardGather::wait(StreamRef stream, const ShardGroup& group) const {

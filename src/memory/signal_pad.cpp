@@ -72,6 +72,11 @@ void SignalPad::wait_signal(StreamRef stream, int rank, std::uint32_t channel, s
   wait_signals(stream, std::span(&rank, 1), channel, count);
 }
 
+SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
+  check(std::span(&rank, 1), channel);
+  return {.mine = word(team_.rank(), rank, channel), .theirs = word(rank, team_.rank(), channel)};
+}
+
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
   check(ranks, channel);
   const int me = team_.rank();

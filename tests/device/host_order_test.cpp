@@ -329,6 +329,49 @@ TEST_P(EmulatedLinkTest, ABatchPaysLatencyOnce) {
   EXPECT_GE(one_by_one, 10 * latency);
 }
 
+TEST_P(EmulatedLinkTest, PushesPayLatencyOnce) {
+  Stream stream(device());
+  SignalWord mine{};
+  SignalWord theirs{};
+  std::vector<Push> pushes;
+  for (std::size_t i = 0; i < 10; ++i) {
+    pushes.push_back({.copy = crossing(i, bytes / 100), .put = {.mine = &mine, .theirs = &theirs}});
+  }
+  auto fastest = Clock::duration::max();
+  for (int i = 0; i < 5; ++i) {
+    fastest = std::min(fastest, timed([&] {
+                         device().push(stream, pushes);
+                         stream.synchronize();
+                       }));
+  }
+  EXPECT_GE(fastest, latency + transfer / 10);
+  EXPECT_LT(fastest, 5 * latency);
+  EXPECT_EQ(theirs.value, 50U);
+}
+
+TEST_P(EmulatedLinkTest, APushIsSignalledWhileTheNextCrosses) {
+  Stream stream(device());
+  std::array<SignalWord, 2> mine{};
+  std::array<SignalWord, 2> theirs{};
+  std::array<Push, 2> pushes;
+  for (std::size_t i = 0; i < 2; ++i) {
+    pushes[i] = {.copy = crossing(i, 2 * bytes), .put = {.mine = &mine[i], .theirs = &theirs[i]}};
+  }
+  const auto value = [&theirs](std::size_t i) { return std::atomic_ref(theirs[i].value).load(); };
+  bool first_came_first = false;
+  for (std::uint64_t round = 1; round <= 5 && !first_came_first; ++round) {
+    const auto took = timed([&] {
+      device().push(stream, pushes);
+      while (value(0) < round) std::this_thread::yield();
+      first_came_first = value(1) < round;
+    });
+    EXPECT_GE(took, 2 * transfer + latency);
+    stream.synchronize();
+    EXPECT_EQ(value(1), round);
+  }
+  EXPECT_TRUE(first_came_first) << "in none of five rounds, though the second was 20 ms behind";
+}
+
 TEST_P(EmulatedLinkTest, AReductionThatCrossesTakesItsTime) {
   Stream stream(device());
   std::array<const void*, 2> sources{source_.data(), target_.data()};

@@ -20,6 +20,7 @@ constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .hop_seconds = 5e-6,
                         .link_bytes_per_second = 380e9,
                         .link_latency_seconds = 5e-6,
+                        .push_gap_seconds = 5e-6,
                         .store_bytes_per_second = 300e9,
                         .memory_bytes_per_second = 4e12,
                         .weights_bytes_per_second = 4e12,
@@ -58,6 +59,7 @@ TEST(CostModel, GroupsOfAGatherThatEndWithinShardsCostMore) {
   CostTable near = gpu;
   near.link_bytes_per_second = 1e15;
   near.link_latency_seconds = 0;
+  near.push_gap_seconds = 0;
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
   const auto launches = [&](int groups) {  // how often the fixed cost of a product is charged
     CostTable slower = near;
@@ -154,9 +156,10 @@ TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
       InvalidArgument);
 }
 
-TEST(CostModel, TheLatencyCountsForEachCopy) {
+TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   CostTable far = gpu;
   far.link_latency_seconds = 1;  // the rest is microseconds
+  far.push_gap_seconds = 1;
   const LinearSpec spec{.m = 8192, .n = 64, .k = 8192, .dtype = bf16};
   const auto latencies = [&](LinearKind kind, int groups) {
     return choose(kind, spec, 4, far, {.groups = groups}).predicted.t_pipeline;
@@ -166,6 +169,9 @@ TEST(CostModel, TheLatencyCountsForEachCopy) {
   EXPECT_NEAR(latencies(LinearKind::all_gather_linear, 12), 12, 0.1) << "each in four parts";
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 1), 3, 0.1) << "one after the other";
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1);
+  far.push_gap_seconds = 0;  // a link on which several are on their way
+  for (const int groups : {1, 2, 12}) EXPECT_NEAR(latencies(LinearKind::all_gather_linear, groups), 1, 0.1) << groups;
+  EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1) << "each leaves when it has been computed";
 }
 
 TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {

@@ -19,6 +19,7 @@
 #include "tandem/device/fetch.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/device/mail.hpp"
+#include "tandem/device/push.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/device/signal.hpp"
 #include "tandem/device/stream.hpp"
@@ -33,6 +34,7 @@ struct CostTable {
   double hop_seconds = 0;                ///< from what one stream did to what waits for it on another
   double link_bytes_per_second = 0;      ///< one rank to one peer, large copies
   double link_latency_seconds = 0;       ///< fixed cost of one copy and its signal
+  double push_gap_seconds = 0;           ///< from one push to the next (Device::push), beside its bytes' time
   double store_bytes_per_second = 0;     ///< a product's results into a peer's memory
   double memory_bytes_per_second = 0;    ///< read plus write, by a reduction
   double weights_bytes_per_second = 0;   ///< how fast a product reads weights that no cache holds
@@ -92,6 +94,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void copy(StreamRef stream, const Copy& copy) = 0;
   /// All of them in any order, at once where the device can; the next thing on the stream comes after all.
   virtual void copy_batch(StreamRef stream, std::span<const Copy> copies) = 0;
+  /// Copies to peers, each with a signal when it has arrived, in this order. Over a link on which several can be on
+  /// their way they follow each other at once, so that its latency counts once; elsewhere each begins when the one
+  /// before has arrived.
+  virtual void push(StreamRef stream, std::span<const Push> pushes);
   /// Ends when `bytes`, stored by other work from now on into a peer's memory, have crossed the host's emulated link.
   /// That link has room for all of it, so the other work is not held up. Elsewhere there is nothing to wait for: such
   /// stores are in order with the signal that follows them.

@@ -33,6 +33,8 @@ class TANDEM_API SignalPad {
   /// What is queued after this starts once `count` more signals from `rank` have come than earlier waits took
   /// (acquire).
   void wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count = 1) const;
+  /// What `put_signal` puts, for who queues it together with a copy (Device::push).
+  [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
   /// The same for several ranks at once.
   void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;

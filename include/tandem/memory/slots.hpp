@@ -70,6 +70,10 @@ class TANDEM_API Slots {
 
   void take(StreamRef stream, int slot, std::span<const int> readers) const;
   void signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
+  /// `signal` to one reader, for who queues it together with the copy (Device::push).
+  [[nodiscard]] SignalPut signal_to(int slot, int reader, std::uint32_t arrival) const {
+    return pad_.signal_to(reader, channel(slot, 1 + arrival));
+  }
   void wait(StreamRef stream, int slot, std::span<const int> writers, std::uint32_t arrival) const;
   void grant(StreamRef stream, int slot, std::span<const int> writers) const;
 

@@ -190,6 +190,7 @@ CostTable CudaDevice::costs() const {
           .hop_seconds = 5e-6,
           .link_bytes_per_second = 380e9,
           .link_latency_seconds = 5e-6,
+          .push_gap_seconds = 5e-6,
           .store_bytes_per_second = 220e9,
           .memory_bytes_per_second = 4e12,
           .weights_bytes_per_second = 4e12,

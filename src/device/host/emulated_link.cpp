@@ -41,13 +41,16 @@ std::int64_t EmulatedLink::occupy(std::size_t bytes, std::int64_t ready_ns) {
   return free_at_ns_ + options_.latency.count();
 }
 
-EmulatedLink::Crossing::Crossing(const Transfer& transfer) {
+std::int64_t EmulatedLink::Transfer::ready_ns() const noexcept {
+  const std::int64_t now = Trace::now_ns();
+  const bool at_once = now - pace->woke_ns < at_once_ns;
+  return at_once ? std::max(now - pace->late_ns, queued_ns) : now;
+}
+
+EmulatedLink::Crossing::Crossing(const Transfer& transfer, std::size_t bytes, std::int64_t ready_ns) {
   if (transfer.link == nullptr) return;
   pace_ = transfer.pace;
-  const std::int64_t now = Trace::now_ns();
-  const bool at_once = now - pace_->woke_ns < at_once_ns;
-  const std::int64_t ready = at_once ? std::max(now - pace_->late_ns, transfer.queued_ns) : now;
-  arrival_ns_ = transfer.link->occupy(transfer.bytes, ready);
+  arrival_ns_ = transfer.link->occupy(bytes, ready_ns);
 }
 
 EmulatedLink::Crossing::~Crossing() {

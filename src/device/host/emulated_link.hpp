@@ -28,6 +28,9 @@ class EmulatedLink {
     Pace* pace = nullptr;
     std::size_t bytes = 0;
     std::int64_t queued_ns = 0;
+
+    /// When it may set out, for the task that is to carry it and has begun.
+    [[nodiscard]] std::int64_t ready_ns() const noexcept;
   };
   class Crossing;
 
@@ -49,7 +52,10 @@ class EmulatedLink {
 /// between.
 class EmulatedLink::Crossing {
  public:
-  explicit Crossing(const Transfer& transfer);
+  explicit Crossing(const Transfer& transfer)
+      : Crossing(transfer, transfer.bytes, transfer.link != nullptr ? transfer.ready_ns() : 0) {}
+  /// For one of several that set out together: `bytes` of them, behind those that did before.
+  Crossing(const Transfer& transfer, std::size_t bytes, std::int64_t ready_ns);
   ~Crossing();
   Crossing(const Crossing&) = delete;
   Crossing& operator=(const Crossing&) = delete;

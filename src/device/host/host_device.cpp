@@ -111,6 +111,7 @@ CostTable HostDevice::costs() const {
                   .hop_seconds = 30e-6 * ranks_for_each_core_,  // wakes a thread
                   .link_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .link_latency_seconds = 1e-6,
+                  .push_gap_seconds = 1e-6,
                   .store_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .memory_bytes_per_second = 12e9 / ranks_for_each_core_,
                   .weights_bytes_per_second = speed.weights_bytes_per_second / ranks_for_each_core_,
@@ -120,6 +121,7 @@ CostTable HostDevice::costs() const {
     table.link_bytes_per_second = link_->options().bytes_per_second;
     table.store_bytes_per_second = table.link_bytes_per_second;
     table.link_latency_seconds = std::chrono::duration<double>(link_->options().latency).count();
+    table.push_gap_seconds = 0;
     table.copies_cost_compute = false;
     table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // parts are slower products
   }
@@ -219,6 +221,23 @@ void HostDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
         for (const Copy& copy : all) copy_now(copy);
       },
       copies, link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes));
+}
+
+void HostDevice::push(StreamRef stream, std::span<const Push> pushes) {
+  if (!link_) return Device::push(stream, pushes);
+  if (pushes.empty()) return;
+  host_stream(stream).enqueue_with(
+      [first = link_->transfer(host_stream(stream).pace, 0)](std::span<const Push> all) {
+        const std::int64_t ready_ns = first.ready_ns();
+        for (const Push& push : all) {
+          {
+            const EmulatedLink::Crossing crossing(first, bytes_of(push.copy), ready_ns);
+            copy_now(push.copy);
+          }
+          put_signals(std::span(&push.put, 1));
+        }
+      },
+      pushes, TaskWeight::heavy);
 }
 
 void HostDevice::cross_link(StreamRef stream, std::size_t bytes) {

@@ -50,6 +50,7 @@ class HostDevice final : public Device {
 
   void copy(StreamRef stream, const Copy& copy) override;
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
+  void push(StreamRef stream, std::span<const Push> pushes) override;
   void cross_link(StreamRef stream, std::size_t bytes) override;
   void yield(StreamRef stream) override;
   void cork(StreamRef stream) override;
