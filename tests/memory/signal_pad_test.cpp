@@ -4,6 +4,7 @@
 #include <chrono>
 #include <gtest/gtest.h>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -45,11 +46,17 @@ TEST_P(Pad, ASignalFollowsItsData) {
         const auto delay = std::chrono::microseconds(random() % 2'000);
         world.device().launch(stream, [delay] { std::this_thread::sleep_for(delay); });
         if (round > 0) inbox.signal_pad().wait_signal(stream, next, 1);  // the credit
-        world.device().copy(stream, {.dst = inbox.remote(next).data(),
-                                     .src = outbox.local().data(),
-                                     .bytes = outbox.local().bytes(),
-                                     .path = Path::link});
-        inbox.signal_pad().put_signal(stream, next, 0);
+        const Copy copy{.dst = inbox.remote(next).data(),
+                        .src = outbox.local().data(),
+                        .bytes = outbox.local().bytes(),
+                        .path = Path::link};
+        if (round % 2 == 0) {
+          world.device().copy(stream, copy);
+          inbox.signal_pad().put_signal(stream, next, 0);
+        } else {
+          const Push push{.copy = copy, .put = inbox.signal_pad().signal_to(next, 0)};
+          world.device().push(stream, std::span(&push, 1));
+        }
         inbox.signal_pad().wait_signal(stream, previous, 0);
         std::vector<std::int32_t> got(count);
         team.synchronize(stream);
@@ -196,7 +203,11 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
     auto tensor = ready(world.team(), 1, 4);
     const Stream stream(world.device());
     const SignalPad& pad = tensor.signal_pad();
-    for (const int rank : {-1, 2, 100}) EXPECT_THROW(pad.put_signal(stream, rank, 0), InvalidArgument);
+    for (const int rank : {-1, 2, 100}) {
+      EXPECT_THROW(pad.put_signal(stream, rank, 0), InvalidArgument);
+      EXPECT_THROW(static_cast<void>(pad.signal_to(rank, 0)), InvalidArgument);
+    }
+    EXPECT_THROW(static_cast<void>(pad.signal_to(0, 4)), InvalidArgument);
     EXPECT_THROW(pad.wait_signal(stream, 0, 4), InvalidArgument);
     EXPECT_THROW(pad.barrier(stream, 99), InvalidArgument);
     EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 0})), InvalidArgument);
