@@ -2,6 +2,7 @@
 #include "device/host/host_copy.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "device/host/vector_isa.hpp"
@@ -15,11 +16,6 @@ constexpr std::size_t copies_stream_from = std::size_t{1} << 20;
 constexpr std::size_t sums_stream_from = std::size_t{4} << 20;
 // Shorter rows are not worth the two ragged ends.
 constexpr std::size_t streaming_row = 4096;
-// From 2 KiB on memcpy leaves the work to the CPU's string instruction. On Intel's CPUs that is the fastest way up to
-// some 64 KiB, and level with vectors beyond. On others (AMD Zen) it falls to 2 GB/s where the destination lies a
-// little further into its page than the source, as a vector's elements do behind a whole page.
-constexpr std::size_t vectors_from_on_intel = std::size_t{256} << 10;
-constexpr std::size_t vectors_from_elsewhere = std::size_t{2} << 10;
 
 // Sanitizers do not see streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -67,6 +63,12 @@ constexpr bool has_streaming = true;
   }
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
+
+// From 2 KiB on memcpy leaves the work to the CPU's string instruction. On Intel's CPUs that is the fastest way up to
+// some 64 KiB, and level with vectors beyond. On others (AMD Zen) it falls to 2 GB/s where the destination lies a
+// little further into its page than the source, as a vector's elements do behind a whole page.
+constexpr std::size_t vectors_from_on_intel = std::size_t{256} << 10;
+constexpr std::size_t vectors_from_elsewhere = std::size_t{2} << 10;
 
 std::size_t vectors_from() noexcept {
   static const std::size_t bytes = [] {
