@@ -33,11 +33,11 @@ class TANDEM_API SignalPad {
   /// What is queued after this starts once `count` more signals from `rank` have come than earlier waits took
   /// (acquire).
   void wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count = 1) const;
-  /// What `put_signal` puts, for who queues it together with a copy (Device::push).
-  [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
   /// The same for several ranks at once.
   void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
+  /// What `put_signal` puts, for who queues it together with a copy (Device::push).
+  [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
   /// A signal to every other rank, then a wait for one from each. Every member calls it.
   void barrier(StreamRef stream, std::uint32_t channel) const;
 
