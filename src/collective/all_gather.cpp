@@ -216,6 +216,7 @@ void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& w
   };
   // Each piece ends with an exchange of signals, and a rank signals piece k + 1 only after it has read piece k. So who
   // writes a slot again, for piece k + 2, has heard from everybody that it may: the signals are the credits.
+  open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += piece_bytes()) {
     const int slot = slots().next();
     std::byte* const own = gathered + bytes_of(whole.shard(ranks(), me()).begin) + begin;
@@ -246,18 +247,18 @@ void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& w
 }
 
 void all_gather(const Team& team, const TensorView& shard, const TensorView& gathered, StreamRef stream) {
-  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.numel(), gathered.dtype()))(shard, gathered,
-                                                                                                   stream);
+  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.numel(), gathered.dtype(), stream))(
+      shard, gathered, stream);
 }
 
 void all_gather(const Team& team, const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
-  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype()))(
+  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype(), stream))(
       shard, gathered, stream);
 }
 
 void all_gather(const Team& team, const SymmetricTensor& gathered, StreamRef stream) {
-  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype()))(gathered,
-                                                                                                           stream);
+  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype(), stream))(
+      gathered, stream);
 }
 
 }  // namespace tandem

@@ -173,6 +173,7 @@ void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count,
 
 void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
   const auto piece = static_cast<std::int64_t>(piece_bytes() / element_bytes());
+  open_slots(stream);
   for (std::int64_t begin = 0; begin < count; begin += piece) {
     const int slot = slots().next();
     const std::int64_t elements = std::min(piece, count - begin);
@@ -192,6 +193,7 @@ void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t co
 void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
                          StreamRef stream) {
   const auto piece = static_cast<std::int64_t>(piece_bytes() / element_bytes());
+  open_slots(stream);
   for (std::int64_t begin = 0; begin < count; begin += piece) {
     const int slot = slots().next();
     const std::int64_t elements = std::min(piece, count - begin);
@@ -246,30 +248,30 @@ void AllReduce::fetch(const std::byte* input, std::byte* out, std::int64_t count
 
 namespace {
 
-std::shared_ptr<AllReduce> kept_plan(const Team& team, std::int64_t count, DType dtype) {
-  return cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", count, dtype);
+std::shared_ptr<AllReduce> kept_plan(const Team& team, std::int64_t count, DType dtype, StreamRef stream) {
+  return cached_plan<AllReduce, AllReduceSpec>(team, "all_reduce", count, dtype, stream);
 }
 
 }  // namespace
 
 void all_reduce(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
-  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.numel(), input.dtype(), stream))(input, out, stream);
 }
 
 void all_reduce(const Team& team, const SymmetricTensor& tensor, StreamRef stream) {
-  (*kept_plan(team, tensor.sizes().numel(), tensor.dtype()))(tensor, stream);
+  (*kept_plan(team, tensor.sizes().numel(), tensor.dtype(), stream))(tensor, stream);
 }
 
 void all_reduce(const Team& team, const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  (*kept_plan(team, input.sizes().numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.sizes().numel(), input.dtype(), stream))(input, out, stream);
 }
 
 void all_reduce(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.numel(), input.dtype(), stream))(input, out, stream);
 }
 
 void all_reduce(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  (*kept_plan(team, out.numel(), out.dtype()))(input, out, stream);
+  (*kept_plan(team, out.numel(), out.dtype(), stream))(input, out, stream);
 }
 
 }  // namespace tandem

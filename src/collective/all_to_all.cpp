@@ -213,6 +213,7 @@ void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longes
   const std::size_t part = std::min(part_bytes(), longest);
   // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
   // from everybody that it may: the signals are the credits.
+  open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
     const auto piece_of = [&](int from, int to) {
@@ -239,8 +240,8 @@ void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longes
 
 namespace {
 
-std::shared_ptr<AllToAll> kept_plan(const Team& team, std::int64_t count, DType dtype) {
-  return cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", count, dtype);
+std::shared_ptr<AllToAll> kept_plan(const Team& team, std::int64_t count, DType dtype, StreamRef stream) {
+  return cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", count, dtype, stream);
 }
 
 // Only the matrix is equal on all ranks; what this one sends need not be.
@@ -251,30 +252,30 @@ std::int64_t most(std::span<const std::int64_t> counts) {
 }  // namespace
 
 void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
-  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.numel(), input.dtype(), stream))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
                 StreamRef stream) {
-  (*kept_plan(team, most(counts), input.dtype()))(input, out, counts, stream);
+  (*kept_plan(team, most(counts), input.dtype(), stream))(input, out, counts, stream);
 }
 
 void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  (*kept_plan(team, input.numel(), input.dtype()))(input, out, stream);
+  (*kept_plan(team, input.numel(), input.dtype(), stream))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out,
                 std::span<const std::int64_t> counts, StreamRef stream) {
-  (*kept_plan(team, most(counts), input.dtype()))(input, out, counts, stream);
+  (*kept_plan(team, most(counts), input.dtype(), stream))(input, out, counts, stream);
 }
 
 void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  (*kept_plan(team, out.numel(), out.dtype()))(input, out, stream);
+  (*kept_plan(team, out.numel(), out.dtype(), stream))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out,
                 std::span<const std::int64_t> counts, StreamRef stream) {
-  (*kept_plan(team, most(counts), out.dtype()))(input, out, counts, stream);
+  (*kept_plan(team, most(counts), out.dtype(), stream))(input, out, counts, stream);
 }
 
 }  // namespace tandem

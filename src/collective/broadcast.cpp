@@ -145,17 +145,18 @@ void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef s
 }
 
 void broadcast(const Team& team, const TensorView& input, const TensorView& out, int root, StreamRef stream) {
-  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", out.numel(), out.dtype()))(input, out, root, stream);
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", out.numel(), out.dtype(), stream))(input, out, root,
+                                                                                                stream);
 }
 
 void broadcast(const Team& team, const SymmetricTensor& tensor, int root, StreamRef stream) {
-  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", tensor.sizes().numel(), tensor.dtype()))(tensor, root,
-                                                                                                      stream);
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", tensor.sizes().numel(), tensor.dtype(), stream))(
+      tensor, root, stream);
 }
 
 void broadcast(const Team& team, const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
-  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", out.sizes().numel(), out.dtype()))(input, out, root,
-                                                                                                stream);
+  (*cached_plan<Broadcast, BroadcastSpec>(team, "broadcast", out.sizes().numel(), out.dtype(), stream))(input, out,
+                                                                                                        root, stream);
 }
 
 }  // namespace tandem

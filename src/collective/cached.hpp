@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "tandem/base/dtype.hpp"
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
 #include "tandem/team/team.hpp"
 
 #include "base/format.hpp"
@@ -15,13 +17,19 @@
 namespace tandem {
 
 /// The plan behind a convenience function: one for each dtype and power of two. A plan costs a rendezvous, so that
-/// small counts share one.
+/// small counts share one. Throws InvalidArgument if there is none yet and `stream` is being captured into a graph.
 template <typename P, typename Spec>
 [[nodiscard]] std::shared_ptr<P> cached_plan(const Team& team, std::string_view operation, std::int64_t count,
-                                             DType dtype) {
+                                             DType dtype, StreamRef stream) {
   constexpr std::int64_t smallest = std::int64_t{1} << 16;
   const auto bucket = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max(count, smallest))));
   return team.cached<P>(format("{} {} {}", operation, name(dtype), bucket), [&](const Team& handle) {
+    if (team.device().stream_capture(stream) != 0) {
+      throw InvalidArgument(
+          format("{} of {} {} on rank {} of {}: the stream is being captured into a graph, where the plan behind this "
+                 "function cannot be made; call it once before, or make a plan of your own",
+                 operation, count, name(dtype), team.rank(), team.size()));
+    }
     return std::make_shared<P>(handle, Spec{.count = bucket, .dtype = dtype});
   });
 }

@@ -69,7 +69,9 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   }
   if (options_.staging) letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
   const bool staging = options_.staging && ranks_ > 1;
-  slots_ = Slots(team(), staging && !mails ? bytes : 0, signals, operation(), staging ? letter_bytes_ : 0);
+  opened_ = signals;
+  slots_ = Slots(team(), staging && !mails ? bytes : 0, signals + 1, operation(), staging ? letter_bytes_ : 0);
+  keep_in_graphs(slots_.parts());
   if (options_.staging) why_no_fetch_ = why_no_loans(team());
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(

@@ -14,7 +14,8 @@ Plan::Plan(const Team& team, std::string kind, std::string arguments)
       device_(&team.device()),
       kind_(std::move(kind)),
       description_(format("{} {}", kind_, arguments)),
-      last_(team.device()) {
+      last_(team.device()),
+      last_captured_(team.device()) {
   team.collect();
   team.agree(kind_, description_);
   operation_ = team.register_operation(description_);
@@ -50,15 +51,16 @@ void Plan::begin(StreamRef stream) {
   if (stream.type() != device_->id().type) {
     refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
   }
-  if (device_->stream_is_capturing(stream)) {
-    throw Unsupported(
-        format("{} on rank {} of {}: the stream is being captured into a graph; plans run eagerly for now", kind_,
-               team_.rank(), team_.size()));
+  capture_ = device_->stream_capture(stream);
+  if (capture_ == 0) {
+    // Also where the handle is the last run's: one handle may name one stream after another, or one for each thread.
+    last_.hold(stream);
+  } else if (capture_ == last_capture_) {
+    last_captured_.hold(stream);
+  } else {
+    for (const std::shared_ptr<void>& resource : resources_) team_.hold_in_graph(stream, resource);
+    last_capture_ = capture_;
   }
-  // Also where the handle is the last run's: one handle may name one stream after another, or one for each thread.
-  last_.hold(stream);
 }
-
-void Plan::end(StreamRef stream) { last_.record(stream); }
 
 }  // namespace tandem

@@ -126,6 +126,7 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
   const std::size_t part = std::min(part_bytes(), longest);
   // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
   // from everybody that it may: the signals are the credits.
+  open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
     const auto piece_of = [&](int rank) {
@@ -152,18 +153,18 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
 }
 
 void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream) {
-  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.numel(), input.dtype()))(input, shard,
-                                                                                                         stream);
-}
-
-void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
-  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype()))(
+  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.numel(), input.dtype(), stream))(
       input, shard, stream);
 }
 
+void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
+  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype(),
+                                                  stream))(input, shard, stream);
+}
+
 void reduce_scatter(const Team& team, const SymmetricTensor& input, StreamRef stream) {
-  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype()))(
-      input, stream);
+  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype(),
+                                                  stream))(input, stream);
 }
 
 }  // namespace tandem

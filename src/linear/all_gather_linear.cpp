@@ -57,6 +57,9 @@ AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const
   }
   state_ = std::make_unique<State>(team, spec, options, choice(), operation());
   describe_product(*state_->gemm);
+  auto parts = state_->gather.parts();
+  parts.push_back(state_->gemm.shared());
+  keep_in_graphs(std::move(parts));
 }
 
 AllGatherLinear::AllGatherLinear(AllGatherLinear&&) noexcept = default;
@@ -77,6 +80,12 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
 
   begin(stream);
   State& state = *state_;
+  if (capturing() && state.keep_gathered) {
+    throw Unsupported(
+        format("AllGatherLinear on rank {}: the stream is being captured into a graph, where no run that keeps the "
+               "gathered x can give its slot back in the next; make the plan without keep_gathered, or run it eagerly",
+               team().rank()));
+  }
   if (state.kept_m >= 0) state.gather.finish(stream);  // nobody reads the last run's gathered x any more
   (state.*state.algorithm)({x.data(), weight.data(), bias.data(), y.data_as<std::byte>(), m}, stream);
   if (!state.keep_gathered) state.gather.finish(stream);

@@ -53,6 +53,7 @@ LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const
     : LinearPlan(team, LinearKind::linear_all_reduce, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
   describe_product(state_->sums.gemm());
+  keep_in_graphs(state_->sums.parts());
 }
 
 LinearAllReduce::LinearAllReduce(LinearAllReduce&&) noexcept = default;

@@ -20,6 +20,7 @@ LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spe
     : LinearPlan(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
   describe_product(state_->sums.gemm());
+  keep_in_graphs(state_->sums.parts());
 }
 
 LinearReduceScatter::LinearReduceScatter(LinearReduceScatter&&) noexcept = default;

@@ -67,6 +67,9 @@ LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& s
   }
   state_ = std::make_unique<State>(team, spec, gathered, choice(), operation());
   describe_product(*state_->gemm);
+  auto parts = state_->gather.parts();
+  parts.push_back(state_->gemm.shared());
+  keep_in_graphs(std::move(parts));
 }
 
 LinearWeightGradient::LinearWeightGradient(LinearWeightGradient&&) noexcept = default;

@@ -40,6 +40,13 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                          choice.algorithm == direct ? 0 : static_cast<std::size_t>(spec.m) * row_bytes_)),
       gemm_(team, team.device().gemm(partial_product(spec))) {}
 
+std::vector<std::shared_ptr<void>> PartialSums::parts() const {
+  std::vector<std::shared_ptr<void>> parts = slots_.parts();
+  parts.push_back(staging_.shared());
+  parts.push_back(gemm_.shared());
+  return parts;
+}
+
 void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
   if (rows.count == 0) return;
   const bool transposed = spec_.x == Layout::transposed;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,8 @@ class PartialSums {
               std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
+  /// What its runs use.
+  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 
   /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,8 @@ class ShardGather {
  public:
   /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in `groups` groups, at least 1.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups, std::uint32_t operation);
+
+  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return slots_.parts(); }
 
   /// Starts a run of `m` rows whose own shard is `shard`: pushes on `communication`.
   void start(StreamRef communication, const void* shard, std::int64_t m);

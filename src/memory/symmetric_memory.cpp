@@ -273,4 +273,13 @@ std::byte* SymmetricMemory::contiguous() const { return reachable_state().contig
 std::size_t SymmetricMemory::contiguous_stride() const { return reachable_state().contiguous_stride(); }
 const SignalPad& SymmetricMemory::signal_pad() const { return reachable_state().pad; }
 
+std::vector<std::shared_ptr<void>> SymmetricMemory::parts() const {
+  const State& state = reachable_state();
+  std::vector<std::shared_ptr<void>> parts{state.segment, state.pad_segment};
+  for (const auto* mappings : {&state.reach->mappings, &state.reach->pad_mappings}) {
+    parts.insert(parts.end(), mappings->begin(), mappings->end());
+  }
+  return parts;
+}
+
 }  // namespace tandem

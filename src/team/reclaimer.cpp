@@ -9,10 +9,34 @@
 
 namespace tandem {
 
+class Reclaimer::Deferred {
+ public:
+  Deferred(std::shared_ptr<Shelf> shelf, std::shared_ptr<void> object) : shelf_(std::move(shelf)) {
+    entry_.emplace_back([object = std::move(object)]() mutable { object.reset(); });
+  }
+  Deferred(const Deferred&) = delete;
+  Deferred& operator=(const Deferred&) = delete;
+  ~Deferred() {
+    {
+      const std::lock_guard lock(shelf_->mutex);
+      if (!shelf_->closed) shelf_->releases.splice(shelf_->releases.end(), entry_);
+    }
+    if (!entry_.empty()) keep_for_ever(std::move(entry_));
+  }
+
+ private:
+  std::shared_ptr<Shelf> shelf_;
+  Releases entry_;  // made early, since a destructor has nobody to tell that there is no memory
+};
+
+std::shared_ptr<void> Reclaimer::deferred(std::shared_ptr<void> object) const {
+  return std::make_shared<Deferred>(shelf_, std::move(object));
+}
+
 void Reclaimer::add(std::function<void()>&& release) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
-    releases_.push_back(std::move(release));
+    const std::lock_guard lock(shelf_->mutex);
+    shelf_->releases.push_back(std::move(release));
     return;
   } catch (...) {  // no memory for the list
   }
@@ -23,27 +47,31 @@ void Reclaimer::collect(std::chrono::milliseconds limit) noexcept {
   Releases releases = take();
   if (releases.empty()) return;
   if (is_idle(limit)) return run(releases);
-  const std::lock_guard lock(mutex_);
-  releases_.splice(releases_.begin(), releases);
+  const std::lock_guard lock(shelf_->mutex);
+  shelf_->releases.splice(shelf_->releases.begin(), releases);
 }
 
 void Reclaimer::finish() noexcept {
   Releases releases = take();
+  {
+    const std::lock_guard lock(shelf_->mutex);
+    shelf_->closed = true;
+  }
   if (releases.empty()) return;
   if (wait_until_idle()) return run(releases);
   log_.write(LogLevel::error, "a world could not wait for its device at its end, and keeps what it shared with peers");
   keep_for_ever(std::move(releases));
 }
 
-void Reclaimer::forget() noexcept { keep_for_ever(std::move(releases_)); }
+void Reclaimer::forget() noexcept { keep_for_ever(std::move(shelf_->releases)); }
 
 void Reclaimer::keep_for_ever(Releases&& releases) noexcept {
   [[maybe_unused]] const auto* const never_freed = new (std::nothrow) Releases(std::move(releases));
 }
 
 Reclaimer::Releases Reclaimer::take() noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(releases_, {});
+  const std::lock_guard lock(shelf_->mutex);
+  return std::exchange(shelf_->releases, {});
 }
 
 bool Reclaimer::is_idle(std::chrono::milliseconds limit) noexcept {

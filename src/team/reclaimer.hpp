@@ -21,6 +21,10 @@ class Reclaimer {
  public:
   Reclaimer(std::shared_ptr<Device> device, const Log& log) : device_(std::move(device)), log_(log) {}
 
+  /// A handle that may outlive this: where its last copy goes, on any thread, `object` is handed to this list, without
+  /// a call of the device. After `finish`, and without memory for the list, `object` stays for ever.
+  [[nodiscard]] std::shared_ptr<void> deferred(std::shared_ptr<void> object) const;
+
   /// See Team::reclaim. Without memory for the list, waits for the device.
   void add(std::function<void()>&& release) noexcept;
   /// Releases everything if the device has nothing left to run within `limit`, else nothing.
@@ -33,6 +37,14 @@ class Reclaimer {
 
  private:
   using Releases = std::list<std::function<void()>>;
+  /// What handles of `deferred` need, and no more of the world than that.
+  struct Shelf {
+    std::mutex mutex;
+    Releases releases;
+    bool closed = false;  ///< nobody will look here again
+  };
+  class Deferred;
+
   [[nodiscard]] Releases take() noexcept;
   [[nodiscard]] bool is_idle(std::chrono::milliseconds limit) noexcept;
   /// False if the device has failed: then nothing may be released.
@@ -42,8 +54,7 @@ class Reclaimer {
 
   std::shared_ptr<Device> device_;
   const Log& log_;
-  std::mutex mutex_;
-  Releases releases_;
+  std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();
 };
 
 }  // namespace tandem

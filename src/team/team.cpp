@@ -66,6 +66,10 @@ void Team::synchronize(StreamRef stream) const {
 void Team::reclaim(std::function<void()> release) const noexcept {
   if (state_ != nullptr) state_->core().reclaimer().add(std::move(release));
 }
+void Team::hold_in_graph(StreamRef stream, std::shared_ptr<void> object) const {
+  if (device().stream_capture(stream) == 0) return;
+  device().hold_in_graph(stream, state().core().reclaimer().deferred(std::move(object)));
+}
 void Team::collect() const { state().collect(); }
 
 std::shared_ptr<void> Team::cache_get(const std::string& key) const {

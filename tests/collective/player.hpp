@@ -174,17 +174,20 @@ template <typename Element> class Player {
     }
   }
 
+  /// What was queued so far was captured, and is replayed from now on, on the same data: every `check` looks at it.
+  void repeats_what_was_played() { repeated_ = results_.size(); }
+
   /// Waits, checks every element of every result so far, and makes fresh data.
   void check() {
     team_.synchronize(stream_);
     std::vector<Element> all(outputs_.bytes() / sizeof(Element));
     team_.device().download(all.data(), outputs_.data(), outputs_.bytes());
-    // Whatever is found, the next operations begin in front: behind these there is no place for them.
-    const std::vector<Result> results = std::exchange(results_, {});
-    for (std::size_t index = 0; index < results.size(); ++index) {
+    for (std::size_t index = 0; index < results_.size(); ++index) {
       const Element* const got = all.data() + index * static_cast<std::size_t>(total());
-      if (!check(results[index], got)) break;
+      if (!check(results_[index], got)) break;
     }
+    // Whatever is found, the next operations begin in front: behind these there is no place for them.
+    results_.resize(repeated_);
     prepare();
   }
 
@@ -253,12 +256,14 @@ template <typename Element> class Player {
   void prepare() {
     std::vector<Element> all;
     all.reserve(inputs_.bytes() / sizeof(Element));
-    for (int index = 0; index < runs_; ++index) {
-      for (std::int64_t i = 0; i < total(); ++i) {
-        all.push_back(value(run_ + static_cast<std::uint64_t>(index), team_.rank(), i));
-      }
+    for (std::uint64_t run = run_; run < run_ + static_cast<std::uint64_t>(runs_) - repeated_; ++run) {
+      for (std::int64_t i = 0; i < total(); ++i) all.push_back(value(run, team_.rank(), i));
     }
-    team_.device().upload(inputs_.data(), all.data(), inputs_.bytes());
+    team_.device().upload(place(inputs_), all.data(), all.size() * sizeof(Element));
+    // Results that nobody writes again are to show.
+    const Stream stream(team_.device());
+    team_.device().fill(stream, outputs_.data(), std::byte{0xFF}, outputs_.bytes());
+    stream.synchronize();
   }
 
   // Both in the stream's order, so that a buffer that is used too early or too late shows.
@@ -343,6 +348,7 @@ template <typename Element> class Player {
   std::uint64_t run_ = 0;
   std::vector<std::int64_t> counts_;  // of the operation that is being queued
   std::vector<Result> results_;
+  std::size_t repeated_ = 0;  // of the results, those that replays make again
 };
 
 }  // namespace tandem::testing

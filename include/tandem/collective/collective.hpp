@@ -70,6 +70,12 @@ class TANDEM_API Collective : public Plan {
   /// Collective. `bytes` for each slot (none without staging), and `signals` kinds of signals between each two ranks.
   /// Throws Unsupported for algorithm "fetch" where ranks cannot lend.
   void make_slots(std::size_t bytes, std::uint32_t signals);
+  /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
+  /// run to run; a graph has its slots baked in. So from the first captured run on, none begins before all ranks have
+  /// come so far.
+  void open_slots(StreamRef stream) const {
+    if (captured()) exchange(stream, opened_);
+  }
 
   using Plan::expect;
   void expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
@@ -170,6 +176,7 @@ class TANDEM_API Collective : public Plan {
   std::size_t part_bytes_;
   std::size_t batch_bytes_;
   std::size_t letter_bytes_ = 0;  // 0: this plan sends none
+  std::uint32_t opened_ = 0;      // what ranks signal in `open_slots`
   Slots slots_;
   std::string why_no_fetch_;  // empty if plain views can be read where they are
   std::vector<Copy> copies_;  // filled and emptied by each run

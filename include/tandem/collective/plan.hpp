@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
@@ -19,6 +21,11 @@ namespace tandem {
 /// asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
 /// operations. A run on another stream than the last one starts after that one by itself. Destroying a plan is local
 /// and waits for nobody; work that was queued is still right.
+///
+/// On CUDA a run may be captured into a graph, without an earlier run, on every member alike. The graph is launched on
+/// every member, in the same order relative to the team's other operations, and on streams that the caller has put in
+/// order with the plan's other runs; these may come in between. The graph keeps what the plan owns; the team, and what
+/// was given to the run, must live as long as it is launched. `Team::check` and `synchronize` tell of its failures.
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept { return team_; }
@@ -38,6 +45,12 @@ class TANDEM_API Plan {
   [[nodiscard]] const std::string& kind() const noexcept { return kind_; }
   [[nodiscard]] std::uint32_t operation() const noexcept { return operation_; }
   void set_description(std::string text) { description_ = std::move(text); }
+  /// What captured runs use, and graphs therefore keep: nothing that holds the team.
+  void keep_in_graphs(std::vector<std::shared_ptr<void>> resources) { resources_ = std::move(resources); }
+  /// Whether any run was captured, this one included. Equal on all ranks.
+  [[nodiscard]] bool captured() const noexcept { return last_capture_ != 0; }
+  /// Whether the run that has begun is captured.
+  [[nodiscard]] bool capturing() const noexcept { return capture_ != 0; }
 
   /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is
   /// dense, of this dtype and on the team's device, and has `elements` elements.
@@ -50,10 +63,10 @@ class TANDEM_API Plan {
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
   [[noreturn]] void refuse(const std::string& text) const;
 
-  /// The first and the last thing of a run. `begin` throws if the team has failed, if the stream is of another device,
-  /// or (Unsupported, for now) if it is being captured into a graph.
+  /// The first and the last thing of a run. `begin` throws if the team has failed, or if the stream is of another
+  /// device.
   void begin(StreamRef stream);
-  void end(StreamRef stream);
+  void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
 
  private:
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
@@ -63,7 +76,11 @@ class TANDEM_API Plan {
   std::string kind_;
   std::string description_;
   std::uint32_t operation_ = 0;
-  Event last_;  ///< the end of the last run
+  std::vector<std::shared_ptr<void>> resources_;
+  Event last_;                      ///< the end of the last run that was not captured
+  Event last_captured_;             ///< the end of the last one that was; it means nothing outside of its capture
+  std::uint64_t capture_ = 0;       ///< the run's that has begun
+  std::uint64_t last_capture_ = 0;  ///< of the last captured run
 };
 
 }  // namespace tandem

@@ -75,8 +75,13 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void stream_destroy(StreamRef stream) noexcept = 0;
   virtual void stream_synchronize(StreamRef stream) = 0;  ///< blocking
   [[nodiscard]] virtual bool stream_query(StreamRef stream) = 0;
-  /// True while what is queued on `stream` is recorded into a graph instead of run.
-  [[nodiscard]] virtual bool stream_is_capturing(StreamRef stream) = 0;
+  /// Which capture records what is queued on `stream` into a graph instead of running it: each has a number of its own;
+  /// 0: none does, it runs.
+  [[nodiscard]] virtual std::uint64_t stream_capture(StreamRef stream) = 0;
+  /// Lets the graph that `stream` is being captured into, and what is made from it, hold `object` as long as they live.
+  /// The last of them lets go on a thread of the driver's, which must not call the device. Nothing if it is not
+  /// captured.
+  virtual void hold_in_graph(StreamRef stream, std::shared_ptr<void> object) = 0;
   [[nodiscard]] virtual void* event_create(Event::Timing timing) = 0;
   virtual void event_destroy(void* event) noexcept = 0;
   virtual void event_record(void* event, StreamRef stream) = 0;

@@ -62,6 +62,8 @@ class TANDEM_API Slots {
     return remotes_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(slot) * bytes_;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// What all this lies in (see SymmetricMemory::parts).
+  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return memory_.parts(); }
   /// All ranks but this one, beginning with the next: the order in which peers are visited, so that no two ranks meet.
   [[nodiscard]] std::span<const int> peers() const noexcept { return peers_; }
 

@@ -26,6 +26,8 @@ template <typename T> class Reclaimed {
   }
 
   explicit operator bool() const noexcept { return value_ != nullptr; }
+  /// For who must keep it longer.
+  [[nodiscard]] const std::shared_ptr<T>& shared() const noexcept { return value_; }
   [[nodiscard]] T* operator->() const noexcept { return value_.get(); }
   [[nodiscard]] T& operator*() const noexcept { return *value_; }
 

@@ -93,6 +93,9 @@ class TANDEM_API Team {
   /// device. It must not hold this team, whose world would never end. On an empty team it is dropped uncalled. Never
   /// blocks, never throws.
   void reclaim(std::function<void()> release) const noexcept;
+  /// Lets the graph that `stream` is being captured into, and what is made from it, hold `object`; when the last of
+  /// them goes, `object` goes the way of `reclaim`, and for it the same holds. Nothing if the stream is not captured.
+  void hold_in_graph(StreamRef stream, std::shared_ptr<void> object) const;
   /// Releases what was handed to `reclaim` if the device has nothing left to run within 100 ms, else nothing. Called by
   /// collective constructors, which must not wait for what other teams have queued.
   void collect() const;

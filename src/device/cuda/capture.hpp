@@ -2,25 +2,45 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <memory>
 
 #include "device/cuda/check.hpp"
 
 namespace tandem::cuda {
 
-/// The graph that a stream is being captured into, or nullptr if none is. Throws DeviceError for a capture that was
-/// invalidated.
-[[nodiscard]] inline cudaGraph_t captured_graph(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+/// What a stream is being captured into; neither number nor graph if it is not.
+struct Capture {
+  unsigned long long number = 0;  ///< its own for each capture of this process
   cudaGraph_t graph = nullptr;
+};
+
+/// Throws DeviceError for a capture that was invalidated.
+[[nodiscard]] inline Capture capture_of(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  Capture capture;
 #if CUDART_VERSION >= 13000
-  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph), "cudaStreamGetCaptureInfo");
+  check(cudaStreamGetCaptureInfo(stream, &status, &capture.number, &capture.graph), "cudaStreamGetCaptureInfo");
 #else
-  check(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph), "cudaStreamGetCaptureInfo");
+  check(cudaStreamGetCaptureInfo_v2(stream, &status, &capture.number, &capture.graph), "cudaStreamGetCaptureInfo");
 #endif
   if (status == cudaStreamCaptureStatusInvalidated) {
     check(cudaErrorStreamCaptureInvalidated, "cudaStreamGetCaptureInfo");
   }
-  return status == cudaStreamCaptureStatusActive ? graph : nullptr;
+  return status == cudaStreamCaptureStatusActive ? capture : Capture{};
+}
+
+/// Gives `object` to a graph and to all that is made from it. The last of them destroys it, on a thread of the driver's
+/// that may not call CUDA.
+template <typename T> T* give_to_graph(cudaGraph_t graph, std::unique_ptr<T> object) {
+  cudaUserObject_t owner = nullptr;
+  check(cudaUserObjectCreate(
+            &owner, object.get(), [](void* data) { delete static_cast<T*>(data); }, 1, cudaUserObjectNoDestructorSync),
+        "cudaUserObjectCreate");
+  T* const given = object.release();
+  const cudaError_t moved = cudaGraphRetainUserObject(graph, owner, 1, cudaGraphUserObjectMove);
+  if (moved != cudaSuccess) ignore(cudaUserObjectRelease(owner, 1));
+  check(moved, "cudaGraphRetainUserObject");
+  return given;
 }
 
 }  // namespace tandem::cuda

@@ -44,7 +44,7 @@ void enqueue_copies(cudaStream_t stream, std::span<const Copy> copies, const Pro
 #if CUDART_VERSION >= 13000
   // A batch cannot be captured (error 900), and the legacy stream takes none.
   const bool batch = copies.size() > 1 && properties.driver_version >= batch_driver_version && stream != nullptr &&
-                     stream != cudaStreamLegacy && captured_graph(stream) == nullptr;
+                     stream != cudaStreamLegacy && capture_of(stream).graph == nullptr;
   if (batch) {
     std::array<void*, max_batch> dsts;
     std::array<const void*, max_batch> srcs;

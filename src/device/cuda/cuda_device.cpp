@@ -13,6 +13,7 @@
 
 #include "base/format.hpp"
 #include "device/cuda/blas_handle.hpp"
+#include "device/cuda/capture.hpp"
 #include "device/cuda/check.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/copies.hpp"
@@ -60,7 +61,8 @@ class CudaDevice final : public Device {
   void stream_destroy(StreamRef stream) noexcept override;
   void stream_synchronize(StreamRef stream) override;
   [[nodiscard]] bool stream_query(StreamRef stream) override;
-  [[nodiscard]] bool stream_is_capturing(StreamRef stream) override;
+  [[nodiscard]] std::uint64_t stream_capture(StreamRef stream) override;
+  void hold_in_graph(StreamRef stream, std::shared_ptr<void> object) override;
   [[nodiscard]] void* event_create(Event::Timing timing) override;
   void event_destroy(void* event) noexcept override;
   void event_record(void* event, StreamRef stream) override;
@@ -269,11 +271,16 @@ void CudaDevice::stream_synchronize(StreamRef stream) {
   host_calls_.rethrow(native(stream));
 }
 
-bool CudaDevice::stream_is_capturing(StreamRef stream) {
+std::uint64_t CudaDevice::stream_capture(StreamRef stream) {
   const CurrentContext current(*context_);
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(native(stream), &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
+  return capture_of(native(stream)).number;
+}
+
+void CudaDevice::hold_in_graph(StreamRef stream, std::shared_ptr<void> object) {
+  const CurrentContext current(*context_);
+  const Capture capture = capture_of(native(stream));
+  if (capture.graph != nullptr)
+    give_to_graph(capture.graph, std::make_unique<std::shared_ptr<void>>(std::move(object)));
 }
 
 bool CudaDevice::stream_query(StreamRef stream) {

@@ -25,16 +25,8 @@ struct HostCalls::Call {
 
 void HostCalls::launch(cudaStream_t stream, std::function<void()> function) {
   auto call = std::make_unique<Call>(Call{std::move(function), stream, failures_});
-  if (cudaGraph_t graph = captured_graph(stream); graph != nullptr) {
-    cudaUserObject_t owner = nullptr;
-    check(
-        cudaUserObjectCreate(
-            &owner, call.get(), [](void* data) { delete static_cast<Call*>(data); }, 1, cudaUserObjectNoDestructorSync),
-        "cudaUserObjectCreate");
-    Call* owned = call.release();
-    const cudaError_t moved = cudaGraphRetainUserObject(graph, owner, 1, cudaGraphUserObjectMove);
-    if (moved != cudaSuccess) ignore(cudaUserObjectRelease(owner, 1));
-    check(moved, "cudaGraphRetainUserObject");
+  if (const Capture capture = capture_of(stream); capture.graph != nullptr) {
+    Call* owned = give_to_graph(capture.graph, std::move(call));
     check(cudaLaunchHostFunc(
               stream, [](void* data) { (*static_cast<const Call*>(data))(); }, owned),
           "cudaLaunchHostFunc");

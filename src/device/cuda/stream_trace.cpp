@@ -88,7 +88,7 @@ StreamTrace::Track& StreamTrace::track(Trace& trace, cudaStream_t stream) {
 }
 
 void StreamTrace::begin(Trace& trace, cudaStream_t stream, const char* name, TraceKind kind) {
-  const bool captured = captured_graph(stream) != nullptr;
+  const bool captured = capture_of(stream).graph != nullptr;
   const std::lock_guard lock(mutex_);
   Track& on = track(trace, stream);
   Range range{name, kind, on.number, nullptr, nullptr};

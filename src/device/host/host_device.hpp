@@ -37,7 +37,8 @@ class HostDevice final : public Device {
   void stream_destroy(StreamRef stream) noexcept override;
   void stream_synchronize(StreamRef stream) override;
   [[nodiscard]] bool stream_query(StreamRef stream) override;
-  [[nodiscard]] bool stream_is_capturing(StreamRef /*stream*/) override { return false; }
+  [[nodiscard]] std::uint64_t stream_capture(StreamRef /*stream*/) override { return 0; }
+  void hold_in_graph(StreamRef /*stream*/, std::shared_ptr<void> /*object*/) override {}
   [[nodiscard]] void* event_create(Event::Timing timing) override;
   void event_destroy(void* event) noexcept override;
   void event_record(void* event, StreamRef stream) override;

@@ -19,11 +19,10 @@
 #include "tandem/base/error.hpp"
 
 #include "device/with_control.hpp"
+#include "support/captured_graph.hpp"
 
 namespace tandem::testing {
 namespace {
-
-#define TANDEM_EXPECT_CUDA(call) ASSERT_EQ(call, cudaSuccess) << cudaGetErrorString(cudaGetLastError())
 
 class CudaDeviceTest : public WithControl {
  protected:

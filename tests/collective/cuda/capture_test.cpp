@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that are captured into CUDA graphs.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime_api.h>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+
+#include "collective/player.hpp"
+#include "collective/support.hpp"
+#include "support/captured_graph.hpp"
+
+namespace tandem::testing {
+namespace {
+
+class CaptureTest : public CollectiveTest {};
+
+template <typename T> Bytes bytes_of(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+constexpr int captured_runs = 24;
+constexpr int eager_runs = 12;
+constexpr std::uint64_t longest_delay_us = 500;
+
+TEST_P(CaptureTest, ReplaysAndEagerRunsTakeTurns) {
+  run([](World& world) {
+    Player<std::int32_t> player(world.team(), 1, captured_runs + eager_runs);
+    const CapturedGraph graph(world.device(), player.stream(), [&] {
+      for (int run = 0; run < captured_runs; ++run) player.play(longest_delay_us);
+    });
+    player.repeats_what_was_played();
+    Draws draws(2);
+    for (int round = 0; round < 4; ++round) {
+      for (int turn = 0; turn < 6; ++turn) {
+        graph.launch(player.stream());
+        for (std::uint64_t left = draws.below(3); left > 0; --left) player.play(longest_delay_us);
+      }
+      player.check();
+    }
+  });
+}
+
+TEST_P(CaptureTest, OneRunAGraphTakesItsOneSlotEachTime) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    AllReduce all_reduce(team, {.count = 3000, .dtype = i64}, {.piece_bytes = 4096});
+    AllGather all_gather(team, {.count = 3000, .dtype = i64}, {.piece_bytes = 4096});
+    for (const std::int64_t count : {1, 400, 3000}) {
+      // What comes out goes in again. A replay that begins before its slot is free adds up or gathers what is not
+      // there.
+      GuardedTensor value(team, {count}, i64);
+      GuardedTensor all(team, {team.size() * count}, i64);
+      std::vector<std::int64_t> wanted(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<std::int64_t>(i) + 1;
+      value.set(bytes_of(wanted));
+      const CapturedGraph reduces(team.device(), stream, [&] { all_reduce(value.view(), value.view(), stream); });
+      const CapturedGraph gathers(team.device(), stream, [&] { all_gather(value.view(), all.view(), stream); });
+      Draws draws(3);
+      constexpr int replays = 10;
+      for (int replay = 0; replay < replays; ++replay) {
+        delay_somebody(team, stream, draws, longest_delay_us);
+        reduces.launch(stream);
+        if (draws.below(3) == 0) all_gather(value.view(), all.view(), stream);
+        gathers.launch(stream);
+        for (std::int64_t& element : wanted) element *= team.size();
+      }
+      team.synchronize(stream);
+      expect_bytes(value.get(), bytes_of(wanted), "the sum of sums");
+      std::vector<std::int64_t> gathered;
+      for (int rank = 0; rank < team.size(); ++rank) gathered.insert(gathered.end(), wanted.begin(), wanted.end());
+      expect_bytes(all.get(), bytes_of(gathered), "the gathered sums");
+    }
+  });
+}
+
+TEST_P(CaptureTest, TwoStreamsOfOneCaptureRunOnePlanInTurn) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream first(team.device());
+    const Stream second(team.device());
+    Event fork(team.device());
+    Event join(team.device());
+    AllReduce all_reduce(team, {.count = 5000, .dtype = i64}, {.piece_bytes = 4096});
+    std::vector<GuardedTensor> chain;
+    for (int link = 0; link <= 4; ++link) chain.emplace_back(team, Dims{5000}, i64);
+    std::vector<std::int64_t> wanted(5000);
+    for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<std::int64_t>(i);
+    chain.front().set(bytes_of(wanted));
+    const CapturedGraph graph(team.device(), first, [&] {
+      order_after(second, first, fork);
+      for (std::size_t link = 0; link < 4; ++link) {
+        const Stream& stream = link % 2 == 0 ? second : first;
+        all_reduce(chain[link].view(), chain[link + 1].view(), stream);
+      }
+      order_after(first, second, join);
+    });
+    for (int replay = 0; replay < 3; ++replay) {
+      for (std::size_t link = 1; link < chain.size(); ++link) chain[link].poison();
+      graph.launch(first);
+      team.synchronize(first);
+      std::vector<std::int64_t> sums = wanted;
+      for (std::size_t link = 1; link < chain.size(); ++link) {
+        for (std::int64_t& value : sums) value *= team.size();
+        expect_bytes(chain[link].get(), bytes_of(sums), "link " + std::to_string(link));
+      }
+    }
+  });
+}
+
+std::size_t free_memory() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  return free;
+}
+
+TEST_P(CaptureTest, AGraphKeepsWhatItsPlanOwned) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    constexpr std::int64_t count = 8 << 20;
+    const std::vector<std::int32_t> ones(static_cast<std::size_t>(count), 1);
+    GuardedTensor value(team, {count}, i32);
+    GuardedTensor sum(team, {count}, i32);
+    value.set(bytes_of(ones));
+    const auto all_ranks = [&](const auto& say) {  // of one GPU, perhaps, whose memory is everybody's
+      team.barrier();
+      const std::size_t said = say();
+      team.barrier();
+      return said;
+    };
+    team.collect();
+    const std::size_t before = all_ranks(free_memory);
+    auto plan = std::make_optional<AllReduce>(team, AllReduceSpec{.count = count, .dtype = i32});
+    auto graph =
+        std::make_optional<CapturedGraph>(team.device(), stream, [&] { (*plan)(value.view(), sum.view(), stream); });
+    plan.reset();
+    team.collect();
+    const std::size_t slots = team.size() > 1 ? std::size_t{2} * 32 << 20 : 0;  // of each rank, for pieces of 32 MiB
+    EXPECT_LE(all_ranks(free_memory) + slots, before) << "what the graph needs is gone";
+    const AllReduce another(team, {.count = count, .dtype = i32});  // where the first one's memory was, if it is gone
+    for (int replay = 0; replay < 3; ++replay) {
+      sum.poison();
+      graph->launch(stream);
+      team.synchronize(stream);
+      const std::vector<std::int32_t> wanted(static_cast<std::size_t>(count), team.size());
+      expect_bytes(sum.get(), bytes_of(wanted), "replay " + std::to_string(replay));
+    }
+    // The driver lets go of a graph's objects on a thread of its own.
+    const std::size_t with_graph = all_ranks(free_memory);
+    graph.reset();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    std::size_t now = with_graph;
+    while (now < with_graph + slots && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      team.collect();
+      now = free_memory();
+    }
+    EXPECT_GE(now, with_graph + slots) << "what the graph kept is still there";
+  });
+}
+
+TEST_P(CaptureTest, AFunctionWithoutAPlanIsRefused) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    GuardedTensor value(team, {100}, i32);
+    const std::vector<std::int32_t> ones(100, 1);
+    value.set(bytes_of(ones));
+    std::string refusal;
+    const CapturedGraph nothing(team.device(), stream, [&] {
+      try {
+        all_reduce(team, value.view(), value.view(), stream);
+      } catch (const InvalidArgument& error) {
+        refusal = error.what();
+      }
+    });
+    EXPECT_NE(refusal.find("all_reduce of 100 i32 on rank"), std::string::npos) << refusal;
+    EXPECT_NE(refusal.find("call it once before"), std::string::npos) << refusal;
+    all_reduce(team, value.view(), value.view(), stream);
+    const CapturedGraph graph(team.device(), stream, [&] { all_reduce(team, value.view(), value.view(), stream); });
+    graph.launch(stream);
+    team.synchronize(stream);
+    const std::vector<std::int32_t> wanted(100, team.size() * team.size());
+    expect_bytes(value.get(), bytes_of(wanted), "two sums");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(On, CaptureTest,
+                         ::testing::Combine(::testing::Values(DeviceType::cuda), ::testing::ValuesIn(team_sizes())),
+                         name_of_case);
+
+}  // namespace
+}  // namespace tandem::testing

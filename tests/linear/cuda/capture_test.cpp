@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear operations that are captured into CUDA graphs.
+#include <functional>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "linear/tensors.hpp"
+#include "support/captured_graph.hpp"
+#include "support/devices.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::CapturedGraph;
+using testing::GuardedTensor;
+
+class LinearCapture : public testing::OnEachDevice {};
+
+/// Replays `run`, captured before it ever ran, and runs it eagerly (which other tests compare with fp64), in turns:
+/// both leave the same bits in `out`.
+void check_replays(const Team& team, std::vector<GuardedTensor>& inputs, GuardedTensor& out, DType dtype,
+                   const std::string& what, const std::function<void(StreamRef)>& run) {
+  const Stream stream(team.device());
+  const CapturedGraph graph(team.device(), stream, [&] { run(stream); });
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    const auto own = static_cast<std::uint64_t>(team.rank());
+    for (std::uint64_t which = 0; which < inputs.size(); ++which) {
+      GuardedTensor& input = inputs[which];
+      const auto key = testing::key(testing::seed(), {round, which, own});
+      input.set(std::span<const double>(testing::random_values(key, input.view().numel(), dtype)));
+    }
+    out.poison();
+    run(stream);
+    team.synchronize(stream);
+    const auto eager = out.get();
+    out.poison();
+    for (std::uint64_t replay = 0; replay < 3; ++replay) {
+      testing::maybe_delay(stream, testing::random_bits(testing::key(testing::seed(), {round, own}), replay));
+      graph.launch(stream);
+    }
+    team.synchronize(stream);
+    EXPECT_TRUE(out.get() == eager) << what << ", round " << round << ", rank " << team.rank() << " of " << team.size();
+  }
+  team.barrier();
+}
+
+template <typename Check> void for_each_plan(std::initializer_list<const char*> algorithms, const Check& check) {
+  for (const char* algorithm : algorithms) {
+    for (const DType dtype : {f32, bf16}) check(LinearOptions{.algorithm = algorithm}, dtype);
+  }
+}
+
+constexpr std::int64_t m = 45;
+constexpr std::int64_t n = 24;
+constexpr std::int64_t k = 40;
+
+void check_gathering(const Team& team) {
+  const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
+  for_each_plan({"pipeline", "sequence"}, [&](const LinearOptions& options, DType dtype) {
+    AllGatherLinear plan(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
+    std::vector<GuardedTensor> inputs;
+    inputs.emplace_back(team, Dims{own, k}, dtype);
+    inputs.emplace_back(team, Dims{n, k}, dtype);
+    GuardedTensor y(team, {m, n}, dtype);
+    check_replays(team, inputs, y, dtype, plan.describe(),
+                  [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
+  });
+  for_each_plan({"pipeline", "sequence"}, [&](const LinearOptions& options, DType dtype) {
+    LinearWeightGradient plan(team, {.m = m, .n = n, .k = k, .dtype = dtype}, GatheredOperand::x, options);
+    std::vector<GuardedTensor> inputs;
+    inputs.emplace_back(team, Dims{m, n}, dtype);
+    inputs.emplace_back(team, Dims{own, k}, dtype);
+    GuardedTensor dw(team, {n, k}, f32);
+    check_replays(team, inputs, dw, dtype, plan.describe(),
+                  [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), dw.view(), stream); });
+  });
+}
+
+void check_reducing(const Team& team) {
+  const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
+  const auto check = [&](auto& plan, GuardedTensor y, DType dtype) {
+    std::vector<GuardedTensor> inputs;
+    inputs.emplace_back(team, Dims{m, k}, dtype);
+    inputs.emplace_back(team, Dims{n, k}, dtype);
+    check_replays(team, inputs, y, dtype, plan.describe(),
+                  [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
+  };
+  for_each_plan({"pipeline", "direct", "sequence"}, [&](const LinearOptions& options, DType dtype) {
+    const LinearSpec spec{.m = m, .n = n, .k = k, .dtype = dtype};
+    LinearReduceScatter scatter(team, spec, options);
+    check(scatter, GuardedTensor(team, {own, n}, dtype), dtype);
+    LinearAllReduce reduce(team, spec, options);
+    check(reduce, GuardedTensor(team, {m, n}, dtype), dtype);
+  });
+}
+
+TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      check_gathering(world.team());
+      check_reducing(world.team());
+    });
+  }
+}
+
+TEST_P(LinearCapture, ARunThatKeepsWhatItGatheredIsRefused) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    AllGatherLinear plan(team, {.m = m, .n = n, .k = k}, {.keep_gathered = true});
+    const GuardedTensor x(team, {shard_rows(m, team.size(), team.rank()).count, k}, f32);
+    const GuardedTensor weight(team, {n, k}, f32);
+    const GuardedTensor y(team, {m, n}, f32);
+    const Stream stream(team.device());
+    const CapturedGraph nothing(team.device(), stream,
+                                [&] { EXPECT_THROW(plan(x.view(), weight.view(), y.view(), stream), Unsupported); });
+    plan(x.view(), weight.view(), y.view(), stream);
+    team.synchronize(stream);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, LinearCapture, ::testing::Values(DeviceType::cuda), testing::device_name);
+
+}  // namespace
+}  // namespace tandem
