@@ -62,6 +62,7 @@ captured="-DCAPTURED=1"
 both="-DPLANS=2 -DCAPTURED=2 -DUPWARD=1"
 small="-DSLOTS=1 -DITERATIONS=2"
 exchange="-DEXCHANGE=1"
+opened="-DEXCHANGE=1 -DPULL=1 -DOPENED=1 -DSLOTS=1"
 
 # shellcheck disable=SC2086  # each of these variables is a list of options
 {
@@ -82,6 +83,9 @@ exchange="-DEXCHANGE=1"
   check "exchange, two ranks, mail" holds $exchange -DITERATIONS=5
   check "exchange, three ranks, pull" holds $exchange -DPULL=1 -DRANKS=3
   check "exchange, three ranks, mail" holds $exchange -DRANKS=3
+  check "exchange, opened, one slot, two ranks" holds $opened -DITERATIONS=5
+  check "exchange, opened, one slot, three ranks" holds $opened -DRANKS=3
+  check "exchange, opened, one slot, one fails" holds $opened -DFAULTS=1
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
@@ -112,6 +116,7 @@ exchange="-DEXCHANGE=1"
   check "mutation: exchange, one slot, mail" wrong $exchange -DSLOTS=1
   check "mutation: exchange, read after the next signal, pull" wrong $exchange -DPULL=1 -DMUTATION=11
   check "mutation: exchange, read after the next signal, mail" wrong $exchange -DMUTATION=11
+  check "mutation: exchange, opened, read after the next signal" wrong $opened -DMUTATION=11
   check "mutation: exchange, a wait is deaf to failure" stuck $exchange -DFAULTS=1 -DMUTATION=7
   check "mutation: exchange, only one's own failure is looked at" wrong $exchange -DFAULTS=1 -DMUTATION=8
 }

@@ -11,7 +11,7 @@
 //   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader. Or (EXCHANGE) each rank
 //               has one stream, in which it writes, signals all peers, waits for all and reads; no credit is granted,
 //               since who writes a slot again has had a signal from everybody that came after the last read.
-//   - Counters: eager plans use counters that only grow; captured plans use 0/1 words. Who waited for such a word resets
+//   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph. Who waited for such a word resets
 //               it before doing what lets the other side write it again.
 //   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline), at any point. Every wait of a failed rank
 //               ends at once and its streams go on, over garbage. What was read counts only if no member has failed.
@@ -53,6 +53,9 @@
 #ifndef EXCHANGE
 #define EXCHANGE 0    // 1: signals are the credits (eager): into the own slot (PULL), or into a mailbox at each peer
 #endif
+#ifndef OPENED
+#define OPENED 0      // 1: an exchange begins with a round of signals of its own, as it must where slots do not alternate
+#endif
 #ifndef MUTATION
 #define MUTATION 0
 #endif
@@ -86,6 +89,9 @@ typedef Word {
 
 Word arrival[WORDS];  // the writer: your slot is filled
 Word credit[WORDS];   // the owner: you may fill my slot
+#if OPENED
+Word opened[WORDS];   // every rank: I have come so far
+#endif
 
 // A slot's payload has two halves, written and read one after the other: a read in the middle of a write shows, and so
 // does a write between the first reader and the last. What iteration i writes is i.
@@ -300,9 +306,19 @@ proctype Reader(byte me; byte plan) {
 #endif
 #define PIECE_TO_READ buffer[SLOT(me, FROM, plan, PIECE % SLOTS)]
 
-inline signal_all() {
+#define THEIR_OPENED opened[WORD(TO, me, plan, 0)]
+#define MY_OPENED opened[WORD(me, FROM, plan, 0)]
+
+inline signal_all(words) {
   do
-  :: d_step { k < RANKS -> put_signal(THEIR_ARRIVAL); k++ }
+  :: d_step { k < RANKS -> put_signal(words); k++ }
+  :: atomic { k == RANKS -> k = 1; break }
+  od
+}
+
+inline wait_all(words) {
+  do
+  :: atomic { k < RANKS && SIGNALLED(words) -> take_signal(words); k++ }
   :: atomic { k == RANKS -> k = 1; break }
   od
 }
@@ -314,8 +330,12 @@ proctype Exchanger(byte me; byte plan) {
   {
     do
     :: i <= ITERATIONS ->
+#if OPENED
+       signal_all(THEIR_OPENED);
+       wait_all(MY_OPENED);
+#endif
 #if MUTATION == SIGNAL_BEFORE_DATA
-       signal_all();
+       signal_all(THEIR_ARRIVAL);
 #endif
 #if PULL
        SLOT_TO_WRITE.first = i;
@@ -330,12 +350,9 @@ proctype Exchanger(byte me; byte plan) {
        od;
 #endif
 #if MUTATION != SIGNAL_BEFORE_DATA
-       signal_all();
+       signal_all(THEIR_ARRIVAL);
 #endif
-       do
-       :: atomic { k < RANKS && SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL); k++ }
-       :: atomic { k == RANKS -> k = 1; break }
-       od;
+       wait_all(MY_ARRIVAL);
        do
        :: k < RANKS && PIECE > 0 ->
           right = (PIECE_TO_READ.first == PIECE);

@@ -15,14 +15,22 @@ class CommunicationStream {
 
   [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
   /// What is queued here from now on starts after what is queued on `stream` now.
-  void follow(StreamRef stream) { order_after(stream_, stream, fork_); }
-  /// What is queued on `stream` from now on starts after what is queued here now.
-  void rejoin(StreamRef stream) { order_after(stream, stream_, join_); }
+  void follow(StreamRef stream) {
+    order_after(stream_, stream, fork_);
+    apart_ = true;
+  }
+  /// What is queued on `stream` from now on starts after what is queued here now. Nothing where nothing was since the
+  /// last time: a graph may wait only for what it captured.
+  void rejoin(StreamRef stream) {
+    if (apart_) order_after(stream, stream_, join_);
+    apart_ = false;
+  }
 
  private:
   Stream stream_;
   Event fork_;
   Event join_;
+  bool apart_ = false;
 };
 
 }  // namespace tandem

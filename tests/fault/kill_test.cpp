@@ -260,14 +260,16 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
 
 class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
  protected:
+  void at_a_random_point_of_any_operation(Repeat repeat);
+
   void SetUp() override {
     Kill::SetUp();
     if (const std::string reason = testing::why_no_ranks_on(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 
-/// The survivors' sums in the end also show that their processes, and on CUDA their contexts, are as good as before.
-TEST_P(KillOn, AtARandomPointOfAnyOperation) {
+// The survivors' sums in the end also show that their processes, and on CUDA their contexts, are as good as before.
+void KillOn::at_a_random_point_of_any_operation(Repeat repeat) {
   std::mt19937_64 random(testing::seed());
   const bool host = GetParam() == DeviceType::host;
   const std::span<const Operation> operations = all_operations();
@@ -289,7 +291,7 @@ TEST_P(KillOn, AtARandomPointOfAnyOperation) {
               [&](World& world) {
                 enter(world, victim, *scene);
                 const Team team = world.team(all_but(ranks, -1));
-                Stage stage(world, team, large);
+                Stage stage(world, team, large, repeat);
                 const Work work = operation.prepare(stage);
                 team.barrier();
                 if (world.rank() == victim) {
@@ -308,6 +310,15 @@ TEST_P(KillOn, AtARandomPointOfAnyOperation) {
   }
   expect_fast();
   EXPECT_EQ(left_in_shared_memory(before), std::set<std::string>());
+}
+
+TEST_P(KillOn, AtARandomPointOfAnyOperation) { at_a_random_point_of_any_operation(queued); }
+
+TEST_P(KillOn, AtARandomPointOfAnyReplay) {
+  if (GetParam() == DeviceType::host) GTEST_SKIP() << "the host has no graphs";
+#ifdef TANDEM_WITH_CUDA
+  at_a_random_point_of_any_operation(replayed);
+#endif
 }
 
 TANDEM_ON_EACH_DEVICE(KillOn);

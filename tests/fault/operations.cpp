@@ -19,8 +19,9 @@ namespace {
 
 /// Makes a plan; each call of what this returns runs it once, and waits for the result.
 template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, const Body& body) {
-  return [&stage, body, plan = std::make_shared<Plan>(std::move(plan))] {
-    body(*plan, stage);
+  const Work queue = [&stage, body, plan = std::make_shared<Plan>(std::move(plan))] { body(*plan, stage); };
+  return [&stage, again = stage.repeat(stage, queue)] {
+    again();
     stage.team.synchronize(stage.stream);
     ++stage.turn;
   };
@@ -167,5 +168,7 @@ constexpr Operation operations[] = {
 }  // namespace
 
 std::span<const Operation> all_operations() { return operations; }
+
+Work queued(Stage& /*stage*/, const Work& queue) { return queue; }
 
 }  // namespace tandem::fault

@@ -15,13 +15,19 @@
 
 namespace tandem::fault {
 
+using Work = std::function<void()>;
+class Stage;
+/// What queues a run again and again, made of what queues it once.
+using Repeat = Work (*)(Stage& stage, const Work& queue);
+
 /// What a rank has at hand for the operation that it is in when somebody is killed.
 class Stage {
  public:
-  Stage(const World& world, const Team& its_team, bool is_large)
+  Stage(const World& world, const Team& its_team, bool is_large, Repeat its_repeat)
       : team(its_team),
         stream(world.device()),
         large(is_large),
+        repeat(its_repeat),
         symmetric(SymmetricTensor::empty(team, {team.size() * count()}, f32)),
         plain_(world.shared_device(), static_cast<std::size_t>(places * team.size() * count()) * sizeof(float)) {
     symmetric.rendezvous();
@@ -55,6 +61,7 @@ class Stage {
   Team team;
   Stream stream;
   bool large;
+  Repeat repeat;
   SymmetricTensor symmetric;
   int turn = 0;
 
@@ -62,8 +69,6 @@ class Stage {
   static constexpr int places = 3;
   Buffer plain_;
 };
-
-using Work = std::function<void()>;
 
 struct Operation {
   const char* name;
@@ -73,5 +78,10 @@ struct Operation {
 /// What ranks do together: barriers, making teams, tensors and plans, each collective on symmetric and on plain
 /// tensors, what goes by mail, and each linear layer.
 [[nodiscard]] std::span<const Operation> all_operations();
+
+/// Each run is queued anew.
+[[nodiscard]] Work queued(Stage& stage, const Work& queue);
+/// The first call captures a run into a CUDA graph, and each call launches that. In builds with CUDA.
+[[nodiscard]] Work replayed(Stage& stage, const Work& queue);
 
 }  // namespace tandem::fault

@@ -19,7 +19,7 @@
 #include "tandem/base/error.hpp"
 
 #include "device/with_control.hpp"
-#include "support/captured_graph.hpp"
+#include "support/cuda/captured_graph.hpp"
 
 namespace tandem::testing {
 namespace {

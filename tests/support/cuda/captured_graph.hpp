@@ -31,8 +31,14 @@ class CapturedGraph {
   template <typename Body> void capture(Device& device, cudaStream_t stream, const Body& body) {
     TANDEM_EXPECT_CUDA(cudaSetDevice(device.id().index));
     TANDEM_EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    body();
     cudaGraph_t graph = nullptr;
+    try {
+      body();
+    } catch (...) {  // what is left open would forbid the process most of CUDA
+      cudaStreamEndCapture(stream, &graph);
+      cudaGraphDestroy(graph);
+      throw;
+    }
     TANDEM_EXPECT_CUDA(cudaStreamEndCapture(stream, &graph));
     TANDEM_EXPECT_CUDA(cudaGraphInstantiate(&replay_, graph, 0));
     TANDEM_EXPECT_CUDA(cudaGraphDestroy(graph));
