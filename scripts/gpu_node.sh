@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in four parts of at most eight minutes each:
+# What only a node with GPUs can show, in five parts of at most eight minutes each:
 #   check     the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
+#   graphs    the tests that capture runs into CUDA graphs, at every team size
 #   memcheck  the GPU tests under compute-sanitizer, those that take it no longer than minutes
 #   fault     the tests that kill ranks
 #   bench     collectives and overlapped linear layers
@@ -14,7 +15,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 usage() {
-  sed -n '3,13s/^# \{0,1\}//p' "scripts/gpu_node.sh"
+  sed -n '3,14s/^# \{0,1\}//p' "scripts/gpu_node.sh"
   exit "$1"
 }
 
@@ -23,7 +24,7 @@ build=""
 out="${OUT:-build/gpu_node}"
 while [ $# -gt 0 ]; do
   case "$1" in
-    --part) part="${2:?--part needs check, memcheck, fault or bench}"; shift 2 ;;
+    --part) part="${2:?--part needs check, graphs, memcheck, fault or bench}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     -h | --help) usage 0 ;;
@@ -31,8 +32,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 case "$part" in
-  check | memcheck | fault | bench) ;;
-  *) echo "--part is '$part'; allowed: check, memcheck, fault, bench" >&2; exit 2 ;;
+  check | graphs | memcheck | fault | bench) ;;
+  *) echo "--part is '$part'; allowed: check, graphs, memcheck, fault, bench" >&2; exit 2 ;;
 esac
 out="$out/$part"
 rm -rf "$out"
@@ -48,6 +49,7 @@ export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.1}"
 readonly started=$SECONDS budget=480
 rows=()
 failures=0
+setting=""  # what the names of test steps say besides their room
 
 # failing_row NAME RESULT TEXT: a row of the table for what could not be a step.
 failing_row() {
@@ -120,8 +122,9 @@ figures() {
   done
 }
 
-# test_steps ROOM FILTER LIMIT: one step for each suite of a room's tests that has one matching FILTER, so that a hang in
-# one leaves the others standing. That none matches is a failure: names change, and filters are forgotten.
+# test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has one matching FILTER, so that a hang
+# in one leaves the others standing; none for suites whose names have NOT in them. That none matches is a failure: names
+# change, and filters are forgotten.
 test_steps() {
   local binaries=("$build"/tests/*/"tandem-test-$1") list suites suite
   local binary="${binaries[0]}"
@@ -139,7 +142,8 @@ test_steps() {
     return
   fi
   while read -r suite; do
-    step "${suite%.} ($1)" "$3" "$binary" --gtest_filter="$(matching "$suite" "$2")"
+    [[ -z ${4:-} || $suite != *"$4"* ]] || continue
+    step "${suite%.} ($1$setting)" "$3" "$binary" --gtest_filter="$(matching "$suite" "$2")"
   done <<<"$suites"
 }
 
@@ -197,9 +201,18 @@ case "$part" in
     for n in "${sizes[@]}"; do
       step "verify all, $n ranks" 60 "$tandem" verify all -n "$n" --device cuda --cases "$cases"
     done
-    test_steps collective "*.*/cuda$on_teams" 90  # those of teams of their own, and of each size
-    test_steps linear '*.*/cuda*' 90
+    test_steps collective "*.*/cuda$on_teams" 90 Capture  # those of teams of their own, and of each size
+    test_steps linear '*.*/cuda*' 90 Capture
     test_steps language-model '*.*/cuda' 90
+    ;;
+  graphs)
+    test_steps collective '*Capture*.*/cuda*' 240
+    test_steps linear '*Capture*.*/cuda*' 90
+    # The branches of a graph are right on one connection to the GPU, too.
+    export CUDA_DEVICE_MAX_CONNECTIONS=1 TANDEM_TEST_MAX_RANKS=3
+    setting=", one connection"
+    test_steps collective '*Capture*.*/cuda*' 90
+    test_steps linear '*Capture*.*/cuda*' 60
     ;;
   memcheck)
     # What a test provokes, as the driver's refusal of too much memory, is no finding.

@@ -80,15 +80,17 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
 
   begin(stream);
   State& state = *state_;
-  if (capturing() && state.keep_gathered) {
-    throw Unsupported(
-        format("AllGatherLinear on rank {}: the stream is being captured into a graph, where no run that keeps the "
-               "gathered x can give its slot back in the next; make the plan without keep_gathered, or run it eagerly",
-               team().rank()));
-  }
-  if (state.kept_m >= 0) state.gather.finish(stream);  // nobody reads the last run's gathered x any more
+  if (state.owed_slot >= 0) state.gather.finish(stream, state.owed_slot);  // nobody reads its gathered x any more
+  if (!capturing()) state.owed_slot = -1;
+  // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
+  // once, the opening of each later run guards.
+  state.opens = state.keep_gathered && captured();
   (state.*state.algorithm)({x.data(), weight.data(), bias.data(), y.data_as<std::byte>(), m}, stream);
-  if (!state.keep_gathered) state.gather.finish(stream);
+  if (state.keep_gathered && !state.opens) {
+    state.owed_slot = state.gather.slot();
+  } else {
+    state.gather.finish(stream, state.gather.slot());
+  }
   state.kept_m = state.keep_gathered ? m : -1;
   end(stream);
 }

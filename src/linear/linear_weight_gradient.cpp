@@ -90,7 +90,7 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   const TensorView& shard = gathers_x ? x : dy;
   const TensorView& whole = gathers_x ? dy : x;
   (state.*state.algorithm)({shard.data_as<std::byte>(), whole.data_as<std::byte>(), dw.data(), m}, stream);
-  state.gather.finish(stream);
+  state.gather.finish(stream, state.gather.slot());
   end(stream);
 }
 

@@ -5,13 +5,26 @@
 #include "tandem/device/trace_range.hpp"
 
 namespace tandem {
+namespace {
+
+// What ranks signal to each other.
+constexpr std::uint32_t arrived = 0;  // a part of my shard is in your slot
+constexpr std::uint32_t opened = 1;   // I have come so far
+constexpr std::uint32_t signals = 2;
+
+}  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups,
                          std::uint32_t operation)
     : team_(team),
-      slots_(team, checked_mul(static_cast<std::size_t>(max_m), row_bytes), 1, operation),
+      slots_(team, checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
       groups_(arriving_groups(team.size() - 1, groups)),
       row_bytes_(row_bytes) {}
+
+void ShardGather::open(StreamRef stream) const {
+  slots_.signal(stream, 0, slots_.peers(), opened);
+  slots_.wait(stream, 0, slots_.peers(), opened);
+}
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;
@@ -29,7 +42,7 @@ void ShardGather::push_at_once(StreamRef communication, const void* shard) const
   for (const int peer : slots_.peers()) copies.push_back(to(peer, shard, own_rows()));
   slots_.take(communication, slot_, slots_.peers());
   team_.device().copy_batch(communication, copies);
-  slots_.signal(communication, slot_, slots_.peers(), 0);
+  slots_.signal(communication, slot_, slots_.peers(), arrived);
 }
 
 void ShardGather::push_in_turn(StreamRef communication, const void* shard) const {
@@ -39,7 +52,7 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
       // Who has this rank's shard as its first is one step behind, and so on.
       const int peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];
       pushes.push_back({.copy = to(peer, shard, part_rows(m_, team_.size(), team_.rank(), part)),
-                        .put = slots_.signal_to(slot_, peer, 0)});
+                        .put = slots_.signal_to(slot_, peer, arrived)});
     }
   }
   slots_.take(communication, slot_, slots_.peers());
@@ -49,7 +62,7 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
 void ShardGather::wait(StreamRef stream, const ShardGroup& group) const {
   std::vector<int> owners;
   for (const ShardPart& part : group) owners.push_back(owner(part));
-  slots_.wait(stream, slot_, owners, 0);
+  slots_.wait(stream, slot_, owners, arrived);
 }
 
 Copy ShardGather::to(int peer, const void* shard, const RowRange& rows) const {

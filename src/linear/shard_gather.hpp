@@ -25,6 +25,8 @@ class ShardGather {
 
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return slots_.parts(); }
 
+  /// Ends when all ranks have come so far. Before `start`, for who has granted a slot that is still read.
+  void open(StreamRef stream) const;
   /// Starts a run of `m` rows whose own shard is `shard`: pushes on `communication`.
   void start(StreamRef communication, const void* shard, std::int64_t m);
   /// What arrives, in this order; none in a team of one. The rank one step ahead pushes here first, so that shards
@@ -44,8 +46,10 @@ class ShardGather {
   }
   /// Copies the own shard to its place among the others.
   void keep_own(StreamRef stream, const void* shard) const;
-  /// After the last reader of this run's shards, in stream order: the peers may push into this slot again.
-  void finish(StreamRef stream) const { slots_.grant(stream, slot_, slots_.peers()); }
+  /// Where this run's shards are.
+  [[nodiscard]] int slot() const noexcept { return slot_; }
+  /// After the last reader of a run's shards, in stream order: the peers may push into its slot again.
+  void finish(StreamRef stream, int slot) const { slots_.grant(stream, slot, slots_.peers()); }
 
  private:
   /// To all peers in one batch, which has no order: where all is awaited together.

@@ -8,6 +8,7 @@ namespace tandem {
 void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
+  if (opens) gather.open(communication.ref());
   gather.start(communication.ref(), run.x, run.m);
   weights = gather.groups().empty() ? Weights::once : Weights::first;
 

@@ -45,7 +45,9 @@ struct AllGatherLinear::State {
   Reclaimed<Gemm> gemm;
   CommunicationStream communication;
   Weights weights = Weights::once;  ///< what this run's next product says of them
-  std::int64_t kept_m = -1;  ///< rows of the run whose slot is still ours because its gathered x is kept; -1: none
+  std::int64_t kept_m = -1;         ///< rows of the last run, whose gathered x is kept; -1: none
+  int owed_slot = -1;               ///< an earlier run's, which no peer may write until the next; -1: none
+  bool opens = false;               ///< this run waits until all ranks have come so far
 };
 
 }  // namespace tandem

@@ -29,9 +29,9 @@ template <typename T> Bytes bytes_of(const std::vector<T>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-constexpr int captured_runs = 20;
-constexpr int rounds = 2;
-constexpr int replays_of_a_round = 4;
+constexpr int captured_runs = 24;
+constexpr int rounds = 4;
+constexpr int replays_of_a_round = 6;
 constexpr std::uint64_t longest_delay_us = 500;
 
 TEST_P(CaptureTest, ReplaysAndEagerRunsTakeTurns) {
@@ -58,7 +58,7 @@ TEST_P(CaptureTest, OneRunAGraphTakesItsOneSlotEachTime) {
     const Stream stream(team.device());
     AllReduce all_reduce(team, {.count = 3000, .dtype = i64}, {.piece_bytes = 4096});
     AllGather all_gather(team, {.count = 3000, .dtype = i64}, {.piece_bytes = 4096});
-    for (const std::int64_t count : {1, 3000}) {
+    for (const std::int64_t count : {1, 400, 3000}) {
       // What comes out goes in again. A replay that begins before its slot is free adds up or gathers what is not
       // there.
       GuardedTensor value(team, {count}, i64);
