@@ -131,6 +131,7 @@ TEST_P(CapturedPlan, AGraphKeepsWhatItsPlanOwned) {
   on(2, [](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
+    TANDEM_EXPECT_CUDA(cudaSetDevice(team.device().id().index));  // whose memory is looked at
     constexpr std::int64_t count = 8 << 20;
     const std::vector<std::int32_t> ones(static_cast<std::size_t>(count), 1);
     GuardedTensor value(team, {count}, i32);
