@@ -52,10 +52,11 @@ void Reclaimer::collect(std::chrono::milliseconds limit) noexcept {
 }
 
 void Reclaimer::finish() noexcept {
-  Releases releases = take();
+  Releases releases;
   {
     const std::lock_guard lock(shelf_->mutex);
     shelf_->closed = true;
+    releases.swap(shelf_->releases);
   }
   if (releases.empty()) return;
   if (wait_until_idle()) return run(releases);

@@ -22,7 +22,7 @@ class Reclaimer {
   Reclaimer(std::shared_ptr<Device> device, const Log& log) : device_(std::move(device)), log_(log) {}
 
   /// A handle that may outlive this: where its last copy goes, on any thread, `object` is handed to this list, without
-  /// a call of the device. After `finish`, and without memory for the list, `object` stays for ever.
+  /// a call of the device. After `finish`, `object` stays for ever.
   [[nodiscard]] std::shared_ptr<void> deferred(std::shared_ptr<void> object) const;
 
   /// See Team::reclaim. Without memory for the list, waits for the device.

@@ -71,8 +71,8 @@ class TANDEM_API Collective : public Plan {
   /// Throws Unsupported for algorithm "fetch" where ranks cannot lend.
   void make_slots(std::size_t bytes, std::uint32_t signals);
   /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
-  /// run to run; a graph has its slots baked in. So from the first captured run on, none begins before all ranks have
-  /// come so far.
+  /// run to run; a graph has its slots baked in. So from the first captured run on, no run gets beyond this before all
+  /// ranks have come so far.
   void open_slots(StreamRef stream) const {
     if (captured()) exchange(stream, opened_);
   }

@@ -279,8 +279,8 @@ std::uint64_t CudaDevice::stream_capture(StreamRef stream) {
 void CudaDevice::hold_in_graph(StreamRef stream, std::shared_ptr<void> object) {
   const CurrentContext current(*context_);
   const Capture capture = capture_of(native(stream));
-  if (capture.graph != nullptr)
-    give_to_graph(capture.graph, std::make_unique<std::shared_ptr<void>>(std::move(object)));
+  if (capture.graph == nullptr) return;
+  give_to_graph(capture.graph, std::make_unique<std::shared_ptr<void>>(std::move(object)));
 }
 
 bool CudaDevice::stream_query(StreamRef stream) {
