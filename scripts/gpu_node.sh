@@ -45,6 +45,8 @@ export PATH="$PATH:/usr/local/cuda/bin"
 # NVLink multicast stays off, also in libraries that might use it on their own.
 export NCCL_NVLS_ENABLE=0
 export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.1}"
+# What somebody tuned on this node is not what is checked, nor measured.
+export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}"
 
 readonly started=$SECONDS budget=480
 rows=()
@@ -201,6 +203,8 @@ case "$part" in
     for n in "${sizes[@]}"; do
       step "verify all, $n ranks" 60 "$tandem" verify all -n "$n" --device cuda --cases "$cases"
     done
+    step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
+      --cache "$out/plans"
     test_steps collective "*.*/cuda$on_teams" 90 Capture  # those of teams of their own, and of each size
     test_steps linear '*.*/cuda*' 90 Capture
     test_steps language-model '*.*/cuda' 90

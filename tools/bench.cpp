@@ -26,22 +26,26 @@ Linear operations print, for each --shape M,N,K (M tokens of all ranks, N output
 x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
 after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap - T_ideal;
 hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
+Collectives with --beside M,N,K print the same columns, of the collective beside a product of that size on each rank
+(bulk overlap); #wrong then counts elements of the product that it does not give alone, as well.
 A time is the median over iterations of the slowest rank's. #wrong counts elements that differ from the reference in a
 run before the timed iterations, or else in one after them, each into poisoned tensors; large linear operations are
 compared in up to 64 x 64 elements of each rank's output. No time is printed for a wrong result; then the exit code is 1.
 
 Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2
+  tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline timeline.json
 )";
 
-constexpr std::array<OptionOfSome, 10> options_of_some{{{"-b", is_collective, "collectives"},
+constexpr std::array<OptionOfSome, 11> options_of_some{{{"-b", is_collective, "collectives"},
                                                         {"-e", is_collective, "collectives"},
                                                         {"-f", is_collective, "collectives"},
                                                         {"-i", is_collective, "collectives"},
                                                         {"--plain", is_collective, "collectives"},
                                                         {"--symmetric", is_collective, "collectives"},
                                                         {"--in-place", is_collective, "collectives"},
+                                                        {"--beside", is_collective, "collectives"},
                                                         {"--root", is_broadcast, "broadcast"},
                                                         {"--shape", is_linear, "linear operations"},
                                                         {"--groups", is_linear, "linear operations"}}};
@@ -56,12 +60,14 @@ void check(const BenchOptions& options, const CLI::App& app) {
                                  bytes_to_string(options.end)));
   }
   expect_options(options.operation, options.algorithm, options.dtype);
+  const DType dtype = options.dtype.value_or(f32);
+  if (options.beside && dtype != f32 && dtype != f16 && dtype != bf16) {
+    throw InvalidArgument(format("-d is {}; products, as of --beside, are of f32, f16 or bf16", name(dtype)));
+  }
   if (options.in_place && options.operation == Operation::all_to_all) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
   }
-  if (options.report.csv && options.report.json == "-") {
-    throw InvalidArgument("--csv and --json - were given, and both go to stdout; allowed: one of them, or --json FILE");
-  }
+  expect_one_stdout(options.report);
 }
 
 /// Whether collectives run on plain tensors: as asked for, else only where the algorithm takes no symmetric ones.
@@ -99,6 +105,10 @@ std::int64_t count_over_ranks(const Team& team, std::int64_t mine) {
   std::int64_t all = 0;
   for (const auto& rank : gather_numbers(team, {static_cast<double>(mine)})) all += static_cast<std::int64_t>(rank[0]);
   return all;
+}
+
+std::string algorithm_text(const std::string& algorithm, int groups) {
+  return groups > 0 ? format("{}/{}", algorithm, groups) : algorithm;
 }
 
 void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body) {
@@ -167,6 +177,10 @@ int bench(Arguments arguments) {
          "linear operations: the global sizes; may be given several times")
       ->type_name("M,N,K")
       ->delimiter('\0');
+  app.add_option_function<Text>(
+         "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },
+         "collectives: beside a product of this size on each rank")
+      ->type_name("M,N,K");
   auto* plain_flag = app.add_flag("--plain", plain, "collectives on plain tensors");
   app.add_flag("--symmetric", symmetric,
                "collectives on symmetric tensors (the default where the algorithm takes them)")
@@ -193,6 +207,7 @@ int bench(Arguments arguments) {
   if (options.root >= world.size()) {
     throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, world.size() - 1));
   }
+  if (options.beside) return bench_beside(world, options);
   return is_linear(options.operation) ? bench_linear(world, options) : bench_collective(world, options);
 }
 

@@ -36,6 +36,7 @@ struct BenchOptions {
   bool stats = false;
   int root = 0;
   std::vector<Shape> shapes;
+  std::optional<Shape> beside;  ///< collectives: the product that each rank computes beside them
   std::uint64_t seed = 1;
   std::string timeline;
   Report::Options report;
@@ -49,9 +50,12 @@ struct BenchOptions {
 void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body);
 /// "12.34", in as many digits as nccl-tests shows of a time.
 [[nodiscard]] std::string time_text(double microseconds);
+/// "pipeline/3", or "sequence", which has no groups.
+[[nodiscard]] std::string algorithm_text(const std::string& algorithm, int groups);
 
 // Collective; return the exit code.
 [[nodiscard]] int bench_collective(const World& world, const BenchOptions& options);
+[[nodiscard]] int bench_beside(const World& world, const BenchOptions& options);
 [[nodiscard]] int bench_linear(const World& world, const BenchOptions& options);
 
 }  // namespace tandem::tools

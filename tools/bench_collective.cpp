@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <cstring>
-#include <numeric>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
-#include "tandem/base/scalar.hpp"
 #include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
-#include "support/oracle.hpp"
 #include "tools/bench.hpp"
+#include "tools/collective_check.hpp"
 #include "tools/collective_run.hpp"
 #include "tools/corruption.hpp"
 #include "tools/timing.hpp"
@@ -22,86 +21,6 @@ struct Figures {
   double time = 0;  ///< seconds
   double p99 = 0;
 };
-
-/// Data whose sums are exact in every dtype: whole numbers from 0 to 3, so that 64 ranks stay below 2^8.
-int small_number(std::uint64_t key, std::int64_t index) {
-  return static_cast<int>(testing::random_bits(key, static_cast<std::uint64_t>(index)) & 3U);
-}
-
-template <typename Body> auto with_type(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::f16: return body(Half{});
-    case DType::bf16: return body(BFloat16{});
-    case DType::f64: return body(double{});
-    case DType::i32: return body(std::int32_t{});
-    case DType::i64: return body(std::int64_t{});
-    default: return body(float{});
-  }
-}
-
-template <typename T> T exactly(int value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return T(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-/// `count` sums, from element `begin` on, of the numbers of these keys.
-std::vector<std::byte> sums(DType dtype, std::span<const std::uint64_t> keys, std::int64_t begin, std::int64_t count) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(dtype));
-  with_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t i = 0; i < count; ++i) {
-      int sum = 0;
-      for (const std::uint64_t key : keys) sum += small_number(key, begin + i);
-      const T value = exactly<T>(sum);
-      std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
-    }
-    return 0;
-  });
-  return bytes;
-}
-
-/// Every rank's input is known to every other: this is what `rank` gives, and what it must get.
-class Data {
- public:
-  Data(const CollectiveProblem& problem, std::uint64_t seed) : problem_(problem) {
-    for (int rank = 0; rank < problem.ranks; ++rank) {
-      keys_.push_back(testing::key(seed, {static_cast<std::uint64_t>(problem.rows), static_cast<std::uint64_t>(rank)}));
-    }
-  }
-
-  [[nodiscard]] std::vector<std::byte> input(int rank) const {
-    const std::int64_t elements = problem_.input_elements(rank);
-    const std::uint64_t key = keys_[static_cast<std::size_t>(rank)];
-    if (adds(problem_.operation)) return sums(problem_.dtype, {&key, 1}, 0, elements);
-    return testing::random_bytes(key, static_cast<std::size_t>(elements) * size_of(problem_.dtype));
-  }
-
-  [[nodiscard]] std::vector<std::byte> output(int rank) const {
-    switch (problem_.operation) {
-      case Operation::all_reduce: return sums(problem_.dtype, keys_, 0, problem_.rows);
-      case Operation::reduce_scatter: {
-        const Shard own = problem_.shard(rank);
-        return sums(problem_.dtype, keys_, own.begin, own.count);
-      }
-      default: return gathered_output(problem_, rank, [this](int from) { return input(from); });
-    }
-  }
-
- private:
-  CollectiveProblem problem_;
-  std::vector<std::uint64_t> keys_;
-};
-
-std::int64_t wrong_elements(std::span<const std::byte> got, std::span<const std::byte> wanted, std::size_t element) {
-  std::int64_t wrong = 0;
-  for (std::size_t at = 0; at < wanted.size(); at += element) {
-    if (std::memcmp(got.data() + at, wanted.data() + at, element) != 0) ++wrong;
-  }
-  return wrong;
-}
 
 /// What is measured: out of place unless --in-place was given, and in place where there is such a form.
 struct Forms {
@@ -127,7 +46,7 @@ class CollectiveBench {
 
   [[nodiscard]] Figures measure(CollectivePlan& plan, const CollectiveProblem& problem, const Form& form) {
     const Team& team = world_.team();
-    const Data data(problem, options_.seed);
+    const CollectiveData data(problem, options_.seed);
     CollectiveRun run(team, problem, form);
     Figures figures;
     figures.wrong = wrong_of_a_run(plan, run, data, false);
@@ -144,17 +63,9 @@ class CollectiveBench {
   }
 
  private:
-  /// Runs it once, from fresh input and over poison, so that no earlier run's result can be taken for this one's.
-  [[nodiscard]] std::int64_t wrong_of_a_run(CollectivePlan& plan, CollectiveRun& run, const Data& data,
+  [[nodiscard]] std::int64_t wrong_of_a_run(CollectivePlan& plan, CollectiveRun& run, const CollectiveData& data,
                                             bool corrupted) const {
-    const Team& team = world_.team();
-    run.fill(data.input(team.rank()));
-    team.barrier();  // nobody writes into a peer before its poison stands
-    run(plan, stream_);
-    team.synchronize(stream_);
-    std::vector<std::byte> result = run.result();
-    if (corrupted) corrupt(result, *options_.dtype);
-    return count_over_ranks(team, wrong_elements(result, data.output(team.rank()), size_of(*options_.dtype)));
+    return wrong_elements(world_.team(), run, data, [&] { run(plan, stream_); }, stream_, corrupted);
   }
 
   const World& world_;

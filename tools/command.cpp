@@ -24,6 +24,8 @@ std::optional<int> parse(CLI::App& app, Arguments arguments) {
   }
 }
 
-bool has_terminal() noexcept { return isatty(STDERR_FILENO) == 1; }
+void show_progress(const std::string& line) {
+  if (isatty(STDERR_FILENO) == 1) std::fputs(format("\r\x1b[K{}", line).c_str(), stderr);
+}
 
 }  // namespace tandem::tools

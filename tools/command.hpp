@@ -31,7 +31,7 @@ struct Command {
 /// arguments are wrong and it was said why.
 [[nodiscard]] std::optional<int> parse(CLI::App& app, Arguments arguments);
 
-/// Whether progress may be drawn on stderr.
-[[nodiscard]] bool has_terminal() noexcept;
+/// Draws a line on stderr over the last one, where that is a terminal; an empty line clears it.
+void show_progress(const std::string& line);
 
 }  // namespace tandem::tools

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/linear_times.hpp"
 
-#include <algorithm>
-#include <array>
-#include <functional>
-#include <memory>
+#include <cstddef>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -12,39 +9,10 @@
 #include "linear/local_gemm.hpp"
 #include "support/oracle.hpp"
 #include "tools/collective_run.hpp"
+#include "tools/local_product.hpp"
 
 namespace tandem::tools {
 namespace {
-
-/// Random data, the same 2^16 values over and over: a GPU's clocks depend on the bits that toggle.
-Buffer random_buffer(const Team& team, std::int64_t elements, DType dtype) {
-  constexpr std::int64_t tile = 1 << 16;
-  Buffer buffer(team.shared_device(), static_cast<std::size_t>(elements) * size_of(dtype));
-  std::vector<std::byte> values(static_cast<std::size_t>(tile) * size_of(dtype));
-  testing::store(testing::random_values(1, tile, dtype), dtype, values.data());
-  for (std::size_t at = 0; at < buffer.bytes(); at += values.size()) {
-    team.device().upload(buffer.data_as<std::byte>() + at, values.data(), std::min(values.size(), buffer.bytes() - at));
-  }
-  return buffer;
-}
-
-class LocalProduct {
- public:
-  LocalProduct(const Team& team, const LinearProblem& problem) {
-    const GemmSpec gemm = local_product(problem, team.rank());
-    a_ = random_buffer(team, gemm.m * gemm.k, gemm.dtype);
-    b_ = random_buffer(team, gemm.n * gemm.k, gemm.dtype);
-    d_ = Buffer(team.shared_device(), static_cast<std::size_t>(gemm.m * gemm.n) * size_of(gemm.out_dtype));
-    gemm_ = team.device().gemm(gemm);
-  }
-  void operator()(StreamRef stream) { gemm_->run(stream, {.a = a_.data(), .b = b_.data(), .d = d_.data()}); }
-
- private:
-  Buffer a_;
-  Buffer b_;
-  Buffer d_;
-  std::unique_ptr<Gemm> gemm_;
-};
 
 /// The collective that the operation contains, in its best form.
 CollectiveProblem communication(const LinearProblem& problem) {
@@ -79,10 +47,10 @@ GemmSpec local_product(const LinearProblem& problem, int rank) {
   return local_gemm(spec);
 }
 
-LinearTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
-                           LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,
-                           StreamRef stream, int warmup, int iterations) {
-  LocalProduct product(team, problem);
+OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
+                            LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,
+                            StreamRef stream, int warmup, int iterations) {
+  LocalProduct product(team, local_product(problem, team.rank()));
   const CollectiveProblem collective = communication(problem);
   CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
   // In its best form: symmetric, and a gather in place.
@@ -95,23 +63,11 @@ LinearTimes measure_linear(const Team& team, const LinearProblem& problem, const
   comm.fill(data);
   team.barrier();
 
-  const std::array<std::function<void()>, 4> bodies{[&] { product(stream); }, [&] { comm(plan, stream); },
-                                                    [&] { run(sequence, stream); }, [&] { run(overlap, stream); }};
-  for (int i = 0; i < warmup; ++i) {
-    for (const auto& body : bodies) timing.measure(body);
-  }
-  static_cast<void>(timing.collect());
-  for (int i = 0; i < iterations; ++i) {
-    for (const auto& body : bodies) timing.measure(body);
-  }
-  std::array<std::vector<double>, 4> taken;
-  const std::vector<double> all = timing.collect();
-  for (std::size_t i = 0; i < all.size(); ++i) taken[i % taken.size()].push_back(all[i]);
-  return {.gemm = median(taken[0]),
-          .comm = median(taken[1]),
-          .sequence = median(taken[2]),
-          .overlap = median(taken[3]),
-          .overlap_p99 = percentile(taken[3], 99)};
+  return measure_overlap({.gemm = [&] { product(stream); },
+                          .comm = [&] { comm(plan, stream); },
+                          .sequence = [&] { run(sequence, stream); },
+                          .overlap = [&] { run(overlap, stream); }},
+                         timing, warmup, iterations);
 }
 
 }  // namespace tandem::tools

@@ -13,6 +13,7 @@
 #include "tools/info.hpp"
 #include "tools/plan.hpp"
 #include "tools/run.hpp"
+#include "tools/tune.hpp"
 #include "tools/verify.hpp"
 
 namespace {
@@ -28,6 +29,7 @@ const std::vector<Command>& commands() {
 #endif
       {"bench", "measure an operation: how fast it is, and whether it is right", bench},
       {"verify", "compare random cases of the operations with an fp64 reference", verify},
+      {"tune", "measure the ways to run a linear operation, and keep the fastest for its plans", tune},
       {"plan", "say what an operation would run, why, and the predicted times", plan},
   };
   return all;

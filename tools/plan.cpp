@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/linear/tuned_choice.hpp"
 #include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
@@ -23,7 +24,8 @@ namespace {
 
 constexpr const char* footer = R"(
 Linear operations: --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered,
-K where y is reduced). The cost model answers for rank 0, which has the largest share; no ranks are started.
+K where y is reduced). The cost model answers for rank 0, which has the largest share, or the plan cache where it knows
+better (see `tandem tune`); no ranks are started.
 Collectives: -n ranks start and make the plan for --size, which allocates its staging memory; nothing is run. The plan
 says what it would do with smaller ones as well. What is predicted are the times for symmetric tensors and for plain
 ones by the cost model's constants, which nobody measured here: a latency for each round of data, the bytes of one
@@ -71,8 +73,9 @@ int plan_linear(const PlanOptions& options) {
                               .shape = *options.shape,
                               .ranks = ranks,
                               .dtype = options.dtype.value_or(device->id().type == DeviceType::cuda ? bf16 : f32)};
-  const LinearChoice choice = choose(problem.kind, problem.spec(0), ranks, device->costs(),
-                                     {.algorithm = options.algorithm, .groups = options.groups});
+  const LinearChoice choice = choose_tuned(problem.kind, problem.spec(0), ranks, *device,
+                                           {.algorithm = options.algorithm, .groups = options.groups},
+                                           PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));
   const std::string where = on_device(*device, env.link);
   const LinearPrediction& predicted = choice.predicted;
   tell(options,

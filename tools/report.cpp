@@ -72,6 +72,11 @@ void Report::finish() {
   write_text(json_, document_.dump(2) + "\n");
 }
 
+void expect_one_stdout(const Report::Options& options) {
+  if (!options.csv || options.json != "-") return;
+  throw InvalidArgument("--csv and --json - were given, and both go to stdout; allowed: one of them, or --json FILE");
+}
+
 void write_text(const std::string& path, const std::string& text) {
   if (path == "-") {
     std::fputs(text.c_str(), stdout);

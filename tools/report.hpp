@@ -36,6 +36,9 @@ class Report {
   nlohmann::ordered_json document_;
 };
 
+/// Throws InvalidArgument where both of them would go to stdout.
+void expect_one_stdout(const Report::Options& options);
+
 /// Writes `text` to a file, or to stdout for "-". Throws Error where that fails.
 void write_text(const std::string& path, const std::string& text);
 

@@ -58,6 +58,16 @@ void Timing::measure(const std::function<void()>& body) {
   if (blocking_) pair.end.synchronize();
 }
 
+std::vector<std::vector<double>> Timing::in_turns(std::span<const std::function<void()>> bodies, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    for (const auto& body : bodies) measure(body);
+  }
+  std::vector<std::vector<double>> taken(bodies.size());
+  const std::vector<double> all = collect();
+  for (std::size_t i = 0; i < all.size(); ++i) taken[i % taken.size()].push_back(all[i]);
+  return taken;
+}
+
 std::vector<double> Timing::collect() {
   team_.synchronize(stream_);
   for (std::size_t i = 0; i < used_; ++i) seconds_.push_back(pairs_[i].end.elapsed_since(pairs_[i].begin) * 1e-3);

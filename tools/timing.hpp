@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class Timing {
 
   /// Times one run of `body`, which queues work on the stream. Collective.
   void measure(const std::function<void()>& body);
+  /// Times `rounds` runs of each body, in turns, so that all of them meet the same clocks. The seconds of each body's
+  /// runs, as the slowest rank took them. Collective.
+  [[nodiscard]] std::vector<std::vector<double>> in_turns(std::span<const std::function<void()>> bodies, int rounds);
   /// Seconds of each run measured since the last call, as the slowest rank took them. Collective.
   [[nodiscard]] std::vector<double> collect();
 

@@ -121,11 +121,8 @@ class Verification {
   }
 
   void progress(Operation operation, std::int64_t done, std::int64_t all) const {
-    if (world_.rank() != 0 || !has_terminal()) return;
-    std::fputs(format("\r\x1b[K{} {} of {}, {} failed{}", name(operation), done, all, failures_.size(),
-                      done == all ? "\r\x1b[K" : "")
-                   .c_str(),
-               stderr);
+    if (world_.rank() != 0) return;
+    show_progress(done == all ? "" : format("{} {} of {}, {} failed", name(operation), done, all, failures_.size()));
   }
 
   const World& world_;

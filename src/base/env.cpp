@@ -104,7 +104,7 @@ Refused refused_link(const Env& env) {
 
 Refused any_path(const Env&) { return std::nullopt; }
 
-constexpr std::array<Variable, 7> variables{{
+constexpr std::array<Variable, 8> variables{{
     {"TANDEM_LOG", "none, error, warn, info, trace", "warn", "how much is written to the log", read_log, refused_log},
     {"TANDEM_LOG_FILE", "a path; %h is the host, %p the process, %r the rank", "stderr", "where the log goes",
      [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }, any_path},
@@ -119,6 +119,10 @@ constexpr std::array<Variable, 7> variables{{
      [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
     {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product",
      [](Env& env, const Variable&, const std::string& value) { env.gemm = value; }, refused_gemm},
+    {"TANDEM_PLAN_CACHE", "a path, or none", "tandem/plans in $XDG_CACHE_HOME or ~/.cache",
+     "where `tandem tune` keeps what it measured, and plans look it up",
+     [](Env& env, const Variable&, const std::string& value) { env.plan_cache = value == "none" ? "" : value; },
+     any_path},
 }};
 
 // What `tandem run` tells its ranks; `Launch` reads these (see tandem/team/launch.hpp).
@@ -139,6 +143,18 @@ bool is_known(std::string_view name) {
   }
   // Tandem's tests and scripts have room of their own.
   return name.starts_with("TANDEM_TEST_");
+}
+
+/// In the user's folder for caches, as the XDG base directory specification has it; empty where there is none.
+std::string users_plan_cache(const Env::Lookup& lookup) {
+  const auto absolute = [&](const char* variable) {
+    const std::string path = lookup(variable).value_or("");
+    return path.starts_with('/') ? path : "";
+  };
+  const std::string home = absolute("HOME");
+  std::string caches = absolute("XDG_CACHE_HOME");
+  if (caches.empty() && !home.empty()) caches = home + "/.cache";
+  return caches.empty() ? "" : caches + "/tandem/plans";
 }
 
 }  // namespace
@@ -176,6 +192,7 @@ Env Env::from_process() {
 
 Env Env::from(const Lookup& lookup) {
   Env env;
+  env.plan_cache = users_plan_cache(lookup);
   for (const Variable& variable : variables) {
     if (const auto value = lookup(variable.name); value && !value->empty()) {
       variable.read(env, variable, *value);

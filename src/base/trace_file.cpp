@@ -3,54 +3,23 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
 #include <random>
 #include <string_view>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
 
 #include "tandem/base/error.hpp"
 #include "tandem/base/trace.hpp"
 
+#include "base/file_lock.hpp"
 #include "base/format.hpp"
 #include "base/path_pattern.hpp"
 
 namespace tandem {
 namespace {
-
-using namespace std::chrono_literals;
-
-// Other ranks hold the lock for as long as they write.
-constexpr auto lock_patience = 10s;
-
-/// Holds a file's lock. Each rank has opened the file for itself, so the lock keeps ranks of one process apart, too.
-class Lock {
- public:
-  Lock(int file, const std::string& path) : file_(file) {
-    const auto deadline = std::chrono::steady_clock::now() + lock_patience;
-    while (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) {
-        throw Error(format("the trace '{}' could not be locked: {}", path, std::strerror(errno)));
-      }
-      if (std::chrono::steady_clock::now() > deadline) {
-        throw Error(
-            format("the trace '{}' is held by another process for more than {} s", path, lock_patience.count()));
-      }
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-  ~Lock() { ::flock(file_, LOCK_UN); }
-
- private:
-  int file_;
-};
 
 std::string read_at(int file, off_t place, std::size_t bytes, const std::string& path) {
   std::string text(bytes, '\0');
@@ -140,7 +109,7 @@ void TraceFile::add(const std::string& events) const {
   const std::string empty = Trace::chrome_document({}, label_);
   const std::string begin = empty.substr(0, empty.size() - end.size());
 
-  const Lock lock(file_, path_);
+  const FileLock lock(file_, format("the trace '{}'", path_));
   struct stat status{};
   if (::fstat(file_, &status) != 0) throw Error(format("the trace '{}': {}", path_, std::strerror(errno)));
   const auto size = static_cast<std::size_t>(status.st_size);

@@ -2,10 +2,13 @@
 #include "tandem/linear/linear_plan.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/linear/tuned_choice.hpp"
 
 #include "base/format.hpp"
+#include "team/wire.hpp"
 
 namespace tandem {
 namespace {
@@ -37,6 +40,27 @@ LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
   return spec;
 }
 
+/// What the team's first rank chooses, for all: the plan caches that the ranks read need not be the same file.
+LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options) {
+  const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
+  LinearChoice choice = choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
+  const bool asked_for = options.algorithm != "auto" || options.groups;
+  if (asked_for || team.size() == 1) return choice;
+
+  Parcel mine;
+  if (team.rank() == 0) {
+    mine.bytes = WireWriter().text(choice.algorithm).number(choice.groups).text(choice.why).take();
+  }
+  const std::vector<Parcel> all = team.exchange(format("the choice of {}", name(kind)), std::move(mine));
+  WireReader first(all.front().bytes);
+  LinearOptions chosen = options;
+  chosen.algorithm = first.text();
+  if (const int groups = first.number<int>(); groups != 0) chosen.groups = groups;
+  choice = choose(kind, spec, team.size(), team.device().costs(), chosen);
+  choice.why = first.text();
+  return choice;
+}
+
 }  // namespace
 
 LinearPlan::LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options,
@@ -44,8 +68,7 @@ LinearPlan::LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec
     : Plan(validated(team, kind, spec), std::string(name(kind)),
            shared_arguments(spec, options, own_share == OwnShare::n, extra)),
       spec_(spec),
-      choice_(
-          choose(kind, as_costed(kind, spec, own_share == OwnShare::n), team.size(), team.device().costs(), options)) {
+      choice_(agreed_choice(team, kind, as_costed(kind, spec, own_share == OwnShare::n), options)) {
   if (options.keep_gathered && kind != LinearKind::all_gather_linear) {
     refuse(format("keep_gathered was asked for; of the linear plans only {} keeps what it gathers",
                   name(LinearKind::all_gather_linear)));

@@ -28,6 +28,15 @@ TEST(Env, HasDefaults) {
   EXPECT_EQ(env.timeout, 60s);
   EXPECT_EQ(env.device, "auto");
   EXPECT_FALSE(env.link);
+  EXPECT_EQ(env.plan_cache, "");
+}
+
+TEST(Env, KeepsThePlanCacheInTheUsersFolder) {
+  EXPECT_EQ(read({{"HOME", "/me"}}).plan_cache, "/me/.cache/tandem/plans");
+  EXPECT_EQ(read({{"HOME", "/me"}, {"XDG_CACHE_HOME", "/var/me"}}).plan_cache, "/var/me/tandem/plans");
+  EXPECT_EQ(read({{"HOME", "/me"}, {"XDG_CACHE_HOME", "here"}}).plan_cache, "/me/.cache/tandem/plans");
+  EXPECT_EQ(read({{"HOME", "/me"}, {"TANDEM_PLAN_CACHE", "here"}}).plan_cache, "here");
+  EXPECT_EQ(read({{"HOME", "/me"}, {"TANDEM_PLAN_CACHE", "none"}}).plan_cache, "");
 }
 
 TEST(Env, ReadsEachVariable) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only the host promises: true asynchrony of its streams under random delays, threads that help, and the emulated
 // link.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -193,6 +194,26 @@ TEST_P(HostOrderTest, AYieldGivesTheCoreToWhoWaitsForIt) {
   stop.store(true);
   other.join();
   EXPECT_GT(given, rounds / 4) << "of " << rounds << "; without a yield a turn comes every few milliseconds";
+}
+
+// Nobody waits for the stream meanwhile: what is light is left to the pacemaker, unless it is flushed.
+TEST_P(HostOrderTest, AFlushStartsLightWorkSooner) {
+  constexpr int rounds = 31;
+  Stream stream(device());
+  SignalWord word{};
+  const std::array put{SignalPut{.mine = &word, .theirs = &word}};
+  std::array<std::vector<Clock::duration>, 2> taken;
+  for (std::uint64_t round = 0; round < 2 * rounds; ++round) {
+    const bool flushed = round % 2 == 1;
+    const auto begin = Clock::now();
+    device().signal(stream, put);
+    if (flushed) device().flush(stream);
+    while (std::atomic_ref(word.value).load() <= round && Clock::now() - begin < 10s) std::this_thread::sleep_for(1us);
+    taken[flushed ? 1 : 0].push_back(Clock::now() - begin);
+    ASSERT_EQ(std::atomic_ref(word.value).load(), round + 1);
+  }
+  for (auto& each : taken) std::ranges::nth_element(each, each.begin() + rounds / 2);
+  EXPECT_LT(2 * taken[1][rounds / 2], taken[0][rounds / 2]) << "medians, in ns";
 }
 
 /// How often this process's other threads have gone to sleep so far.

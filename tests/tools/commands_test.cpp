@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as a user runs them; `demo` has tests of its own.
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -8,6 +10,8 @@
 
 #include "tandem/device/device.hpp"
 
+#include "support/errors.hpp"
+#include "support/files.hpp"
 #include "support/processes.hpp"
 #include "tools/command.hpp"
 #include "tools/operation.hpp"
@@ -19,7 +23,7 @@ using testing::Outcome;
 
 /// Runs `tandem ARGUMENTS` on the host; what it says on stderr goes to the test's own.
 Outcome tandem_command(const std::string& arguments, const std::string& environment = "") {
-  return testing::run_command("env TANDEM_DEVICE=host TANDEM_TIMEOUT=60s " + environment +
+  return testing::run_command("env TANDEM_DEVICE=host TANDEM_TIMEOUT=60s TANDEM_PLAN_CACHE=none " + environment +
                               " timeout 120 " TANDEM_TEST_CLI " " + arguments);
 }
 
@@ -29,6 +33,8 @@ class Commands : public ::testing::TestWithParam<int> {
  protected:
   [[nodiscard]] static std::string ranks() { return " -n " + std::to_string(GetParam()); }
 };
+
+class CommandsOfSeveralRanks : public Commands {};
 
 TEST_P(Commands, BenchMeasuresEveryCollective) {
   for (const std::string& operation : operation_names()) {
@@ -124,6 +130,45 @@ TEST_P(Commands, PlanSaysWhatWouldRun) {
   }
 }
 
+TEST_P(CommandsOfSeveralRanks, TuneKeepsWhatPlansThenRun) {
+  const std::string cache = ::testing::TempDir() + "tuned" + std::to_string(GetParam());
+  std::filesystem::remove(cache);
+  for (const std::string& operation : operation_names()) {
+    if (!is_linear(parse_operation(operation))) continue;
+    std::string what = operation + ranks();
+    what += " --shape 33,17,29 --link 5us,1GB/s --json - ";
+    const Outcome outcome = tandem_command("tune " + what + "--seconds 1 --cache " + cache);
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["wrong"], 0);
+    EXPECT_EQ(document["plan_cache"], cache);
+    EXPECT_EQ(document["rows"][0]["to_model"], 1.0);
+    for (const auto& row : document["rows"]) EXPECT_GT(row["time_us"].get<double>(), 0);
+    const std::string environment = "TANDEM_PLAN_CACHE=" + cache;
+    const auto tuned = nlohmann::json::parse(tandem_command("plan " + what, environment).out);
+    EXPECT_TRUE(contains(tuned["why"], "tuned")) << tuned;
+    const auto run = nlohmann::json::parse(tandem_command("bench --iters 2 -w 1 " + what, environment).out)["rows"][0];
+    EXPECT_EQ(run["why"], tuned["why"]);
+    EXPECT_EQ(run["algorithm"], tuned["algorithm"]);
+    EXPECT_EQ(run["groups"], tuned["groups"]);
+    EXPECT_FALSE(contains(tandem_command("plan " + what).out, "tuned"));
+  }
+}
+
+TEST_P(CommandsOfSeveralRanks, TuneKeepsNothingThatIsWrong) {
+  const std::string cache = ::testing::TempDir() + "wrong" + std::to_string(GetParam());
+  std::filesystem::remove(cache);
+  const Outcome outcome =
+      tandem_command("tune all_gather_linear" + ranks() + " --shape 8,8,8 --seconds 1 --json - --cache " + cache,
+                     "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(outcome.code, failure);
+  const auto rows = nlohmann::json::parse(outcome.out)["rows"];
+  EXPECT_EQ(rows[0]["wrong"], 1);
+  EXPECT_TRUE(rows[0]["time_us"].is_null());
+  EXPECT_EQ(rows[1]["wrong"], 0);
+  EXPECT_FALSE(std::filesystem::exists(cache));
+}
+
 TEST_P(Commands, BenchPrintsNoSpeedForWhatGoesWrongWhileItIsTimed) {
   const Outcome linear = tandem_command(
       "bench all_gather_linear" + ranks() + " --shape 33,17,29 --iters 2 -w 1 --json -", "TANDEM_TEST_CORRUPT=1");
@@ -142,6 +187,7 @@ TEST_P(Commands, BenchPrintsNoSpeedForWhatGoesWrongWhileItIsTimed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Commands, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Ranks, CommandsOfSeveralRanks, ::testing::Values(2, 3), ::testing::PrintToStringParamName());
 
 TEST(CommandLine, PlanPredictsCollectivesByAlgorithm) {
   struct Row {
@@ -283,6 +329,26 @@ TEST(CommandLine, ATimelineDoesNotTakeTheTraceThatTheEnvironmentAsksFor) {
   for (const char* part : {"TANDEM_TRACE is '", "--timeline", "allowed: "}) {
     EXPECT_TRUE(contains(both.out, part)) << part << " is not in\n" << both.out;
   }
+}
+
+TEST(CommandLine, TuneSaysWhatItCannotTune) {
+  const std::string foreign = ::testing::TempDir() + "foreign";
+  std::ofstream(foreign) << "{}";
+  const auto refused = [](const std::string& arguments, std::initializer_list<std::string> parts) {
+    const Outcome outcome = tandem_command("tune " + arguments + " 2>&1");
+    EXPECT_EQ(outcome.code, bad_command_line);
+    testing::expect_says(outcome.out, parts);
+  };
+  const std::string linear = "all_gather_linear -n 2 --shape 8,8,8 ";
+  refused(linear, {"TANDEM_PLAN_CACHE is 'none'", "--cache"});
+  refused(linear + "--cache " + foreign, {"is not a plan cache", foreign});
+  EXPECT_EQ(testing::contents_of(foreign), "{}");
+  const std::string cache = " --cache " + ::testing::TempDir() + "refused";
+  refused("all_gather_linear -n 1 --shape 8,8,8" + cache, {"1 rank", "2 and more"});
+  refused("all_reduce -n 2 --shape 8,8,8" + cache, {"all_reduce", "linear_reduce_scatter"});
+  refused("all_gather_linear -n 2" + cache, {"--shape"});
+  refused(linear + "--seconds 0" + cache, {"--seconds", "from 1"});
+  refused(linear + "-d i32" + cache, {"i32"});
 }
 
 TEST(CommandLine, WrongOnesExitWithTwo) {

@@ -54,7 +54,7 @@ std::vector<std::string> table(const std::vector<TimedOperation>& operations) {
                                         "exposed")};
   for (const TimedOperation& operation : operations) {
     const LinearChoice& choice = operation.choice;
-    const LinearTimes& times = operation.times;
+    const OverlapTimes& times = operation.times;
     const std::string algorithm =
         choice.groups > 0 ? format("{}/{}", choice.algorithm, choice.groups) : choice.algorithm;
     lines.push_back(format("{:<20} {:<22} {:<11} {:>8.1f} {:>8.1f} {:>8.1f} {:>9.1f} {:>8.3f} {:>8.1f}", operation.name,

@@ -16,7 +16,7 @@ struct TimedOperation {
   std::string name;  ///< "up, forward"
   LinearProblem problem;
   LinearChoice choice;
-  LinearTimes times;
+  OverlapTimes times;
 };
 
 /// Collective. Times every overlapped operation of a model's block, on random data of the trained shapes.

@@ -57,6 +57,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] Trace& trace() noexcept { return trace_; }
   /// "NVIDIA H200, 132 SMs", "host, 2 cores, GEMM by oneDNN", …
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// What its speed depends on, libraries and their versions included: the same text for devices that are as fast as
+  /// each other. What was measured on one holds for those.
+  [[nodiscard]] virtual std::string model() const = 0;
   [[nodiscard]] virtual CostTable costs() const = 0;
 
   // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
@@ -110,6 +113,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Where ranks share a core, those that wait for it have their turn before what is queued from now on: for a schedule
   /// that has queued what its peers wait for, and goes on to compute. Elsewhere nothing.
   virtual void yield(StreamRef /*stream*/) {}
+  /// What is queued on `stream` begins as soon as it can, also if no thread waits for the stream soon: for work that is
+  /// to run beside another stream's. Elsewhere than on the host it always does.
+  virtual void flush(StreamRef /*stream*/) {}
   /// Lets the device hold back what this thread queues on `stream` from here to `uncork`, to hand it over at once,
   /// which costs less than one by one. Each ends before the next begins all the same. Until then this thread neither
   /// waits for the stream nor queues on another one. See Corked.

@@ -34,7 +34,8 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
                   StreamRef stream);
 
   /// With options.keep_gathered: [m, k], all shards of the last run; valid, in stream order, until this plan's next
-  /// run. Throws what made the team fail, if it has.
+  /// run. Of a captured run: asked for during the capture, it holds what each replay gathered, until this plan's next
+  /// run or replay. Throws what made the team fail, if it has.
   [[nodiscard]] TensorView gathered() const;
 
  private:

@@ -17,6 +17,7 @@
 #include "device/cuda/check.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/copies.hpp"
+#include "device/cuda/cublaslt.hpp"
 #include "device/cuda/cuda_gemm.hpp"
 #include "device/cuda/device_memory.hpp"
 #include "device/cuda/driver.hpp"
@@ -48,6 +49,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string model() const override;
   [[nodiscard]] CostTable costs() const override;
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
@@ -182,6 +184,12 @@ std::string CudaDevice::describe() const {
   return format("{}, {} SMs, {:.1f} GiB, cuda:{}, driver {}, runtime {}", properties_.name, properties_.multiprocessors,
                 static_cast<double>(properties_.memory_bytes) / 0x1p30, id().index,
                 version_text(properties_.driver_version), version_text(properties_.runtime_version));
+}
+
+std::string CudaDevice::model() const {
+  return format("{}, {} SMs, driver {}, runtime {}, cuBLASLt {}", properties_.name, properties_.multiprocessors,
+                version_text(properties_.driver_version), version_text(properties_.runtime_version),
+                CublasLt::get().cublasLtGetVersion());
 }
 
 // An H200 on NVLink 4 (docs/performance.md says where these are from).

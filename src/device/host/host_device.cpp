@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -63,6 +65,17 @@ void* allocate_aligned(std::size_t bytes) {
   return memory;
 }
 
+/// "Intel(R) Xeon(R) CPU @ 2.60GHz", or what the kernel calls the architecture where it names no processor.
+std::string processor_name() {
+  std::ifstream processors("/proc/cpuinfo");
+  for (std::string line; std::getline(processors, line);) {
+    const std::size_t value = line.find(": ");
+    if (line.starts_with("model name") && value != std::string::npos) return line.substr(value + 2);
+  }
+  utsname system{};
+  return ::uname(&system) == 0 ? system.machine : "host";
+}
+
 }  // namespace
 
 HostDevice::HostDevice(const DeviceOptions& options)
@@ -90,9 +103,17 @@ std::string HostDevice::describe() const {
   cpu_set_t allowed;
   const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
   const long usable = known ? CPU_COUNT(&allowed) : all;
+  return format("host, {}", setting(usable < all ? format("{} of {}", usable, all) : format("{}", all)));
+}
+
+// All of the machine's cores: `tandem run` binds each rank to its share of them, other launchers do not.
+std::string HostDevice::model() const {
+  return format("{}, {}", processor_name(), setting(format("{}", ::sysconf(_SC_NPROCESSORS_ONLN))));
+}
+
+std::string HostDevice::setting(const std::string& cores) const {
   std::string text =
-      format("host, {} cores, {}, GEMM by {}", usable < all ? format("{} of {}", usable, all) : format("{}", all),
-             host_vector_isa(), describe_gemm_library(gemm_library_, gemm_choice_));
+      format("{} cores, {}, GEMM by {}", cores, host_vector_isa(), describe_gemm_library(gemm_library_, gemm_choice_));
   if (link_) {
     text += format(", emulated link of {} us and {} GB/s", static_cast<double>(link_->options().latency.count()) * 1e-3,
                    link_->options().bytes_per_second * 1e-9);
@@ -249,6 +270,8 @@ void HostDevice::cross_link(StreamRef stream, std::size_t bytes) {
 void HostDevice::yield(StreamRef stream) {
   host_stream(stream).enqueue([] { offer_core(); }, TaskWeight::light);
 }
+
+void HostDevice::flush(StreamRef stream) { host_stream(stream).flush(); }
 
 void HostDevice::cork(StreamRef stream) { host_stream(stream).cork(); }
 

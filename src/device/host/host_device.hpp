@@ -24,6 +24,7 @@ class HostDevice final : public Device {
   ~HostDevice() override;
 
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::string model() const override;
   [[nodiscard]] CostTable costs() const override;
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
@@ -54,6 +55,7 @@ class HostDevice final : public Device {
   void push(StreamRef stream, std::span<const Push> pushes) override;
   void cross_link(StreamRef stream, std::size_t bytes) override;
   void yield(StreamRef stream) override;
+  void flush(StreamRef stream) override;
   void cork(StreamRef stream) override;
   void uncork(StreamRef stream) noexcept override;
   void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) override;
@@ -82,6 +84,8 @@ class HostDevice final : public Device {
   [[nodiscard]] EmulatedLink::Transfer transfer(StreamRef stream, std::size_t bytes) {
     return link_ && bytes != 0 ? link_->transfer(host_stream(stream).pace, bytes) : EmulatedLink::Transfer();
   }
+  /// What `describe` and `model` both say, of so many cores.
+  [[nodiscard]] std::string setting(const std::string& cores) const;
 
   const std::string gemm_choice_;
   const HostGemmLibrary gemm_library_;

@@ -12,6 +12,7 @@
 #include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
 #include "device/host/host_copy.hpp"
+#include "device/host/time_slice.hpp"
 
 namespace tandem {
 
@@ -31,6 +32,7 @@ constexpr int spins_between_looks = 32;
 // Before any of that it looks, or offers its core, so often without asking what time it is: about 1 µs, or a few.
 constexpr int first_looks = 32;
 constexpr int first_offers = 4;
+constexpr unsigned waits_for_a_question = 16;
 // An abort is a plain store that wakes nobody, so sleepers look up this often.
 constexpr std::chrono::nanoseconds sleep_slice = 20ms;
 constexpr std::size_t line = 64;
@@ -58,13 +60,26 @@ void put_signal(const SignalPut& put) noexcept {
   }
 }
 
+/// A thread that wakes in front of those that compute does not offer them its core, which would then be gone for a turn
+/// of milliseconds: it sleeps. Now and then it offers it all the same, to learn whether anybody wants it.
+bool sleeps_at_once() noexcept {
+  thread_local unsigned waits = 0;
+  return has_shortest_time_slice() && ++waits % waits_for_a_question != 0;
+}
+
 bool comes_at_once(SignalWord& word, std::uint64_t target) noexcept {
   if (core_is_wanted()) {
-    for (int i = 0; i < first_offers && value_of(word) < target; ++i) offer_core();
+    const int offers = sleeps_at_once() ? 0 : first_offers;
+    for (int i = 0; i < offers && value_of(word) < target; ++i) offer_core();
   } else {
     for (int i = 0; i < first_looks && value_of(word) < target; ++i) cpu_relax();
   }
   return value_of(word) >= target;
+}
+
+std::int64_t patience(bool wanted) noexcept {
+  if (!wanted) return patience_ns;
+  return has_shortest_time_slice() ? 0 : patience_with_others_ns;
 }
 
 // Waits of one call begin together, so they share a deadline: `began` is when the first of them had to wait, or 0.
@@ -92,7 +107,7 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
     const bool wanted = core_is_wanted();
     if (!wanted && now - offered_at < offer_every_ns) {
       for (int i = 0; i < spins_between_looks && value_of(word) < target; ++i) cpu_relax();
-    } else if (now - looked_from < (wanted ? patience_with_others_ns : patience_ns)) {
+    } else if (now - looked_from < patience(wanted)) {
       offer_core();
       offered_at = Trace::now_ns();
     } else {

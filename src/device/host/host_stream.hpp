@@ -80,6 +80,9 @@ class HostStream {
   void cork();
   void uncork() noexcept;
 
+  /// Sees to it that somebody drains, however light what is queued is.
+  void flush() noexcept { static_cast<void>(poll(ticket())); }
+
   /// The number of the last task queued so far.
   [[nodiscard]] std::uint64_t ticket() const noexcept { return enqueued_.load(std::memory_order_acquire); }
   [[nodiscard]] bool passed(std::uint64_t ticket) const noexcept {

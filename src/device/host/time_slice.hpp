@@ -11,6 +11,12 @@ namespace tandem {
 /// it wakes, in front of one that computes. Needs no privilege; Linux before 6.12 ignores it.
 enum class TimeSlice : bool { usual, shortest };
 
+inline thread_local TimeSlice time_slice_of_this_thread = TimeSlice::usual;
+
+[[nodiscard]] inline bool has_shortest_time_slice() noexcept {
+  return time_slice_of_this_thread == TimeSlice::shortest;
+}
+
 inline void set_time_slice(TimeSlice slice) noexcept {
   // The kernel's `struct sched_attr`, which Debian 12's C library does not declare.
   struct Attributes {
@@ -27,7 +33,7 @@ inline void set_time_slice(TimeSlice slice) noexcept {
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
   attributes.size = sizeof(attributes);
   attributes.runtime = slice == TimeSlice::shortest ? 100'000 : 0;
-  ::syscall(SYS_sched_setattr, 0, &attributes, 0);
+  if (::syscall(SYS_sched_setattr, 0, &attributes, 0) == 0) time_slice_of_this_thread = slice;
 }
 
 }  // namespace tandem

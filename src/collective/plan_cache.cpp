@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/plan_cache.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <system_error>
+#include <unistd.h>
+
+#include "tandem/base/error.hpp"
+#include "tandem/team/file_descriptor.hpp"
+
+#include "base/file_lock.hpp"
+#include "base/format.hpp"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first line says what the file is, and how the others are laid out: algorithm, groups, microseconds and key, with
+// tabs in between.
+constexpr std::string_view first_line = "# tandem plan cache 1: algorithm, groups, time in us, and the plan\n";
+
+struct Content {
+  std::map<std::string, TunedChoice, std::less<>> choices;
+  std::string trouble;  ///< why the file is not a plan cache; empty if it is, or if there is none
+};
+
+/// What `text` holds up to the next `end`, both of which are cut off. Nothing where there is no `end`.
+std::string_view cut(std::string_view& text, char end) {
+  const std::size_t length = text.find(end);
+  if (length == std::string_view::npos) return {};
+  const std::string_view head = text.substr(0, length);
+  text.remove_prefix(length + 1);
+  return head;
+}
+
+template <typename Number> bool parse(std::string_view text, Number& number) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && rest == text.data() + text.size();
+}
+
+/// False unless the line is one choice.
+bool add_line(std::string_view line, Content& content) {
+  TunedChoice choice;
+  choice.algorithm = cut(line, '\t');
+  double microseconds = 0;
+  const bool whole = !choice.algorithm.empty() && parse(cut(line, '\t'), choice.groups) &&
+                     parse(cut(line, '\t'), microseconds) && std::isfinite(microseconds) && !line.empty();
+  if (!whole) return false;
+  choice.seconds = microseconds * 1e-6;
+  content.choices.insert_or_assign(std::string(line), std::move(choice));
+  return true;
+}
+
+Content content_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return {};
+  if (error) return {{}, error.message()};
+  if (!fs::is_regular_file(status)) return {{}, "it is no regular file"};
+  std::ifstream file(path);
+  const std::string whole{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad()) return {{}, format("it cannot be read: {}", std::strerror(errno))};
+  if (whole.empty()) return {};
+  if (!whole.starts_with(first_line)) {
+    return {{}, format("it does not begin with '{}'", first_line.substr(0, first_line.size() - 1))};
+  }
+  Content content;
+  std::string_view rest = std::string_view(whole).substr(first_line.size());
+  for (int number = 2; !rest.empty(); ++number) {
+    const std::size_t length = rest.find('\n');
+    if (length == std::string_view::npos || !add_line(rest.substr(0, length), content)) {
+      return {{}, format("its line {} is no choice, or not all of it", number)};
+    }
+    rest.remove_prefix(length + 1);
+  }
+  return content;
+}
+
+std::string text_of(const Content& content) {
+  std::string text(first_line);
+  for (const auto& [key, choice] : content.choices) {
+    text += format("{}\t{}\t{:.3f}\t{}\n", choice.algorithm, choice.groups, choice.seconds * 1e6, key);
+  }
+  return text;
+}
+
+/// Puts `text` where `path` is, all at once: whoever has the old file open keeps it.
+void replace(const fs::path& path, const std::string& text) {
+  const std::string draft = format("{}.{}", path.string(), ::getpid());  // of who holds the folder's lock
+  std::ofstream file(draft, std::ios::trunc);
+  file << text << std::flush;
+  std::error_code error;
+  if (file) fs::rename(draft, path, error);
+  if (file && !error) return;
+  const std::string why = error ? error.message() : std::strerror(errno);
+  fs::remove(draft, error);
+  throw Error(format("the plan cache '{}' could not be written: {}", path.string(), why));
+}
+
+}  // namespace
+
+std::string PlanCache::key(std::string_view operation, std::string_view arguments, int ranks, const Device& device) {
+  return format("{} {}, {} ranks, {}, tandem {}", operation, arguments, ranks, device.model(), TANDEM_VERSION);
+}
+
+std::string PlanCache::trouble() const { return path_.empty() ? "" : content_of(path_).trouble; }
+
+std::optional<TunedChoice> PlanCache::find(const std::string& key, const Log& log) const {
+  if (path_.empty()) return std::nullopt;
+  const Content content = content_of(path_);
+  if (!content.trouble.empty()) {
+    log.write(LogLevel::warn, format("the plan cache '{}' is ignored: {}", path_, content.trouble));
+  }
+  const auto found = content.choices.find(key);
+  return found == content.choices.end() ? std::nullopt : std::optional(found->second);
+}
+
+void PlanCache::keep(const std::string& key, const TunedChoice& choice) const {
+  if (path_.empty()) {
+    throw InvalidArgument("there is no plan cache to keep a choice in; TANDEM_PLAN_CACHE names one");
+  }
+  const auto fits_a_line = [](const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; };
+  if (key.empty() || choice.algorithm.empty() || !fits_a_line(key) || !fits_a_line(choice.algorithm)) {
+    throw InvalidArgument(
+        format("the plan cache '{}' was given algorithm '{}' for '{}'; neither may be empty, or have "
+               "tabs or more than one line",
+               path_, choice.algorithm, key));
+  }
+  const fs::path path = fs::absolute(path_);
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  // The folder is locked, since the file is another one after each writer.
+  const auto folder =
+      FileDescriptor::from_native_handle(::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) {
+    throw Error(format("the plan cache '{}': its folder cannot be opened: {}", path_, std::strerror(errno)));
+  }
+  const FileLock lock(folder.get(), format("the folder of the plan cache '{}'", path_));
+  Content content = content_of(path);
+  if (!content.trouble.empty()) {
+    throw InvalidArgument(
+        format("'{}' is not a plan cache: {}; remove it, or name another file", path_, content.trouble));
+  }
+  content.choices.insert_or_assign(key, choice);
+  replace(path, text_of(content));
+}
+
+}  // namespace tandem

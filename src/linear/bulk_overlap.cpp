@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/bulk_overlap.hpp"
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+#include "linear/algorithms.hpp"
+#include "linear/communication_stream.hpp"
+
+namespace tandem {
+namespace {
+
+constexpr std::string_view beside = "beside";
+
+}  // namespace
+
+struct BulkOverlap::State {
+  explicit State(const Team& its_team) : team(its_team), communication(team) {}
+
+  Team team;
+  CommunicationStream communication;
+  bool is_beside = false;
+};
+
+BulkOverlap::BulkOverlap(const Team& team, const BulkOptions& options) {
+  if (!team) throw InvalidArgument("BulkOverlap: this rank is not a member of the team that was given");
+  const std::string& asked = options.algorithm;
+  if (asked != "auto" && asked != beside && asked != sequence) {
+    throw InvalidArgument(
+        format("BulkOverlap on rank {}: no algorithm '{}'; known: auto, {}, {}", team.rank(), asked, beside, sequence));
+  }
+  state_ = std::make_unique<State>(team);
+  const bool hides = !team.device().costs().copies_cost_compute;
+  state_->is_beside = asked == beside || (asked == "auto" && hides);
+  description_ =
+      format("BulkOverlap on {} ranks\nalgorithm: {} ({})", team.size(), state_->is_beside ? beside : sequence,
+             asked != "auto" ? "asked for"
+             : hides         ? "copies leave the compute alone"
+                             : "copies cost the cores that compute: there is nothing to hide behind");
+}
+
+BulkOverlap::BulkOverlap(BulkOverlap&&) noexcept = default;
+BulkOverlap& BulkOverlap::operator=(BulkOverlap&&) noexcept = default;
+BulkOverlap::~BulkOverlap() = default;
+
+void BulkOverlap::operator()(StreamRef stream, const std::function<void(StreamRef)>& communicate,
+                             const std::function<void(StreamRef)>& compute) {
+  if (state_ == nullptr) throw InvalidArgument("a BulkOverlap that was moved from was run");
+  Device& device = state_->team.device();
+  if (stream.type() != device.id().type) {
+    throw InvalidArgument(format("BulkOverlap on rank {}: a {} stream was given; this rank's device is {}",
+                                 state_->team.rank(), name(stream.type()), to_string(device.id())));
+  }
+  if (!state_->is_beside) {
+    communicate(stream);
+    compute(stream);
+    return;
+  }
+  CommunicationStream& communication = state_->communication;
+  communication.follow(stream);
+  try {
+    communicate(communication.ref());
+    device.flush(communication.ref());
+    device.yield(stream);  // the peers wait for each other's part of it: all of it before any product
+    compute(stream);
+  } catch (...) {
+    communication.rejoin(stream);  // a capture that was not joined could not be ended
+    throw;
+  }
+  communication.rejoin(stream);
+}
+
+}  // namespace tandem

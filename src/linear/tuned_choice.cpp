@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/tuned_choice.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "linear/algorithms.hpp"
+
+namespace tandem {
+
+std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, const Device& device) {
+  const LinearSpec work{.m = spec.m, .n = spec.n, .k = spec.k, .dtype = spec.dtype, .x = spec.x, .weight = spec.weight};
+  return PlanCache::key(name(kind), to_string(work), ranks, device);
+}
+
+LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks, const Device& device,
+                          const LinearOptions& options, const PlanCache& cache, const Log& log) {
+  LinearChoice choice = choose(kind, spec, ranks, device.costs(), options);
+  const bool open = options.algorithm == "auto" && !options.groups && ranks > 1 && !cache.path().empty();
+  if (!open) return choice;
+  const std::string key = plan_cache_key(kind, spec, ranks, device);
+  const std::optional<TunedChoice> tuned = cache.find(key, log);
+  if (!tuned) return choice;
+  LinearOptions kept = options;
+  kept.algorithm = tuned->algorithm;
+  if (tuned->groups != 0) kept.groups = tuned->groups;
+  try {
+    choice = choose(kind, spec, ranks, device.costs(), kept);
+  } catch (const InvalidArgument& error) {
+    log.write(LogLevel::warn,
+              format("the plan cache '{}': what it has of {} is ignored: {}", cache.path(), key, error.what()));
+    return choice;
+  }
+  choice.why = format("tuned: it took {:.1f} us when it was measured, by {}", tuned->seconds * 1e6, cache.path());
+  return choice;
+}
+
+}  // namespace tandem

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/tuned_choice.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <unistd.h>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "support/devices.hpp"
+#include "support/errors.hpp"
+#include "support/files.hpp"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::contents_of;
+using testing::expect_says;
+
+/// A folder of its own for each test, with a plan cache.
+class TunedChoices : public testing::OnEachDevice {
+ protected:
+  void SetUp() override {
+    testing::OnEachDevice::SetUp();
+    if (IsSkipped()) return;
+    std::string folder = ::testing::TempDir() + "tuned_choice.XXXXXX";
+    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+  }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] PlanCache cache() const { return PlanCache(at("plans")); }
+  /// Ranks that read `path`, each in a folder of its own where it is no absolute one.
+  [[nodiscard]] testing::RankOptions reading(const std::string& path) const {
+    testing::RankOptions options;
+    options.env.plan_cache = path;
+    options.env.log = LogLevel::warn;
+    options.env.log_file = at("log.%r");
+    return options;
+  }
+
+ private:
+  fs::path folder_;
+};
+
+constexpr LinearSpec spec{.m = 48, .n = 16, .k = 24};
+const TunedChoice finest{.algorithm = "pipeline", .groups = 8, .seconds = 7e-6};
+
+TEST(PlanCacheKey, IsTheSameForTheSameWork) {
+  const auto device = open_device({DeviceType::host, 0});
+  const auto key = [&](const LinearSpec& of) { return plan_cache_key(LinearKind::all_gather_linear, of, 3, *device); };
+  LinearSpec same = spec;
+  same.bias = true;
+  same.activation = Activation::gelu_tanh;
+  same.alpha = 2;
+  same.beta = 1;
+  EXPECT_EQ(key(same), key(spec));
+  for (const auto& change :
+       {+[](LinearSpec& s) { s.m = 47; }, +[](LinearSpec& s) { s.n = 17; }, +[](LinearSpec& s) { s.k = 23; },
+        +[](LinearSpec& s) { s.dtype = bf16; }, +[](LinearSpec& s) { s.x = Layout::transposed; },
+        +[](LinearSpec& s) { s.weight = Layout::transposed; }}) {
+    LinearSpec changed = spec;
+    change(changed);
+    EXPECT_NE(key(changed), key(spec)) << key(changed);
+  }
+  EXPECT_NE(key(spec), plan_cache_key(LinearKind::linear_all_reduce, spec, 3, *device));
+}
+
+TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {
+  on(1, [&](World& world) {
+    const Device& device = world.device();
+    const auto chosen = [&](const LinearOptions& options, int ranks = 3) {
+      return choose_tuned(LinearKind::all_gather_linear, spec, ranks, device, options, cache(), Log());
+    };
+    const LinearChoice model = choose(LinearKind::all_gather_linear, spec, 3, device.costs());
+    EXPECT_EQ(to_string(chosen({})), to_string(model));
+    cache().keep(plan_cache_key(LinearKind::all_gather_linear, spec, 3, device), finest);
+    EXPECT_EQ(chosen({}).algorithm, "pipeline");
+    EXPECT_EQ(chosen({}).groups, 8);
+    expect_says(to_string(chosen({})), {"pipeline in 8 groups (tuned: it took 7.0 us", cache().path()});
+    EXPECT_EQ(chosen({.algorithm = "sequence"}).why, "asked for");
+    EXPECT_EQ(chosen({.groups = 2}).groups, 2);
+    EXPECT_EQ(chosen({}, 4).why, choose(LinearKind::all_gather_linear, spec, 4, device.costs()).why);
+  });
+}
+
+TEST_P(TunedChoices, ThatAreNotPossibleAreIgnored) {
+  on(1, [&](World& world) {
+    const Device& device = world.device();
+    const std::string key = plan_cache_key(LinearKind::all_gather_linear, spec, 3, device);
+    const LinearChoice model = choose(LinearKind::all_gather_linear, spec, 3, device.costs());
+    for (const TunedChoice& kept :
+         {TunedChoice{"pipeline", 1000, 1e-6}, TunedChoice{"pipeline", -1, 1e-6}, TunedChoice{"direct", 0, 1e-6},
+          TunedChoice{"sequence", 2, 1e-6}, TunedChoice{"telepathy", 0, 1e-6}}) {
+      cache().keep(key, kept);
+      fs::remove(at("log"));
+      const LinearChoice choice =
+          choose_tuned(LinearKind::all_gather_linear, spec, 3, device, {}, cache(), Log(LogLevel::warn, at("log"), 0));
+      EXPECT_EQ(to_string(choice), to_string(model)) << kept.algorithm;
+      expect_says(contents_of(at("log")), {cache().path(), "is ignored"});
+    }
+  });
+}
+
+// Each rank has a file of its own, or none: all run what the first one's says.
+TEST_P(TunedChoices, AreTheFirstRanksForAll) {
+  testing::RankOptions options = reading("plans");
+  options.kind = testing::RankKind::processes;
+  options.before_init = [&](int rank) {
+    const std::string folder = at("rank" + std::to_string(rank));
+    fs::create_directories(folder);
+    ASSERT_EQ(::chdir(folder.c_str()), 0);
+  };
+  on(
+      3,
+      [&](World& world) {
+        const std::string key = plan_cache_key(LinearKind::all_gather_linear, spec, 3, world.device());
+        if (world.rank() == 0) PlanCache("plans").keep(key, finest);
+        if (world.rank() == 2) PlanCache("plans").keep(key, {.algorithm = "sequence", .groups = 0, .seconds = 1});
+        world.team().barrier();
+        const AllGatherLinear plan(world.team(), spec);
+        EXPECT_EQ(plan.choice().algorithm, "pipeline");
+        EXPECT_EQ(plan.choice().groups, 8);
+        expect_says(plan.describe(), {"pipeline in 8 groups", "tuned: it took 7.0 us"});
+        // The other order of ranks has another first one.
+        const Team reversed = world.team({2, 1, 0});
+        EXPECT_EQ(AllGatherLinear(reversed, spec).choice().algorithm, "sequence");
+        EXPECT_EQ(AllGatherLinear(world.team(), spec, {.algorithm = "sequence"}).choice().why, "asked for");
+      },
+      options);
+}
+
+// dW = dyᵀ·x is the same work, whichever of the two is gathered.
+TEST_P(TunedChoices, OfAWeightGradientAreOfTheOperandThatIsGathered) {
+  on(
+      2,
+      [&](World& world) {
+        const LinearSpec gathers_x{.m = 48, .n = 8, .k = 24};
+        const LinearSpec gathers_dy{.m = 48, .n = 24, .k = 8};
+        if (world.rank() == 0) {
+          cache().keep(plan_cache_key(LinearKind::linear_weight_gradient, gathers_x, 2, world.device()), finest);
+        }
+        world.team().barrier();
+        EXPECT_EQ(LinearWeightGradient(world.team(), gathers_x, GatheredOperand::x).choice().groups, 8);
+        EXPECT_EQ(LinearWeightGradient(world.team(), gathers_dy, GatheredOperand::dy).choice().groups, 8);
+      },
+      reading(cache().path()));
+}
+
+TEST_P(TunedChoices, OfADamagedFileAreNone) {
+  std::ofstream(cache().path()) << "# tandem plan ca";
+  on(
+      2,
+      [&](World& world) {
+        const AllGatherLinear plan(world.team(), spec);
+        const LinearChoice model = choose(LinearKind::all_gather_linear, spec, 2, world.device().costs());
+        EXPECT_EQ(to_string(plan.choice()), to_string(model));
+      },
+      reading(cache().path()));
+  expect_says(contents_of(at("log.0")), {"warning", cache().path(), "is ignored"});
+  EXPECT_EQ(contents_of(at("log.1")), "");
+}
+
+TANDEM_ON_EACH_DEVICE(TunedChoices);
+
+}  // namespace
+}  // namespace tandem

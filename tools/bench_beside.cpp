@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <vector>
+
+#include "tandem/device/device.hpp"
+#include "tandem/linear/bulk_overlap.hpp"
+
+#include "base/format.hpp"
+#include "tools/bench.hpp"
+#include "tools/collective_check.hpp"
+#include "tools/collective_run.hpp"
+#include "tools/corruption.hpp"
+#include "tools/local_product.hpp"
+#include "tools/overlap_times.hpp"
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+namespace {
+
+/// In its best form, unless the options say: in place where a copy of the own shard is saved by it.
+const Form& form_of(const BenchOptions& options) {
+  const bool in_place = options.in_place || (options.operation == Operation::all_gather && !options.plain);
+  const Form* form = form_for(options.operation, options.algorithm, !options.plain, in_place);
+  return form != nullptr ? *form : *form_for(options.operation, options.algorithm, !options.plain, false);
+}
+
+class BesideBench {
+ public:
+  BesideBench(const World& world, const BenchOptions& options)
+      : world_(world),
+        options_(options),
+        form_(form_of(options)),
+        stream_(world.device()),
+        timing_(world.team(), stream_, options.blocking),
+        beside_(world.team(), {.algorithm = "beside"}),
+        product_(world.team(), {.m = options.beside->m,
+                                .n = options.beside->n,
+                                .k = options.beside->k,
+                                .transpose_b = true,
+                                .dtype = *options.dtype,
+                                .out_dtype = *options.dtype}) {
+    product_(stream_);
+    world.team().synchronize(stream_);
+    alone_ = product_.result();
+  }
+
+  void measure(std::int64_t size, Report& report) {
+    const Team& team = world_.team();
+    const CollectiveProblem problem =
+        sized_problem(options_.operation, world_.size(), size, *options_.dtype, options_.root);
+    CollectivePlan plan(team, options_.operation, problem.plan_count(), problem.dtype,
+                        {.algorithm = options_.algorithm});
+    CollectiveRun run(team, problem, form_);
+    const CollectiveData data(problem, options_.seed);
+    const auto communicate = [&](StreamRef stream) { run(plan, stream); };
+    const auto compute = [&](StreamRef stream) { product_(stream); };
+    const auto overlap = [&] { beside_(stream_, communicate, compute); };
+    const auto wrong_of_a_run = [&](bool corrupted) {
+      product_.poison();
+      const std::int64_t wrong = wrong_elements(team, run, data, overlap, stream_, corrupted);
+      return wrong + count_over_ranks(team, different_elements(product_.result(), alone_, size_of(*options_.dtype)));
+    };
+    std::int64_t wrong = wrong_of_a_run(false);
+    OverlapTimes times;
+    if (wrong == 0) {
+      times = measure_overlap({.gemm = [&] { compute(stream_); },
+                               .comm = [&] { communicate(stream_); },
+                               .sequence =
+                                   [&] {
+                                     communicate(stream_);
+                                     compute(stream_);
+                                   },
+                               .overlap = overlap},
+                              timing_, options_.warmup, options_.iterations);
+      wrong = wrong_of_a_run(corrupts(world_.rank()));
+    }
+    wrong_ += wrong;
+    add_row(report, size, times, wrong);
+    if (!options_.timeline.empty()) trace_one_run(team, stream_, overlap);
+  }
+  [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
+  [[nodiscard]] const Form& form() const noexcept { return form_; }
+
+ private:
+  void add_row(Report& report, std::int64_t size, const OverlapTimes& times, std::int64_t wrong) const {
+    const Shape& shape = *options_.beside;
+    nlohmann::ordered_json values{
+        {"size", size},  {"m", shape.m}, {"n", shape.n}, {"k", shape.k}, {"type", name(*options_.dtype)},
+        {"wrong", wrong}};
+    std::string line =
+        format("{:>12} {:>7} {:>7} {:>7} {:>5} {:>6}", size, shape.m, shape.n, shape.k, name(*options_.dtype), wrong);
+    add_times(values, line, times, wrong, options_.stats);
+    report.row(values, line);
+  }
+
+  const World& world_;
+  const BenchOptions& options_;
+  const Form& form_;
+  Stream stream_;
+  Timing timing_;
+  BulkOverlap beside_;
+  LocalProduct product_;
+  std::vector<std::byte> alone_;  // the product's, without anything beside it
+  std::int64_t wrong_ = 0;
+};
+
+}  // namespace
+
+int bench_beside(const World& world, const BenchOptions& given) {
+  BenchOptions options = given;
+  options.dtype = given.dtype.value_or(f32);
+  BesideBench bench(world, options);
+  Report report(
+      world,
+      format("tandem bench {} (tensors: {}) beside a product of {} on each rank: algorithm {}, {} iterations, "
+             "{} for warm-up, {}",
+             name(options.operation), bench.form().name, to_string(*options.beside), options.algorithm,
+             options.iterations, options.warmup, setting(world)),
+      options.report);
+  report.set("operation", name(options.operation));
+  report.set("algorithm", options.algorithm);
+  report.set("tensors", bench.form().name);
+  report.comment("");
+  report.comment(format("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "size", "M", "N", "K", "type", "#wrong") +
+                 overlap_columns(options.stats));
+  report.comment(format("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "(B)", "", "", "", "", "") +
+                 overlap_units(options.stats));
+  for (const std::int64_t size : bench_sizes(options)) bench.measure(size, report);
+  report.set("wrong", bench.wrong());
+  if (!options.timeline.empty()) write_timeline(world, options.timeline);
+  report.finish();
+  return bench.wrong() == 0 || world.rank() != 0 ? success : failure;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/device/stream.hpp"
+#include "tandem/team/team.hpp"
+
+#include "tools/linear_problem.hpp"
+
+namespace tandem::tools {
+
+/// The rows, and the columns, of a rank's output that are compared where not all are.
+inline constexpr std::int64_t sampled_lines = 64;
+
+/// Whether every element of a rank's output is compared: for small outputs only, since an fp64 product takes its time.
+[[nodiscard]] bool is_checked_whole(const LinearProblem& problem, int rank);
+
+/// Collective. Runs it once over poison, so that no earlier run's result can be taken for this one's, and counts the
+/// wrong elements of all ranks. `corrupted`: one of this rank's is made wrong first (see `corrupts`).
+[[nodiscard]] std::int64_t wrong_elements(const Team& team, const LinearProblem& problem, LinearRun& run,
+                                          LinearPlanOfAnyKind& plan, StreamRef stream, bool corrupted);
+
+}  // namespace tandem::tools

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+
+/// Seconds, medians over iterations of the slowest rank.
+struct OverlapTimes {
+  double gemm = 0;
+  double comm = 0;
+  double sequence = 0;
+  double overlap = 0;
+  double overlap_p99 = 0;
+
+  [[nodiscard]] double ideal() const { return std::max(gemm, comm); }
+  [[nodiscard]] double exposed() const { return overlap - ideal(); }
+  /// Of what could be hidden, how much was; 0 where there was nothing.
+  [[nodiscard]] double hidden() const {
+    const double most = std::min(gemm, comm);
+    return most > 0 ? (sequence - overlap) / most : 0;
+  }
+};
+
+/// What is compared: compute and communication alone, one after the other, and one beside the other.
+struct OverlapBodies {
+  std::function<void()> gemm;
+  std::function<void()> comm;
+  std::function<void()> sequence;
+  std::function<void()> overlap;
+};
+
+/// Collective. Times the four in turns.
+[[nodiscard]] OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, int warmup, int iterations);
+
+/// How tables show them: the names of the columns, and their units.
+[[nodiscard]] std::string overlap_columns(bool stats);
+[[nodiscard]] std::string overlap_units(bool stats);
+/// Adds them to a row; no times where `wrong` elements speak against them.
+void add_times(nlohmann::ordered_json& values, std::string& line, const OverlapTimes& times, std::int64_t wrong,
+               bool stats);
+
+}  // namespace tandem::tools

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/tune.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/linear/tuned_choice.hpp"
+
+#include "base/format.hpp"
+#include "tools/bench.hpp"
+#include "tools/corruption.hpp"
+#include "tools/linear_check.hpp"
+#include "tools/linear_problem.hpp"
+#include "tools/parse.hpp"
+#include "tools/ranks.hpp"
+#include "tools/report.hpp"
+#include "tools/timing.hpp"
+
+namespace tandem::tools {
+namespace {
+
+constexpr const char* footer = R"(
+For each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered, K where y
+is reduced), each algorithm and number of groups runs in turns with what the cost model would choose; the best of them
+then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
+same operation, sizes, dtype, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
+from then on and say so in describe(). The model's choice stays where nothing is faster by 1 %.
+
+Times are medians of the slowest rank's; #wrong counts elements that differ from the reference in one run of each
+(of large shapes, in 64 x 64 elements of each rank's output). If any is wrong, nothing is kept, and the exit code is 1.
+
+Examples:
+  tandem tune all_gather_linear -n 4 --shape 8192,57344,8192 --dtype bf16
+  tandem tune linear_reduce_scatter -n 3 --shape 512,1024,1024 --link 50us,500MB/s --cache plans
+)";
+
+/// What is as fast as the model's choice but for this much is not worth another choice than everyone else's.
+constexpr double worthwhile = 0.99;
+/// How many of those that did best by themselves are compared with each other.
+constexpr std::size_t finalists = 3;
+
+std::vector<std::string> linear_names() {
+  std::vector<std::string> names;
+  for (const std::string& each : operation_names()) {
+    if (is_linear(parse_operation(each))) names.push_back(each);
+  }
+  return names;
+}
+
+struct TuneOptions {
+  Operation operation = Operation::all_gather_linear;
+  RankOptions ranks;
+  std::vector<Shape> shapes;
+  std::optional<DType> dtype;
+  double seconds = 2;
+  std::optional<std::string> cache;
+  Report::Options report;
+};
+
+/// One way to run the operation, and how long that took.
+struct Candidate {
+  LinearOptions options;
+  double seconds = 0;   ///< the median
+  double to_model = 1;  ///< its time over that of the model's choice, measured in turns with it
+  std::int64_t wrong = 0;
+};
+
+bool is_same(const LinearOptions& a, const LinearOptions& b) {
+  return a.algorithm == b.algorithm && a.groups.value_or(0) == b.groups.value_or(0);
+}
+
+std::string text_of(const LinearOptions& options) {
+  return algorithm_text(options.algorithm, options.groups.value_or(0));
+}
+
+/// All there is to run, the model's choice first.
+std::vector<Candidate> candidates(const LinearProblem& problem, const Device& device) {
+  const LinearChoice model = choose(problem.kind, problem.spec(0), problem.ranks, device.costs());
+  std::vector<Candidate> all;
+  const auto add = [&](const LinearOptions& options) {
+    if (all.empty() || !is_same(options, all.front().options)) all.push_back({.options = options});
+  };
+  add({.algorithm = model.algorithm, .groups = model.groups > 0 ? std::optional(model.groups) : std::nullopt});
+  const int most = most_groups(problem.kind, problem.spec(0), problem.ranks);
+  for (const std::string& algorithm : linear_algorithms(problem.kind)) {
+    if (algorithm != "pipeline") add({.algorithm = algorithm, .groups = std::nullopt});
+    for (int groups = 1; algorithm == "pipeline" && groups <= most; ++groups) {
+      add({.algorithm = algorithm, .groups = groups});
+    }
+  }
+  return all;
+}
+
+class Tuner {
+ public:
+  Tuner(const World& world, const TuneOptions& options)
+      : world_(world),
+        options_(options),
+        cache_(world.env().plan_cache),
+        stream_(world.device()),
+        timing_(world.team(), stream_, false) {}
+
+  /// Collective. How many elements were wrong; if none was, the fastest way is kept.
+  std::int64_t tune(const Shape& shape, Report& report) {
+    const LinearProblem problem{.kind = linear_kind(options_.operation),
+                                .shape = shape,
+                                .ranks = world_.size(),
+                                .dtype = *options_.dtype,
+                                .key = 1};
+    LinearRun run(world_.team(), problem);
+    std::vector<Candidate> all = candidates(problem, world_.device());
+    compare_with_model(problem, run, all);
+    std::vector<Candidate> best = best_of(all);
+    const std::int64_t wrong = compare(problem, run, best, report);
+    if (wrong == 0 && world_.rank() == 0) keep(problem, best, all.size(), report);
+    return wrong;
+  }
+
+ private:
+  using Bodies = std::vector<std::function<void()>>;
+
+  /// Half of the time goes to the candidates by themselves.
+  void compare_with_model(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& all) {
+    if (all.size() == 1) return;
+    const Team& team = world_.team();
+    LinearPlanOfAnyKind model(team, problem, all.front().options);
+    const double limit = options_.seconds / 2 / static_cast<double>(all.size() - 1);
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      progress(format("{} {}: {} of {} ways", name(options_.operation), to_string(problem.shape), i, all.size()));
+      LinearPlanOfAnyKind plan(team, problem, all[i].options);
+      const std::vector<double> times =
+          in_turns({[&] { run(model, stream_); }, [&] { run(plan, stream_); }}, limit, 3, 20);
+      all[i].seconds = times[1];
+      all[i].to_model = times[1] / times[0];
+    }
+  }
+
+  /// The model's choice, and those that came nearest to it or went beyond.
+  static std::vector<Candidate> best_of(std::vector<Candidate> all) {
+    std::ranges::stable_sort(all.begin() + 1, all.end(), {}, &Candidate::to_model);
+    all.resize(std::min(all.size(), 1 + finalists));
+    return all;
+  }
+
+  /// The other half goes to the best among each other.
+  std::int64_t compare(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& best, Report& report) {
+    const Team& team = world_.team();
+    std::list<LinearPlanOfAnyKind> plans;  // which stay where they are
+    std::int64_t wrong = 0;
+    Bodies bodies;
+    for (Candidate& each : best) {
+      LinearPlanOfAnyKind& plan = plans.emplace_back(team, problem, each.options);
+      each.wrong = wrong_elements(team, problem, run, plan, stream_, corrupts(world_.rank()) && plans.size() == 1);
+      wrong += each.wrong;
+      bodies.push_back([&] { run(plan, stream_); });
+    }
+    progress(format("{} {}: the best {}", name(options_.operation), to_string(problem.shape), best.size()));
+    const std::vector<double> times = in_turns(bodies, options_.seconds / 2, 9, 200);
+    progress("");
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      best[i].seconds = times[i];
+      best[i].to_model = times[i] / times[0];
+      add_row(report, problem, best[i]);
+    }
+    return wrong;
+  }
+
+  /// The medians of each body's time in as many rounds as fit into `limit` seconds. Collective.
+  std::vector<double> in_turns(const Bodies& bodies, double limit, int least, int most) {
+    const auto begin = std::chrono::steady_clock::now();
+    static_cast<void>(timing_.in_turns(bodies, 1));  // for warm-up, and to see how long it takes
+    const double once = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double longest = std::max(gather_numbers(world_.team(), {once})[0][0], 1e-6);  // one rank's, for all
+    const int rounds = static_cast<int>(std::clamp(limit / longest, double(least), double(most)));
+    std::vector<double> medians;
+    for (const std::vector<double>& each : timing_.in_turns(bodies, rounds)) medians.push_back(median(each));
+    return medians;
+  }
+
+  void keep(const LinearProblem& problem, const std::vector<Candidate>& best, std::size_t ways, Report& report) const {
+    const Candidate& model = best.front();
+    const Candidate& fastest = *std::ranges::min_element(best, {}, &Candidate::seconds);
+    const Candidate& kept = fastest.seconds < worthwhile * model.seconds ? fastest : model;
+    cache_.keep(
+        plan_cache_key(problem.kind, problem.spec(0), problem.ranks, world_.device()),
+        {.algorithm = kept.options.algorithm, .groups = kept.options.groups.value_or(0), .seconds = kept.seconds});
+    report.comment(format("{}: of {} ways {} is kept{}", to_string(problem.shape), ways, text_of(kept.options),
+                          &kept == &model ? ", as the model chose"
+                                          : format(", {:.2f} of the time of the model's choice, {}", kept.to_model,
+                                                   text_of(model.options))));
+  }
+
+  void add_row(Report& report, const LinearProblem& problem, const Candidate& candidate) const {
+    const bool right = candidate.wrong == 0;
+    const double microseconds = candidate.seconds * 1e6;
+    nlohmann::ordered_json values{{"m", problem.shape.m},
+                                  {"n", problem.shape.n},
+                                  {"k", problem.shape.k},
+                                  {"type", name(problem.dtype)},
+                                  {"algorithm", candidate.options.algorithm},
+                                  {"groups", candidate.options.groups.value_or(0)},
+                                  {"wrong", candidate.wrong},
+                                  {"time_us", right ? nlohmann::ordered_json(microseconds) : nullptr},
+                                  {"to_model", right ? nlohmann::ordered_json(candidate.to_model) : nullptr}};
+    report.row(values,
+               format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", problem.shape.m, problem.shape.n,
+                      problem.shape.k, name(problem.dtype), text_of(candidate.options), candidate.wrong,
+                      right ? time_text(microseconds) : "-", right ? format("{:.3f}", candidate.to_model) : "-"));
+  }
+
+  void progress(const std::string& line) const {
+    if (world_.rank() == 0) show_progress(line);
+  }
+
+  const World& world_;
+  const TuneOptions& options_;
+  PlanCache cache_;
+  Stream stream_;
+  Timing timing_;
+};
+
+void print_header(Report& report) {
+  report.comment("");
+  report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", "M", "N", "K", "type", "algorithm",
+                        "#wrong", "time", "to model"));
+  report.comment(
+      format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", "", "", "", "", "/groups", "", "(us)", "'s"));
+}
+
+/// Before anything is measured for nothing.
+void expect_usable(const PlanCache& cache) {
+  if (cache.path().empty()) {
+    throw InvalidArgument(
+        "TANDEM_PLAN_CACHE is 'none', so that nothing could be kept; allowed: a path, here or as --cache");
+  }
+  if (const std::string trouble = cache.trouble(); !trouble.empty()) {
+    throw InvalidArgument(
+        format("'{}' is not a plan cache: {}; remove it, or name another file with --cache", cache.path(), trouble));
+  }
+}
+
+}  // namespace
+
+int tune(Arguments arguments) {
+  TuneOptions options;
+  CLI::App app("Measures the ways to run a linear operation, and keeps the fastest for its plans", "tune");
+  app.footer(footer);
+  using Text = std::string;
+  app.add_option_function<Text>(
+         "operation", [&](const Text& text) { options.operation = parse_operation(text); },
+         "one of the linear operations: " + joined(linear_names()))
+      ->type_name("OP")
+      ->required();
+  add_rank_options(app, options.ranks);
+  app.add_option_function<std::vector<Text>>(
+         "--shape",
+         [&](const std::vector<Text>& texts) {
+           for (const Text& text : texts) options.shapes.push_back(parse_shape("--shape", text));
+         },
+         "the global sizes; may be given several times")
+      ->type_name("M,N,K")
+      ->delimiter('\0')
+      ->required();
+  app.add_option_function<Text>(
+         "-d,--dtype", [&](const Text& text) { options.dtype = parse_dtype(text); },
+         "the element type (default f32; on cuda: bf16)")
+      ->type_name("NAME");
+  app.add_option_function<Text>(
+         "--seconds",
+         [&](const Text& text) { options.seconds = static_cast<double>(parse_integer("--seconds", text, 1, 3600)); },
+         "how long each shape is measured, plans and data apart (default 2)")
+      ->type_name("N");
+  app.add_option("--cache", options.cache, "the plan cache (default: TANDEM_PLAN_CACHE)")->type_name("FILE");
+  app.add_option("--json", options.report.json, "write all figures as JSON; - is stdout, without the table")
+      ->type_name("FILE");
+  app.add_flag("--csv", options.report.csv, "comma-separated values instead of the table");
+  if (const auto code = parse(app, arguments)) return *code;
+  if (!is_linear(options.operation)) {
+    throw InvalidArgument(format("{} is not tuned; allowed: {}", name(options.operation), joined(linear_names())));
+  }
+  expect_options(options.operation, "auto", options.dtype);
+  expect_one_stdout(options.report);
+
+  Env env = environment(options.ranks);
+  if (options.cache) env.plan_cache = *options.cache;
+  expect_usable(PlanCache(env.plan_cache));
+  const World world = join(options.ranks, env, "tune", arguments);
+  if (world.size() == 1) {
+    throw InvalidArgument("1 rank has nobody to talk to, and nothing to choose; allowed: -n 2 and more");
+  }
+  options.dtype = options.dtype.value_or(world.device().id().type == DeviceType::cuda ? bf16 : f32);
+
+  Report report(world,
+                format("tandem tune {}: up to {} s a shape, kept in {}", name(options.operation), options.seconds,
+                       env.plan_cache),
+                options.report);
+  report.set("operation", name(options.operation));
+  report.set("plan_cache", env.plan_cache);
+  print_header(report);
+  Tuner tuner(world, options);
+  std::int64_t wrong = 0;
+  for (const Shape& shape : options.shapes) wrong += tuner.tune(shape, report);
+  report.set("wrong", wrong);
+  report.finish();
+  return wrong == 0 || world.rank() != 0 ? success : failure;
+}
+
+}  // namespace tandem::tools
