@@ -10,6 +10,7 @@
 
 #include "base/format.hpp"
 #include "tools/collective_run.hpp"
+#include "tools/timeline_plot.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -35,7 +36,7 @@ compared in up to 64 x 64 elements of each rank's output. No time is printed for
 Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2
   tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
-  tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline timeline.json
+  tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
 )";
 
 constexpr std::array<OptionOfSome, 11> options_of_some{{{"-b", is_collective, "collectives"},
@@ -68,6 +69,10 @@ void check(const BenchOptions& options, const CLI::App& app) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
   }
   expect_one_stdout(options.report);
+  if (!options.plot.empty() && options.timeline.empty()) {
+    throw InvalidArgument(
+        format("--plot {} was given without --timeline, which it draws; allowed: both", options.plot));
+  }
 }
 
 /// Whether collectives run on plain tensors: as asked for, else only where the algorithm takes no symmetric ones.
@@ -119,6 +124,16 @@ void trace_one_run(const Team& team, StreamRef stream, const std::function<void(
   team.synchronize(stream);
   device.trace_collect();
   device.trace().enable(false);
+}
+
+void write_timeline(const World& world, const BenchOptions& options) {
+  if (options.timeline.empty()) return;
+  write_timeline(world, options.timeline);
+  if (options.plot.empty() || world.rank() != 0) return;
+  const std::string title = format("tandem bench {}, {}", name(options.operation), setting(world));
+  if (const std::string why = plot_timelines({options.timeline}, options.plot, title); !why.empty()) {
+    throw Error(format("--plot {} was not drawn: {}; --timeline {} was written", options.plot, why, options.timeline));
+  }
 }
 
 int bench(Arguments arguments) {
@@ -193,6 +208,7 @@ int bench(Arguments arguments) {
           std::numeric_limits<std::int64_t>::max());
   app.add_option("--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape")
       ->type_name("FILE");
+  app.add_option("--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)")->type_name("FILE");
   app.add_option("--json", options.report.json, "write all figures as JSON; - is stdout, without the table")
       ->type_name("FILE");
   app.add_flag("--csv", options.report.csv, "comma-separated values instead of the table");

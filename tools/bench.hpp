@@ -39,6 +39,7 @@ struct BenchOptions {
   std::optional<Shape> beside;  ///< collectives: the product that each rank computes beside them
   std::uint64_t seed = 1;
   std::string timeline;
+  std::string plot;  ///< a picture of it
   Report::Options report;
 };
 
@@ -48,6 +49,9 @@ struct BenchOptions {
 [[nodiscard]] std::int64_t count_over_ranks(const Team& team, std::int64_t mine);
 /// Runs `body`, which queues work on the stream, and leaves its trace, and that alone, for write_timeline.
 void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body);
+/// Collective. Writes the timeline and its picture, as far as they were asked for. Throws Error where one of them
+/// cannot be written.
+void write_timeline(const World& world, const BenchOptions& options);
 /// "12.34", in as many digits as nccl-tests shows of a time.
 [[nodiscard]] std::string time_text(double microseconds);
 /// "pipeline/3", or "sequence", which has no groups.

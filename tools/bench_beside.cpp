@@ -127,8 +127,8 @@ int bench_beside(const World& world, const BenchOptions& given) {
                  overlap_units(options.stats));
   for (const std::int64_t size : bench_sizes(options)) bench.measure(size, report);
   report.set("wrong", bench.wrong());
-  if (!options.timeline.empty()) write_timeline(world, options.timeline);
   report.finish();
+  write_timeline(world, options);
   return bench.wrong() == 0 || world.rank() != 0 ? success : failure;
 }
 

@@ -173,8 +173,8 @@ int bench_collective(const World& world, const BenchOptions& given) {
   report.set("average_busbw_gbs", average);
   report.comment(format("Out of bounds values : {} {}", wrong, wrong == 0 ? "OK" : "FAILED"));
   report.comment(format("Avg bus bandwidth    : {:.3f}", average));
-  if (!options.timeline.empty()) write_timeline(world, options.timeline);
   report.finish();
+  write_timeline(world, options);
   return wrong == 0 || world.rank() != 0 ? success : failure;
 }
 

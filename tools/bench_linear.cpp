@@ -107,8 +107,8 @@ int bench_linear(const World& world, const BenchOptions& given) {
   LinearBench bench(world, options);
   for (const Shape& shape : options.shapes) bench.measure(shape, report);
   report.set("wrong", bench.wrong());
-  if (!options.timeline.empty()) write_timeline(world, options.timeline);
   report.finish();
+  write_timeline(world, options);
   return bench.wrong() == 0 || world.rank() != 0 ? success : failure;
 }
 

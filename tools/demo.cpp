@@ -23,12 +23,12 @@
 #include "base/format.hpp"
 #include "language_model/trainer.hpp"
 #include "tools/demo/operations.hpp"
-#include "tools/demo/plot.hpp"
 #include "tools/demo/resources.hpp"
 #include "tools/demo/step_check.hpp"
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
+#include "tools/timeline_plot.hpp"
 
 namespace tandem::tools {
 namespace {

@@ -42,6 +42,7 @@ LinearSpec LinearProblem::spec(int rank) const {
                   .weight = weight,
                   .bias = bias,
                   .activation = activation,
+                  .auxiliary = auxiliary,
                   .alpha = alpha,
                   .beta = beta};
   std::int64_t& split = splits_n() ? spec.n : spec.k;
@@ -61,7 +62,8 @@ LinearProblem::Block LinearProblem::block(Operand operand, int rank) const {
     case Operand::weight: return {n, k};
     case Operand::dy: return {gathers_dy ? own_tokens : tokens, n};
     case Operand::bias: return {{0, 1}, n};
-    case Operand::start: return output(rank);
+    case Operand::start:
+    case Operand::aux: return output(rank);
   }
   return {};
 }
@@ -109,15 +111,17 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
     b_transposed.insert(b_transposed.end(), one.begin(), one.end());
   }
   const std::vector<double> b = testing::transposed(b_transposed, n, depth);
-  std::vector<double> start;
-  std::vector<double> added;
-  if (beta != 0.0F) {
+  const auto elements = [&](Operand operand) {
+    std::vector<double> all;
     for (const std::int64_t row : rows) {
-      for (const std::int64_t column : columns) {
-        start.push_back(values(Operand::start, {{row, 1}, {column, 1}})[0]);
-      }
+      for (const std::int64_t column : columns) all.push_back(values(operand, {{row, 1}, {column, 1}})[0]);
     }
-  }
+    return all;
+  };
+  const std::vector<double> start = beta == 0.0F ? std::vector<double>() : elements(Operand::start);
+  const std::vector<double> gradient_at =
+      auxiliary == Auxiliary::gradient ? elements(Operand::aux) : std::vector<double>();
+  std::vector<double> added;
   if (bias) {
     for (const std::int64_t column : columns) added.push_back(values(Operand::bias, {{0, 1}, {column, 1}})[0]);
   }
@@ -131,6 +135,7 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
                            .alpha = static_cast<double>(alpha),
                            .beta = static_cast<double>(beta),
                            .activation = activation,
+                           .gradient_at = gradient_at,
                            .travels = dtype,
                            .dtype = output_dtype()};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
@@ -166,17 +171,28 @@ LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
     bias_ = tensor(problem.values(Operand::bias, block), {block.columns.count}, problem.dtype);
   }
   const LinearProblem::Block block = problem.output(team.rank());
+  if (problem.auxiliary != Auxiliary::none) {
+    aux_ = operand(Operand::aux, Layout::normal);
+    if (problem.auxiliary == Auxiliary::output) poison_tensor(aux_);
+  }
   const std::vector<double> start = problem.beta == 0.0F
                                         ? std::vector<double>(static_cast<std::size_t>(block.elements()))
                                         : problem.values(Operand::start, block);
   output_ = tensor(start, {block.rows.count, block.columns.count}, problem.output_dtype());
-  if (problem.beta == 0.0F) std::ranges::fill(output_.content, poison);
+  if (problem.beta == 0.0F) poison_tensor(output_);
   reset_output();
 }
 
-void LinearRun::reset_output() {
-  if (!output_.content.empty()) {
-    team_.device().upload(output_.view.data(), output_.content.data(), output_.content.size());
+void LinearRun::reset_output() { upload(output_); }
+
+void LinearRun::poison_tensor(Tensor& tensor) const {
+  std::ranges::fill(tensor.content, poison);
+  upload(tensor);
+}
+
+void LinearRun::upload(const Tensor& tensor) const {
+  if (!tensor.content.empty()) {
+    team_.device().upload(tensor.view.data(), tensor.content.data(), tensor.content.size());
   }
 }
 
@@ -204,7 +220,13 @@ LinearRun::Tensor LinearRun::operand(Operand operand, Layout layout) const {
 void LinearRun::operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const {
   std::visit(
       [&](auto& each) {
-        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(each)>, LinearWeightGradient>) {
+        using Plan = std::remove_cvref_t<decltype(each)>;
+        if constexpr (std::is_same_v<Plan, AllGatherLinear>) {
+          if (problem_.auxiliary != Auxiliary::none) {
+            return each(first_.view, second_.view, bias_.view, aux_.view, output_.view, stream);
+          }
+        }
+        if constexpr (!std::is_same_v<Plan, LinearWeightGradient>) {
           if (problem_.bias) return each(first_.view, second_.view, bias_.view, output_.view, stream);
         }
         each(first_.view, second_.view, output_.view, stream);
@@ -212,9 +234,9 @@ void LinearRun::operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const {
       plan.plan_);
 }
 
-std::vector<std::byte> LinearRun::result() const {
-  std::vector<std::byte> bytes(output_.view.bytes());
-  if (!bytes.empty()) team_.device().download(bytes.data(), output_.view.data(), bytes.size());
+std::vector<std::byte> LinearRun::content_of(const Tensor& tensor) const {
+  std::vector<std::byte> bytes(tensor.view.bytes());
+  if (!bytes.empty()) team_.device().download(bytes.data(), tensor.view.data(), bytes.size());
   return bytes;
 }
 
@@ -227,15 +249,12 @@ bool LinearRun::guards_stand(const Tensor& tensor) const {
          std::all_of(found.end() - static_cast<std::ptrdiff_t>(guard_bytes), found.end(), is_guard);
 }
 
-bool LinearRun::is_unchanged(const Tensor& tensor) const {
-  std::vector<std::byte> found(tensor.view.bytes());
-  if (found.empty()) return true;
-  team_.device().download(found.data(), tensor.view.data(), found.size());
-  return found == tensor.content;
-}
+bool LinearRun::is_unchanged(const Tensor& tensor) const { return content_of(tensor) == tensor.content; }
 
 bool LinearRun::kept_its_bounds() const {
-  return guards_stand(output_) && is_unchanged(first_) && is_unchanged(second_) && is_unchanged(bias_);
+  const bool reads_aux = problem_.auxiliary == Auxiliary::gradient;
+  return guards_stand(output_) && guards_stand(aux_) && is_unchanged(first_) && is_unchanged(second_) &&
+         is_unchanged(bias_) && (!reads_aux || is_unchanged(aux_));
 }
 
 }  // namespace tandem::tools

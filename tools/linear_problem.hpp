@@ -29,14 +29,15 @@ struct LinearProblem {
   Layout weight = Layout::normal;
   bool bias = false;
   Activation activation = Activation::none;
+  Auxiliary auxiliary = Auxiliary::none;
   float alpha = 1.0F;
   float beta = 0.0F;
   GatheredOperand gathered = GatheredOperand::x;  ///< weight gradients
   std::uint64_t key = 0;                          ///< of the data
 
-  /// Which of the matrices: x [M, K]; the weight [N, K]; the gradient of y [M, N]; bias [1, N]; and what the output
-  /// holds before, if beta is not 0.
-  enum class Operand : std::uint8_t { x, weight, dy, bias, start };
+  /// Which of the matrices: x [M, K]; the weight [N, K]; the gradient of y [M, N]; bias [1, N]; what the output holds
+  /// before, if beta is not 0; and the auxiliary [M, N] that a gradient reads.
+  enum class Operand : std::uint8_t { x, weight, dy, bias, start, aux };
   /// A part of a global matrix: rows and columns [begin, begin + count).
   struct Block {
     RowRange rows;
@@ -84,8 +85,9 @@ class LinearRun {
   void reset_output();
   /// Queues one run.
   void operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const;
-  /// The output, for elements of output_dtype. The stream has been synchronised.
-  [[nodiscard]] std::vector<std::byte> result() const;
+  /// The output, for elements of output_dtype, and the auxiliary. The stream has been synchronised.
+  [[nodiscard]] std::vector<std::byte> result() const { return content_of(output_); }
+  [[nodiscard]] std::vector<std::byte> auxiliary() const { return content_of(aux_); }
   [[nodiscard]] const TensorView& first() const noexcept { return first_.view; }
   [[nodiscard]] const TensorView& second() const noexcept { return second_.view; }
   [[nodiscard]] const TensorView& output() const noexcept { return output_.view; }
@@ -100,6 +102,9 @@ class LinearRun {
   };
   [[nodiscard]] Tensor tensor(std::span<const double> values, const Dims& sizes, DType dtype) const;
   [[nodiscard]] Tensor operand(LinearProblem::Operand operand, Layout layout) const;
+  void poison_tensor(Tensor& tensor) const;
+  void upload(const Tensor& tensor) const;
+  [[nodiscard]] std::vector<std::byte> content_of(const Tensor& tensor) const;
   [[nodiscard]] bool is_unchanged(const Tensor& tensor) const;
   [[nodiscard]] bool guards_stand(const Tensor& tensor) const;
 
@@ -108,6 +113,7 @@ class LinearRun {
   Tensor first_;   // x, or dy for a gradient
   Tensor second_;  // the weight, or x for a gradient
   Tensor bias_;
+  Tensor aux_;
   Tensor output_;
 };
 

@@ -17,6 +17,7 @@ namespace {
 constexpr std::array dtypes{f32, bf16, f16};
 constexpr std::array layouts{Layout::normal, Layout::transposed};
 constexpr std::array activations{Activation::none, Activation::gelu_erf, Activation::gelu_tanh};
+constexpr std::array auxiliaries{Auxiliary::none, Auxiliary::output, Auxiliary::gradient};
 constexpr std::array alphas{1.0F, 0.5F, -2.0F};
 constexpr std::array betas{0.0F, 1.0F, -0.5F};
 
@@ -48,6 +49,9 @@ LinearProblem random_problem(Operation operation, Case& self) {
   problem.weight = random.pick(layouts);
   problem.bias = random.chance(50);
   problem.activation = random.pick(activations);
+  if (problem.kind == LinearKind::all_gather_linear && problem.activation != Activation::none) {
+    problem.auxiliary = random.pick(auxiliaries);
+  }
   return problem;
 }
 
@@ -117,6 +121,12 @@ void run_linear_case(Operation operation, Case& self) {
     const LinearProblem::Block block = problem.output(team.rank());
     self.expect(testing::compare(problem.expected(numbers(block.rows), numbers(block.columns)), result.data()), number);
     self.expect(runs[i].kept_its_bounds(), "it changed an operand, or wrote outside of its output", number);
+    if (problem.auxiliary == Auxiliary::output) {
+      LinearProblem before = problem;
+      before.activation = Activation::none;
+      const std::vector<std::byte> kept = runs[i].auxiliary();
+      self.expect(testing::compare(before.expected(numbers(block.rows), numbers(block.columns)), kept.data()), number);
+    }
     if (problem.kind == LinearKind::linear_all_reduce) self.expect_same_bits(result, number);
   }
   if (options.keep_gathered) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/gemm.hpp"
 
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "device/gemm_check.hpp"
+
 namespace tandem {
 
 const char* name(Activation activation) noexcept {
@@ -10,6 +15,43 @@ const char* name(Activation activation) noexcept {
     case Activation::gelu_tanh: return "gelu_tanh";
   }
   return "?";
+}
+
+const char* name(Auxiliary auxiliary) noexcept {
+  switch (auxiliary) {
+    case Auxiliary::none: return "none";
+    case Auxiliary::output: return "output";
+    case Auxiliary::gradient: return "gradient";
+  }
+  return "?";
+}
+
+void check_gemm(const GemmSpec& spec) {
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
+  }
+  if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
+    throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype),
+                                 name(spec.out_dtype), name(spec.dtype)));
+  }
+  const auto check_pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
+    if (given != 0 && given < dense) {
+      throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
+    }
+  };
+  check_pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
+  check_pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
+  check_pitch(spec.ldd, spec.n, "ldd");
+  if (spec.auxiliary == Auxiliary::none) return;
+  if (spec.activation == Activation::none) {
+    throw InvalidArgument(
+        format("a GEMM with auxiliary {} has no activation; allowed: gelu_erf, gelu_tanh, or no auxiliary",
+               name(spec.auxiliary)));
+  }
+  if (spec.ldd != 0 && spec.ldd != spec.n) {
+    throw InvalidArgument(format("a GEMM with auxiliary {} has an ldd of {} for rows of {}; they must be dense",
+                                 name(spec.auxiliary), spec.ldd, spec.n));
+  }
 }
 
 Gemm::~Gemm() = default;

@@ -27,10 +27,12 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
 
 void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) {
   if (rows.count == 0) return;
+  const std::size_t before = static_cast<std::size_t>(rows.begin * spec.n) * size_of(spec.dtype);
   gemm->run(stream, {.a = x,
                      .b = run.weight,
-                     .d = run.y + static_cast<std::size_t>(rows.begin * spec.n) * size_of(spec.dtype),
+                     .d = run.y + before,
                      .bias = run.bias,
+                     .aux = run.aux == nullptr ? nullptr : run.aux + before,
                      .m = rows.count,
                      .weights = weights});
   if (weights == Weights::first) weights = Weights::again;
@@ -72,10 +74,16 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
 
 void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
                                  const TensorView& y, StreamRef stream) {
+  (*this)(x, weight, bias, TensorView(), y, stream);
+}
+
+void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                                 const TensorView& aux, const TensorView& y, StreamRef stream) {
   const std::int64_t m = tokens(y, "y", 0);
   expect(x, "x", spec().dtype, stored(spec().x, own_rows(m), spec().k));
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
   expect_bias(bias);
+  expect_auxiliary(aux, m);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
 
   begin(stream);
@@ -85,7 +93,8 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
   // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
   // once, the opening of each later run guards.
   state.opens = state.keep_gathered && captured();
-  (state.*state.algorithm)({x.data(), weight.data(), bias.data(), y.data_as<std::byte>(), m}, stream);
+  (state.*state.algorithm)({x.data(), weight.data(), bias.data(), aux.data_as<std::byte>(), y.data_as<std::byte>(), m},
+                           stream);
   if (state.keep_gathered && !state.opens) {
     state.owed_slot = state.gather.slot();
   } else {

@@ -23,6 +23,18 @@ const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec)
     throw Unsupported(format("{} on rank {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16",
                              name(kind), team.rank(), name(spec.dtype)));
   }
+  if (spec.auxiliary != Auxiliary::none && kind != LinearKind::all_gather_linear) {
+    throw Unsupported(
+        format("{} on rank {}: auxiliary {} was asked for; of the linear plans only {} has one: what a "
+               "reduction activates is a sum over ranks, which Device::map can activate after it",
+               name(kind), team.rank(), name(spec.auxiliary), name(LinearKind::all_gather_linear)));
+  }
+  if (spec.auxiliary != Auxiliary::none && spec.activation == Activation::none) {
+    throw InvalidArgument(
+        format("{} on rank {}: auxiliary {} was asked for without an activation; allowed: gelu_erf, "
+               "gelu_tanh, or no auxiliary",
+               name(kind), team.rank(), name(spec.auxiliary)));
+  }
   return team;
 }
 
@@ -96,6 +108,15 @@ void LinearPlan::expect_bias(const TensorView& bias) const {
     expect(bias, "bias", spec_.dtype, Dims{spec_.n});
   } else if (bias.data() != nullptr) {
     refuse(format("a bias of sizes {} was given to a plan made without LinearSpec::bias", to_string(bias.sizes())));
+  }
+}
+
+void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
+  if (spec_.auxiliary != Auxiliary::none) {
+    expect(aux, "aux", spec_.dtype, Dims{m, spec_.n});
+  } else if (aux.data() != nullptr) {
+    refuse(format("an auxiliary of sizes {} was given to a plan made without LinearSpec::auxiliary",
+                  to_string(aux.sizes())));
   }
 }
 

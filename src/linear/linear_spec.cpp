@@ -21,6 +21,7 @@ std::string to_string(const LinearSpec& spec) {
   if (spec.weight == Layout::transposed) text += " weight[k, n]";
   if (spec.bias) text += " bias";
   if (spec.activation != Activation::none) text += format(" {}", name(spec.activation));
+  if (spec.auxiliary != Auxiliary::none) text += format(" auxiliary {}", name(spec.auxiliary));
   if (spec.alpha != 1.0F) text += format(" alpha={}", spec.alpha);
   if (spec.beta != 0.0F) text += format(" beta={}", spec.beta);
   return text;

@@ -17,6 +17,7 @@ namespace tandem {
           .out_dtype = spec.dtype,
           .bias = spec.bias,
           .activation = spec.activation,
+          .auxiliary = spec.auxiliary,
           .alpha = spec.alpha,
           .beta = spec.beta};
 }

@@ -2,6 +2,7 @@
 #include "tandem/device/gemm.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "tandem/base/error.hpp"
 
 #include "device/on_device.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -308,6 +310,66 @@ TEST_P(GemmTest, TakesNothingAtAll) {
   }
 }
 
+// The sums themselves are compared with fp64 by the linear layers' tests.
+TEST_P(GemmTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
+  constexpr std::int64_t m = 37;
+  constexpr std::int64_t n = 53;
+  constexpr auto elements = static_cast<std::size_t>(m * n);
+  const auto check_kept = [&]<typename T>(DType dtype, Activation activation, T) {
+    for (const std::int64_t k : {0, 29}) {
+      for (const float beta : {0.0F, 0.5F}) {
+        const Buffer a = upload(random_values<T>(random(), static_cast<std::size_t>(m * 29)));
+        const Buffer b = upload(random_values<T>(random(), static_cast<std::size_t>(n * 29)));
+        const Buffer start = upload(random_values<T>(random(), elements));
+        const Buffer bias = upload(random_values<T>(random(), static_cast<std::size_t>(n)));
+        const auto d = std::array{memory(start.bytes()), memory(start.bytes()), memory(start.bytes())};
+        const Buffer aux = memory(start.bytes());
+        const Buffer mapped = memory(start.bytes());
+        Stream stream(device());
+        for (const Buffer& each : d) {
+          device().copy(stream, {.dst = each.data(), .src = start.data(), .bytes = each.bytes()});
+        }
+        GemmSpec spec{.m = m, .n = n, .k = 29, .dtype = dtype, .out_dtype = dtype, .bias = true, .beta = beta};
+        const auto run = [&](Auxiliary auxiliary, const Buffer& into) {
+          spec.activation = auxiliary == Auxiliary::none ? Activation::none : activation;
+          spec.auxiliary = auxiliary;
+          device().gemm(spec)->run(stream, {.a = a.data(),
+                                            .b = b.data(),
+                                            .d = into.data(),
+                                            .bias = bias.data(),
+                                            .aux = auxiliary == Auxiliary::none ? nullptr : aux.data(),
+                                            .m = m,
+                                            .k = k});
+        };
+        const auto expect_mapped = [&](MapKind kind, const Buffer& x, const void* y, const Buffer& result) {
+          device().map(stream, {.kind = kind,
+                                .out = mapped.data(),
+                                .x = x.data(),
+                                .y = y,
+                                .count = m * n,
+                                .dtype = dtype,
+                                .out_dtype = dtype,
+                                .activation = activation});
+          stream.synchronize();
+          const std::vector<T> got = download<T>(result);
+          const std::vector<T> wanted = download<T>(mapped);
+          EXPECT_EQ(std::memcmp(got.data(), wanted.data(), result.bytes()), 0) << text(spec);
+        };
+        run(Auxiliary::output, d[0]);
+        expect_mapped(MapKind::activate, aux, nullptr, d[0]);
+        run(Auxiliary::none, d[1]);
+        run(Auxiliary::gradient, d[2]);
+        expect_mapped(MapKind::activate_grad, aux, d[1].data(), d[2]);
+      }
+    }
+  };
+  for (const Activation activation : {Activation::gelu_erf, Activation::gelu_tanh}) {
+    check_kept(f32, activation, float{});
+    check_kept(f16, activation, Half{});
+    check_kept(bf16, activation, BFloat16{});
+  }
+}
+
 TEST_P(GemmTest, RunsInTheStreamsOrderAndOutlivesItsObject) {
   const std::int64_t n = 300;
   const auto elements = static_cast<std::size_t>(n * n);
@@ -335,6 +397,11 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .lda = 3})), InvalidArgument);
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = bf16, .out_dtype = f16})),
                InvalidArgument);
+  GemmSpec kept{.m = 4, .n = 4, .k = 4, .auxiliary = Auxiliary::output};
+  expect_error<InvalidArgument>([&] { static_cast<void>(device().gemm(kept)); }, {"auxiliary output", "gelu_erf"});
+  kept.activation = Activation::gelu_tanh;
+  kept.ldd = 5;
+  expect_error<InvalidArgument>([&] { static_cast<void>(device().gemm(kept)); }, {"auxiliary output", "5", "dense"});
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = i32, .out_dtype = i32})), Unsupported);
 }
 

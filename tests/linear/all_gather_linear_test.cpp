@@ -42,8 +42,16 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
+    // What is activated, from an earlier run; or a place for it.
+    const bool gradient = spec.auxiliary == Auxiliary::gradient;
+    const Matrix before = Matrix::random(key(500 + own), m, spec.n, spec.dtype);
+    GuardedTensor aux = before.on(device, spec.dtype, Layout::normal, offset);
+    if (!gradient) aux.poison();
+
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
-    if (spec.bias) {
+    if (spec.auxiliary != Auxiliary::none) {
+      plan(x_on.view(), weight_on.view(), spec.bias ? bias_on.view() : TensorView(), aux.view(), y.view(), stream);
+    } else if (spec.bias) {
       plan(x_on.view(), weight_on.view(), bias_on.view(), y.view(), stream);
     } else {
       plan(x_on.view(), weight_on.view(), y.view(), stream);
@@ -51,20 +59,27 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     team.synchronize(stream);
 
     const Matrix b = weight.transposed();
-    const auto expected =
-        testing::expected_product({.m = m,
-                                   .n = spec.n,
-                                   .k = spec.k,
-                                   .a = x.values,
-                                   .b = b.values,
-                                   .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
-                                   .bias = bias.values,
-                                   .alpha = spec.alpha,
-                                   .beta = spec.beta,
-                                   .activation = spec.activation,
-                                   .dtype = spec.dtype});
-    const auto compared = testing::compare(expected, y.get().data());
+    testing::Product product{.m = m,
+                             .n = spec.n,
+                             .k = spec.k,
+                             .a = x.values,
+                             .b = b.values,
+                             .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
+                             .bias = bias.values,
+                             .alpha = spec.alpha,
+                             .beta = spec.beta,
+                             .activation = spec.activation,
+                             .dtype = spec.dtype};
+    if (gradient) product.gradient_at = before.values;
+    const auto compared = testing::compare(testing::expected_product(product), y.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
+    if (gradient) {
+      EXPECT_EQ(aux.get(), before.on(device, spec.dtype).get()) << "it is only read";
+    } else if (spec.auxiliary == Auxiliary::output) {
+      product.activation = Activation::none;
+      const auto kept = testing::compare(testing::expected_product(product), aux.get().data());
+      EXPECT_EQ(kept.wrong, 0) << to_string(kept) << "\n" << plan.describe();
+    }
     if (options.keep_gathered) {
       ASSERT_EQ(plan.gathered().sizes(), (Dims{m, spec.k}));
       std::vector<std::byte> gathered(plan.gathered().bytes());
@@ -100,6 +115,36 @@ TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
             {.algorithm = algorithm});
     });
   });
+}
+
+TEST_P(AllGatherLinearTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
+  for (const int ranks : {1, 3, 4}) {
+    on(ranks, [](World& world) {
+      for (const Auxiliary auxiliary : {Auxiliary::output, Auxiliary::gradient}) {
+        for (const Activation activation : {Activation::gelu_tanh, Activation::gelu_erf}) {
+          testing::for_each_epilogue(activation, 0.0F, [&](LinearSpec spec, const LinearOptions& options) {
+            spec.activation = activation;
+            spec.auxiliary = auxiliary;
+            spec.bias = !spec.bias;
+            check(world, world.team(), spec, options);
+          });
+          // With what y held before, with a bias, at any alignment, and in pieces.
+          for (const DType dtype : {f32, bf16, f16}) {
+            const LinearSpec spec{.m = 45,
+                                  .n = 24,
+                                  .k = 40,
+                                  .dtype = dtype,
+                                  .bias = true,
+                                  .activation = activation,
+                                  .auxiliary = auxiliary,
+                                  .beta = 0.5F};
+            check(world, world.team(), spec, {});
+            check(world, world.team(), spec, {.algorithm = "pipeline"}, 3, 1);
+          }
+        }
+      }
+    });
+  }
 }
 
 TEST_P(AllGatherLinearTest, TensorsThatAreAlignedForAnElementOnly) {

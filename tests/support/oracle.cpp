@@ -72,6 +72,23 @@ template <typename T> T activated(T x, Activation activation) {
   return x;
 }
 
+/// The activation's derivative.
+double slope(double x, Activation activation) {
+  switch (activation) {
+    case Activation::none: return 1;
+    case Activation::gelu_erf: {
+      const double density = std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+      return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * density;
+    }
+    case Activation::gelu_tanh: {
+      const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+      const double t = std::tanh(scale * (x + 0.044715 * x * x * x));
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x);
+    }
+  }
+  return 1;
+}
+
 }  // namespace
 
 std::uint64_t key(std::uint64_t seed, std::initializer_list<std::uint64_t> parts) {
@@ -225,9 +242,18 @@ Expected expected_product(const Product& product) {
         terms += std::abs(product.bias[j]);
         unfused += static_cast<float>(product.bias[j]);
       }
-      expected.value[i * n + j] = activated(value, product.activation);
-      expected.magnitude[i * n + j] = terms;
-      expected.unfused[i * n + j] = rounded(static_cast<double>(activated(unfused, product.activation)), product.dtype);
+      const std::size_t at_element = i * n + j;
+      expected.magnitude[at_element] = terms;
+      if (product.gradient_at.empty()) {
+        expected.value[at_element] = activated(value, product.activation);
+        expected.unfused[at_element] =
+            rounded(static_cast<double>(activated(unfused, product.activation)), product.dtype);
+      } else {
+        const double factor = slope(product.gradient_at[at_element], product.activation);
+        expected.value[at_element] = value * factor;
+        expected.unfused[at_element] =
+            rounded(rounded(static_cast<double>(unfused), product.dtype) * factor, product.dtype);
+      }
     }
   }
   return expected;

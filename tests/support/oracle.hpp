@@ -55,7 +55,8 @@ struct Expected {
 /// Σ over `sources`, in their order: a reduction over ranks.
 [[nodiscard]] Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype);
 
-/// activation(alpha · A[m, k] · B[k, n] + beta · start[m, n] + bias[n]).
+/// activation(alpha · A[m, k] · B[k, n] + beta · start[m, n] + bias[n]); with `gradient_at`, the sum times the
+/// activation's derivative there.
 struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -67,6 +68,7 @@ struct Product {
   double alpha = 1;
   double beta = 0;
   Activation activation = Activation::none;
+  std::span<const double> gradient_at{};  ///< [m, n]; empty: none
   /// Where k is split over ranks, how much of it each rank has: their products are rounded to `travels` before they are
   /// added. Empty: one product.
   std::vector<std::int64_t> parts{};

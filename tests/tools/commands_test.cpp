@@ -331,6 +331,48 @@ TEST(CommandLine, ATimelineDoesNotTakeTheTraceThatTheEnvironmentAsksFor) {
   }
 }
 
+TEST(CommandLine, BenchDrawsItsTimeline) {
+  if (testing::run_command("/usr/bin/python3 -c 'import matplotlib' 2>&1").code != 0) {
+    GTEST_SKIP() << "the system's Python has no matplotlib";
+  }
+  const std::string timeline = ::testing::TempDir() + "bench_timeline.json";
+  const std::string picture = ::testing::TempDir() + "bench_timeline.png";
+  std::filesystem::remove(picture);
+  const Outcome outcome =
+      tandem_command("bench all_gather -n 2 -b 64K -e 64K --beside 64,64,64 --iters 2 --link 5us,1GB/s --timeline " +
+                     timeline + " --plot " + picture);
+  EXPECT_EQ(outcome.code, success) << outcome.out;
+  EXPECT_TRUE(testing::contents_of(picture).starts_with("\x89PNG")) << outcome.out;
+  EXPECT_TRUE(contains(testing::contents_of(timeline), "all_gather"));
+  const Outcome nowhere = tandem_command("bench all_gather -n 1 -b 4 -e 4 --iters 1 --timeline " + timeline +
+                                         " --plot /proc/no/such/folder/a.png 2>&1");
+  EXPECT_EQ(nowhere.code, failure);
+  testing::expect_says(nowhere.out, {"/proc/no/such/folder/a.png was not drawn", "was written"});
+}
+
+TEST_P(Commands, BenchMeasuresACollectiveBesideAProduct) {
+  for (const std::string& operation : operation_names()) {
+    if (is_linear(parse_operation(operation))) continue;
+    const std::string command = "bench " + operation + ranks() + " -b 12 -e 12K -f 32 --beside 33,17,29 -w 1 --json - ";
+    const Outcome outcome = tandem_command(command + "--iters 2 --link 5us,1GB/s -d bf16");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["wrong"], 0);
+    ASSERT_EQ(document["rows"].size(), 3U);
+    for (const auto& row : document["rows"]) {
+      for (const char* time : {"t_gemm_us", "t_comm_us", "t_seq_us", "t_overlap_us"}) {
+        EXPECT_GT(row[time].get<double>(), 0) << time;
+      }
+    }
+  }
+  const Outcome corrupted = tandem_command(
+      "bench all_reduce" + ranks() + " -b 4 -e 4 --beside 4,4,4 --iters 1 --json -", "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(corrupted.code, failure);
+  const auto row = nlohmann::json::parse(corrupted.out)["rows"][0];
+  EXPECT_EQ(row["wrong"], 1);
+  EXPECT_TRUE(row["t_overlap_us"].is_null());
+}
+
 TEST(CommandLine, TuneSaysWhatItCannotTune) {
   const std::string foreign = ::testing::TempDir() + "foreign";
   std::ofstream(foreign) << "{}";

@@ -2,6 +2,7 @@
 #include "tools/bench.hpp"
 #include "tools/plan.hpp"
 #include "tools/run.hpp"
+#include "tools/tune.hpp"
 #include "tools/verify.hpp"
 #include "wrong_use/rows.hpp"
 
@@ -48,6 +49,17 @@ const std::vector<Row>& command_rows() {
       {"VerifyCases", 0, command(verify, {"--cases", "0"}), {"--cases is '0'", "from 1"}},
       {"VerifyCaseAndCases", 0, command(verify, {"--cases", "5", "--case", "1"}), {"--case", "--help"}},
       {"VerifySeed", 0, command(verify, {"--seed", "lucky"}), {"--seed is 'lucky'", "whole number"}},
+      {"BenchPlotOfNothing", 0, command(bench, {"all_reduce", "--plot", "t.png"}), {"t.png", "--timeline"}},
+      {"BenchBesideOfIntegers",
+       0,
+       command(bench, {"all_reduce", "--beside", "8,8,8", "-d", "i32"}),
+       {"i32", "--beside", "f32, f16 or bf16"}},
+      {"TuneOfCollective", 0, command(tune, {"all_reduce", "--shape", "8,8,8"}), {"all_reduce", "linear_all_reduce"}},
+      {"TuneWithoutShape", 0, command(tune, {"all_gather_linear"}), {"--shape", "--help"}},
+      {"TuneSeconds",
+       0,
+       command(tune, {"all_gather_linear", "--shape", "8,8,8", "--seconds", "soon"}),
+       {"--seconds is 'soon'", "whole number"}},
       {"PlanWithoutShape", 0, command(plan, {"all_gather_linear"}), {"needs --shape M,N,K"}},
       {"PlanShape", 0, command(plan, {"all_gather_linear", "--shape", "a,b,c"}), {"'a,b,c'", "M,N,K"}},
       {"PlanGroups",

@@ -449,6 +449,31 @@ const std::vector<Row>& rows() {
        all_gather_linear(
            [](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({3, 5}), view({3}), view({8, 3}), s); }),
        {"bias", "without LinearSpec::bias"}},
+      {"LinearUnexpectedAuxiliary",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) {
+         plan(view({4, 5}), view({3, 5}), TensorView(), view({8, 3}), view({8, 3}), s);
+       }),
+       {"auxiliary of sizes [8, 3]", "without LinearSpec::auxiliary"}},
+      {"LinearMissingAuxiliary",
+       2,
+       [](World& world) {
+         AllGatherLinear plan(
+             world.team(),
+             {.m = 8, .n = 3, .k = 5, .activation = Activation::gelu_erf, .auxiliary = Auxiliary::gradient});
+         plan(view({4, 5}), view({3, 5}), view({8, 3}), stream_of(world));
+       },
+       {"AllGatherLinear on rank {rank}", "aux", "[8, 3] are needed"}},
+      {"LinearAuxiliaryOfNothing",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .auxiliary = Auxiliary::output}),
+       {"AllGatherLinear on rank {rank}", "auxiliary output", "gelu_erf, gelu_tanh"}},
+      {"LinearAuxiliaryOfASum",
+       2,
+       linear<LinearReduceScatter>(
+           {.m = 8, .n = 3, .k = 5, .activation = Activation::gelu_erf, .auxiliary = Auxiliary::output}),
+       {"LinearReduceScatter on rank {rank}", "auxiliary output", "only AllGatherLinear"},
+       Kind::unsupported},
       {"LinearGatheredNotKept",
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); }),

@@ -5,11 +5,8 @@
 
 namespace tandem::tools {
 
-// What the demo needs wherever it runs: files that the build put into the program.
-
-/// Tandem's sources and documents, one after the other.
+/// Tandem's sources and documents, one after the other. The build puts them into the program, so that the demo has
+/// something to learn wherever it runs.
 [[nodiscard]] std::string_view default_text() noexcept;
-/// scripts/plot_timeline.py.
-[[nodiscard]] std::string_view plot_script() noexcept;
 
 }  // namespace tandem::tools

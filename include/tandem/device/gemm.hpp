@@ -17,9 +17,20 @@ enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
 
 [[nodiscard]] TANDEM_API const char* name(Activation activation) noexcept;
 
+/// What training keeps of an activation: a tensor of the result's sizes and dtype beside it, as cuBLASLt's epilogues
+/// GELU_AUX and DGELU have it.
+enum class Auxiliary : std::uint8_t {
+  none,
+  output,    ///< is written: what the activation was applied to, as rounded
+  gradient,  ///< is read, as such an output: the result is the sum times the activation's derivative there
+};
+
+[[nodiscard]] TANDEM_API const char* name(Auxiliary auxiliary) noexcept;
+
 /// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · D + bias[n]), all row-major. Sums are kept in
 /// fp32 (f64 for f64). A and B are of `dtype`: f32, f16 or bf16 (f64 on the host); D and the bias of `out_dtype`,
-/// which is `dtype` or f32. m and k are upper bounds: a run may use less.
+/// which is `dtype` or f32. m and k are upper bounds: a run may use less. With Auxiliary::gradient it is
+/// D = (alpha · op(A) · op(B) + beta · D + bias) · activation'(aux).
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -30,6 +41,7 @@ struct GemmSpec {
   DType out_dtype = f32;
   bool bias = false;
   Activation activation = Activation::none;
+  Auxiliary auxiliary = Auxiliary::none;  ///< goes with an activation, and with dense rows of D
   float alpha = 1.0F;
   float beta = 0.0F;
   std::int64_t lda = 0;  ///< elements from a row of A as it is stored to the next; 0: dense, by each run's extents
@@ -52,6 +64,7 @@ struct GemmOperands {
   const void* b = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
+  void* aux = nullptr;  ///< [m, n] of `out_dtype`, dense; by GemmSpec::auxiliary it is written, or only read
   std::int64_t m = -1;
   std::int64_t k = -1;
   std::int64_t lda = 0;  ///< this run's; 0: the spec's, and where that is 0 too, dense for this run's extents

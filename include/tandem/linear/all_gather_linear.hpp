@@ -32,6 +32,10 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
   /// With spec.bias: bias is [n].
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
+  /// With spec.auxiliary: aux is [m, n], and `output` is what a later run with `gradient` reads. Without spec.bias,
+  /// bias is an empty view: TensorView().
+  void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
+                  const TensorView& y, StreamRef stream);
 
   /// With options.keep_gathered: [m, k], all shards of the last run; valid, in stream order, until this plan's next
   /// run. Of a captured run: asked for during the capture, it holds what each replay gathered, until this plan's next

@@ -37,6 +37,8 @@ class TANDEM_API LinearPlan : public Plan {
   [[nodiscard]] std::int64_t own_rows(std::int64_t m) const;
   /// Throws unless `bias` is what the spec asks for: [n], or nothing.
   void expect_bias(const TensorView& bias) const;
+  /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
+  void expect_auxiliary(const TensorView& aux, std::int64_t m) const;
   /// Completes `describe` with what runs locally.
   void describe_product(const Gemm& gemm);
 

@@ -26,8 +26,9 @@ struct LinearSpec {
   Layout weight = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
   bool bias = false;               ///< a vector of N, added once
   Activation activation = Activation::none;
+  Auxiliary auxiliary = Auxiliary::none;  ///< AllGatherLinear alone: what training keeps of the activation
   float alpha = 1.0F;
-  float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias)
+  float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias); see GemmSpec for Auxiliary::gradient
 };
 
 /// How a plan is to run, instead of as it chooses by its cost model.

@@ -11,6 +11,7 @@
 #include "device/cuda/kernels/gemm.hpp"
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/native_stream.hpp"
+#include "device/gemm_check.hpp"
 
 namespace tandem::cuda {
 namespace {
@@ -27,12 +28,6 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
-void check_pitch(const char* what, std::int64_t given, std::int64_t dense) {
-  if (given != 0 && given < dense) {
-    throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
-  }
-}
-
 bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
@@ -40,17 +35,8 @@ bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(
 CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
                    const GemmSpec& spec)
     : Gemm(spec), context_(std::move(context)), blas_(std::move(blas)), multiprocessors_(multiprocessors) {
-  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
-    throw InvalidArgument(format("GEMM of m = {}, n = {}, k = {}: extents are not negative", spec.m, spec.n, spec.k));
-  }
-  check_pitch("lda", spec.lda, spec.transpose_a ? spec.m : spec.k);
-  check_pitch("ldb", spec.ldb, spec.transpose_b ? spec.k : spec.n);
-  check_pitch("ldd", spec.ldd, spec.n);
   static_cast<void>(cuda_type(spec.dtype));
-  if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
-    throw InvalidArgument(format("GEMM of {} into {}: the output is {} or f32", name(spec.dtype), name(spec.out_dtype),
-                                 name(spec.dtype)));
-  }
+  check_gemm(spec);
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
   const CurrentContext current(*context_);
   workspace_ = DeviceMemory(workspace_bytes);
@@ -136,7 +122,7 @@ std::size_t CudaGemm::scratch_bytes() const {
 void CudaGemm::choose() {
   const DeviceMemory scratch(scratch_bytes());
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
-  if (spec().activation == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
+  if (activation_of_sums() == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
     fused_activation_ = true;
     ask_heuristic(spec().m, aligned, scratch.data());
     fused_activation_ = !choices_.empty();
@@ -238,7 +224,7 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
                            .ldd = ld.d,
                            .alpha = s.alpha,
                            .beta = beta,
-                           .activation = s.activation},
+                           .activation = activation_of_sums()},
                           s.dtype, s.out_dtype, stream),
         "the tiled GEMM");
 }
@@ -264,17 +250,47 @@ void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) co
         "the activation of a GEMM");
 }
 
-void CudaGemm::run(StreamRef stream_ref, const GemmOperands& operands) {
+void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const {
   const GemmSpec& s = spec();
-  const std::int64_t m = operands.m < 0 ? s.m : operands.m;
-  const std::int64_t k = operands.k < 0 ? s.k : operands.k;
+  const bool forward = s.auxiliary == Auxiliary::output;
+  if (forward && sums != aux) {
+    check(cudaMemcpyAsync(aux, sums, static_cast<std::size_t>(m * s.n) * size_of(s.out_dtype), cudaMemcpyDeviceToDevice,
+                          stream),
+          "the auxiliary output of a GEMM");
+  }
+  check(launch_map({.kind = forward ? MapKind::activate : MapKind::activate_grad,
+                    .out = d,
+                    .x = aux,
+                    .y = forward ? nullptr : sums,
+                    .count = m * s.n,
+                    .dtype = s.out_dtype,
+                    .out_dtype = s.out_dtype,
+                    .activation = s.activation},
+                   multiprocessors_ * 8, stream),
+        "the activation of a GEMM");
+}
+
+void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
+  const GemmSpec& s = spec();
+  const std::int64_t m = given.m < 0 ? s.m : given.m;
+  const std::int64_t k = given.k < 0 ? s.k : given.k;
   if (m > s.m || k > s.k) {
     throw InvalidArgument(format("GEMM run with m = {}, k = {}; it was planned for at most {} and {}", m, k, s.m, s.k));
   }
-  const float beta = operands.beta < 0 ? s.beta : operands.beta;
+  const float beta = given.beta < 0 ? s.beta : given.beta;
   if (m == 0 || s.n == 0) return;
   const cudaStream_t stream = native(stream_ref);
   const CurrentContext current(*context_);
+  GemmOperands operands = given;
+  // What is kept goes where it is kept, unless D holds what is added to it.
+  if (s.auxiliary == Auxiliary::output && beta == 0.0F) operands.d = given.aux;
+  multiply_any(operands, m, k, beta, stream);
+  if (s.auxiliary != Auxiliary::none) activate(given.d, operands.d, given.aux, m, stream);
+}
+
+void CudaGemm::multiply_any(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
+                            cudaStream_t stream) {
+  const GemmSpec& s = spec();
   if (k == 0) {
     run_tiled(operands, m, 0, beta, stream);
     return;
@@ -289,7 +305,7 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& operands) {
     return;
   }
   multiply(p, choices_[static_cast<std::size_t>(choice)], operands, beta, stream);
-  if (s.activation != Activation::none && !fused_activation_) apply_activation(operands.d, m, stream);
+  if (activation_of_sums() != Activation::none && !fused_activation_) apply_activation(operands.d, m, stream);
 }
 
 std::string CudaGemm::describe() const {

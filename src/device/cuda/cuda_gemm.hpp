@@ -77,6 +77,14 @@ class CudaGemm final : public Gemm {
   /// Index into `choices_`, -1 for the tiled kernel.
   [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, std::int64_t lda, bool aligned);
   void run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream) const;
+  /// The product, with the activation that its sums have, in whichever way this run allows.
+  void multiply_any(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream);
+  /// What is applied before the sums are rounded. With an auxiliary, that is kept as rounded, and comes after it.
+  [[nodiscard]] Activation activation_of_sums() const noexcept {
+    return spec().auxiliary == Auxiliary::none ? spec().activation : Activation::none;
+  }
+  /// From the sums at `sums`, which may be D or the auxiliary itself, to D.
+  void activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const;
   void apply_activation(void* d, std::int64_t m, cudaStream_t stream) const;
 
   std::shared_ptr<const Context> context_;

@@ -9,6 +9,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/gemm_check.hpp"
 #include "device/host/builtin_gemm.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_stream.hpp"
@@ -27,24 +28,13 @@ constexpr std::int64_t panel_k = 512;
 constexpr double heavy_flops = 25e6;
 
 const GemmSpec& checked(const GemmSpec& spec) {
-  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
-    throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
-  }
   if (spec.dtype != f32 && spec.dtype != f16 && spec.dtype != bf16 && spec.dtype != f64) {
     throw Unsupported(format("a GEMM of {} on the host; it can do f32, f16, bf16 and f64", name(spec.dtype)));
   }
-  if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
-    throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype),
-                                 name(spec.out_dtype), name(spec.dtype)));
+  check_gemm(spec);
+  if (spec.auxiliary != Auxiliary::none && spec.out_dtype == f64) {
+    throw Unsupported("a GEMM of f64 with an auxiliary tensor; activations keep f32, f16 and bf16");
   }
-  const auto check_pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
-    if (given != 0 && given < dense) {
-      throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
-    }
-  };
-  check_pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
-  check_pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
-  check_pitch(spec.ldd, spec.n, "ldd");
   return spec;
 }
 
@@ -113,6 +103,10 @@ class HostGemm::Work {
     return spec_.out_dtype == (std::is_same_v<T, double> ? f64 : f32);
   }
   [[nodiscard]] bool has_last_step() const noexcept { return spec_.bias || spec_.activation != Activation::none; }
+  /// What is applied to a sum before it is rounded. With an auxiliary, that is kept as rounded, and comes after it.
+  [[nodiscard]] Activation activation_of_sums() const noexcept {
+    return spec_.auxiliary == Auxiliary::none ? spec_.activation : Activation::none;
+  }
 
   // Extents of the blocks that one inner product works on.
   template <typename T> [[nodiscard]] std::int64_t block_m() const noexcept {
@@ -207,11 +201,29 @@ class HostGemm::Work {
         const auto* const bias =
             spec_.bias ? static_cast<const std::byte*>(run.operands.bias) + j * out_bytes : nullptr;
         for (std::int64_t r = 0; r < mm; ++r) {
-          finish_row(sums + r * ld_sums, out + r * run.ldd * out_bytes, spec_.out_dtype, bias,
-                     in_place ? T(0) : static_cast<T>(run.beta), spec_.activation, nn);
+          std::byte* const row = out + r * run.ldd * out_bytes;
+          finish_row(sums + r * ld_sums, row, spec_.out_dtype, bias, in_place ? T(0) : static_cast<T>(run.beta),
+                     activation_of_sums(), nn);
+          if (spec_.auxiliary != Auxiliary::none) {
+            activate(row, static_cast<std::byte*>(run.operands.aux) + ((i + r) * n + j) * out_bytes, nn);
+          }
         }
       }
     }
+  }
+
+  /// A row of `count` sums, still in the cache, and its auxiliary.
+  void activate(std::byte* row, std::byte* aux, std::int64_t count) const {
+    const bool forward = spec_.auxiliary == Auxiliary::output;
+    if (forward) std::memcpy(aux, row, static_cast<std::size_t>(count) * size_of(spec_.out_dtype));
+    map_now({.kind = forward ? MapKind::activate : MapKind::activate_grad,
+             .out = row,
+             .x = aux,
+             .y = forward ? nullptr : row,
+             .count = count,
+             .dtype = spec_.out_dtype,
+             .out_dtype = spec_.out_dtype,
+             .activation = spec_.activation});
   }
 
   // sums[mm, nn] = alpha · op(A)[i.., :] · op(B)[:, j..] + beta · sums

@@ -17,6 +17,7 @@ struct AllGatherLinear::State {
     const void* x;  ///< this rank's shard
     const void* weight;
     const void* bias;
+    std::byte* aux;  ///< null without one
     std::byte* y;
     std::int64_t m;
   };

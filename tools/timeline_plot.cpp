@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/demo/plot.hpp"
+#include "tools/timeline_plot.hpp"
 
 #include <array>
 #include <cerrno>
@@ -17,7 +17,14 @@
 #include "tandem/team/file_descriptor.hpp"
 
 #include "base/format.hpp"
-#include "tools/demo/resources.hpp"
+#include "tools/embed.hpp"
+
+TANDEM_EMBED(tandem_plot_script, TANDEM_PLOT_SCRIPT);
+
+extern "C" {
+[[gnu::visibility("hidden")]] extern const char tandem_plot_script[];
+[[gnu::visibility("hidden")]] extern const char tandem_plot_script_end[];
+}
 
 namespace tandem::tools {
 namespace {
@@ -92,7 +99,7 @@ std::string plot_timelines(const std::vector<std::string>& timelines, const std:
   for (const char* python : {"python3", "/usr/bin/python3"}) {
     std::vector<std::string> words{python, "-", "--out", png, "--title", title};
     words.insert(words.end(), timelines.begin(), timelines.end());
-    const Outcome outcome = run_program(std::move(words), plot_script());
+    const Outcome outcome = run_program(std::move(words), {tandem_plot_script, tandem_plot_script_end});
     if (outcome.code == 0) return "";
     if (why.empty()) why = outcome.code == 127 ? "python3 was not found" : last_line(outcome.output);
   }
