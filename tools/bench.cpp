@@ -10,6 +10,7 @@
 
 #include "base/format.hpp"
 #include "tools/collective_run.hpp"
+#include "tools/options.hpp"
 #include "tools/timeline_plot.hpp"
 #include "tools/timing.hpp"
 
@@ -159,10 +160,7 @@ int bench(Arguments arguments) {
   bool plain = false;
   bool symmetric = false;
   int groups = 0;
-  app.add_option_function<Text>(
-         "operation", [&](const Text& text) { options.operation = parse_operation(text); }, joined(operation_names()))
-      ->type_name("OP")
-      ->required();
+  add_operation(app, options.operation, operation_names());
   add_rank_options(app, options.ranks);
   bytes("-b,--begin", "-b", "the smallest size, as in 512, 64K, 1M, 2G (default 1K)", options.begin);
   bytes("-e,--end", "-e", "the largest size (default 64M)", options.end);
@@ -177,21 +175,11 @@ int bench(Arguments arguments) {
       ->type_name("BYTES");
   integer("--iters", "--iters", "iterations that are timed (default 20)", options.iterations, 1, 1'000'000);
   integer("-w,--warmup", "--warmup", "iterations before them (default 5)", options.warmup, 0, 1'000'000);
-  app.add_option_function<Text>(
-         "-d,--dtype", [&](const Text& text) { options.dtype = parse_dtype(text); },
-         "the element type (default f32; linear operations on cuda: bf16)")
-      ->type_name("NAME");
+  add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
   integer("--groups", "--groups", "linear operations: products for the part that overlaps", groups, 1);
-  app.add_option_function<std::vector<Text>>(
-         "--shape",
-         [&](const std::vector<Text>& texts) {
-           for (const Text& text : texts) options.shapes.push_back(parse_shape("--shape", text));
-         },
-         "linear operations: the global sizes; may be given several times")
-      ->type_name("M,N,K")
-      ->delimiter('\0');
+  add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },
          "collectives: beside a product of this size on each rank")
@@ -209,9 +197,7 @@ int bench(Arguments arguments) {
   app.add_option("--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape")
       ->type_name("FILE");
   app.add_option("--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)")->type_name("FILE");
-  app.add_option("--json", options.report.json, "write all figures as JSON; - is stdout, without the table")
-      ->type_name("FILE");
-  app.add_flag("--csv", options.report.csv, "comma-separated values instead of the table");
+  add_report(app, options.report);
   if (const auto code = parse(app, arguments)) return *code;
   if (groups != 0) options.groups = groups;
   check(options, app);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tandem/device/device.hpp"
+#include "tandem/device/trace_range.hpp"
 #include "tandem/linear/bulk_overlap.hpp"
 
 #include "base/format.hpp"
@@ -53,7 +54,10 @@ class BesideBench {
     CollectiveRun run(team, problem, form_);
     const CollectiveData data(problem, options_.seed);
     const auto communicate = [&](StreamRef stream) { run(plan, stream); };
-    const auto compute = [&](StreamRef stream) { product_(stream); };
+    const auto compute = [&](StreamRef stream) {
+      const TraceRange range(team.device(), stream, "GEMM", TraceKind::compute);
+      product_(stream);
+    };
     const auto overlap = [&] { beside_(stream_, communicate, compute); };
     const auto wrong_of_a_run = [&](bool corrupted) {
       product_.poison();

@@ -15,6 +15,7 @@
 #include "base/format.hpp"
 #include "tools/collective_prediction.hpp"
 #include "tools/linear_problem.hpp"
+#include "tools/options.hpp"
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
@@ -141,10 +142,7 @@ int plan(Arguments arguments) {
   CLI::App app("Says what an operation would run, why, and how long that is predicted to take", "plan");
   app.footer(footer);
   using Text = std::string;
-  app.add_option_function<Text>(
-         "operation", [&](const Text& text) { options.operation = parse_operation(text); }, joined(operation_names()))
-      ->type_name("OP")
-      ->required();
+  add_operation(app, options.operation, operation_names());
   add_rank_options(app, options.ranks);
   app.add_option_function<Text>(
          "--shape", [&](const Text& text) { options.shape = parse_shape("--shape", text); },
@@ -154,10 +152,7 @@ int plan(Arguments arguments) {
          "--size", [&](const Text& text) { options.size = parse_bytes("--size", text); },
          "collectives: how much, as `tandem bench` counts it (default 64M)")
       ->type_name("BYTES");
-  app.add_option_function<Text>(
-         "-d,--dtype", [&](const Text& text) { options.dtype = parse_dtype(text); },
-         "the element type (default f32; linear operations on cuda: bf16)")
-      ->type_name("NAME");
+  add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
   app.add_option_function<Text>(

@@ -19,6 +19,7 @@
 #include "tools/corruption.hpp"
 #include "tools/linear_check.hpp"
 #include "tools/linear_problem.hpp"
+#include "tools/options.hpp"
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
@@ -254,37 +255,23 @@ int tune(Arguments arguments) {
   CLI::App app("Measures the ways to run a linear operation, and keeps the fastest for its plans", "tune");
   app.footer(footer);
   using Text = std::string;
-  app.add_option_function<Text>(
-         "operation", [&](const Text& text) { options.operation = parse_operation(text); },
-         "one of the linear operations: " + joined(linear_names()))
-      ->type_name("OP")
-      ->required();
+  add_operation(app, options.operation, linear_names());
   add_rank_options(app, options.ranks);
-  app.add_option_function<std::vector<Text>>(
-         "--shape",
-         [&](const std::vector<Text>& texts) {
-           for (const Text& text : texts) options.shapes.push_back(parse_shape("--shape", text));
-         },
-         "the global sizes; may be given several times")
-      ->type_name("M,N,K")
-      ->delimiter('\0')
-      ->required();
-  app.add_option_function<Text>(
-         "-d,--dtype", [&](const Text& text) { options.dtype = parse_dtype(text); },
-         "the element type (default f32; on cuda: bf16)")
-      ->type_name("NAME");
+  add_shapes(app, options.shapes, "the global sizes; may be given several times");
+  add_dtype(app, options.dtype, "the element type (default f32; on cuda: bf16)");
   app.add_option_function<Text>(
          "--seconds",
          [&](const Text& text) { options.seconds = static_cast<double>(parse_integer("--seconds", text, 1, 3600)); },
          "how long each shape is measured, plans and data apart (default 2)")
       ->type_name("N");
   app.add_option("--cache", options.cache, "the plan cache (default: TANDEM_PLAN_CACHE)")->type_name("FILE");
-  app.add_option("--json", options.report.json, "write all figures as JSON; - is stdout, without the table")
-      ->type_name("FILE");
-  app.add_flag("--csv", options.report.csv, "comma-separated values instead of the table");
+  add_report(app, options.report);
   if (const auto code = parse(app, arguments)) return *code;
   if (!is_linear(options.operation)) {
     throw InvalidArgument(format("{} is not tuned; allowed: {}", name(options.operation), joined(linear_names())));
+  }
+  if (options.shapes.empty()) {
+    throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
   expect_options(options.operation, "auto", options.dtype);
   expect_one_stdout(options.report);

@@ -55,7 +55,7 @@ const std::vector<Row>& command_rows() {
        command(bench, {"all_reduce", "--beside", "8,8,8", "-d", "i32"}),
        {"i32", "--beside", "f32, f16 or bf16"}},
       {"TuneOfCollective", 0, command(tune, {"all_reduce", "--shape", "8,8,8"}), {"all_reduce", "linear_all_reduce"}},
-      {"TuneWithoutShape", 0, command(tune, {"all_gather_linear"}), {"--shape", "--help"}},
+      {"TuneWithoutShape", 0, command(tune, {"all_gather_linear"}), {"needs --shape M,N,K"}},
       {"TuneSeconds",
        0,
        command(tune, {"all_gather_linear", "--shape", "8,8,8", "--seconds", "soon"}),

@@ -229,19 +229,25 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
         "the tiled GEMM");
 }
 
+void CudaGemm::map(MapKind kind, void* out, const void* x, const void* y, std::int64_t m, cudaStream_t stream) const {
+  const GemmSpec& s = spec();
+  check(launch_map({.kind = kind,
+                    .out = out,
+                    .x = x,
+                    .y = y,
+                    .count = m * s.n,
+                    .dtype = s.out_dtype,
+                    .out_dtype = s.out_dtype,
+                    .activation = s.activation},
+                   multiprocessors_ * 8, stream),
+        "the activation of a GEMM");
+}
+
 void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) const {
   const GemmSpec& s = spec();
   const std::int64_t ldd = pitches(m, s.k).d;
   if (ldd == s.n) {
-    check(launch_map({.kind = MapKind::activate,
-                      .out = d,
-                      .x = d,
-                      .count = m * s.n,
-                      .dtype = s.out_dtype,
-                      .out_dtype = s.out_dtype,
-                      .activation = s.activation},
-                     multiprocessors_ * 8, stream),
-          "the activation of a GEMM");
+    map(MapKind::activate, d, d, nullptr, m, stream);
     return;
   }
   // Rows with gaps: the tiled product of nothing, added to D.
@@ -258,16 +264,7 @@ void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cu
                           stream),
           "the auxiliary output of a GEMM");
   }
-  check(launch_map({.kind = forward ? MapKind::activate : MapKind::activate_grad,
-                    .out = d,
-                    .x = aux,
-                    .y = forward ? nullptr : sums,
-                    .count = m * s.n,
-                    .dtype = s.out_dtype,
-                    .out_dtype = s.out_dtype,
-                    .activation = s.activation},
-                   multiprocessors_ * 8, stream),
-        "the activation of a GEMM");
+  map(forward ? MapKind::activate : MapKind::activate_grad, d, aux, forward ? nullptr : sums, m, stream);
 }
 
 void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tandem/device/gemm.hpp"
+#include "tandem/device/reduce.hpp"
 
 #include "device/cuda/blas_handle.hpp"
 #include "device/cuda/context.hpp"
@@ -85,6 +86,8 @@ class CudaGemm final : public Gemm {
   }
   /// From the sums at `sums`, which may be D or the auxiliary itself, to D.
   void activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const;
+  /// On m dense rows of D's sizes.
+  void map(MapKind kind, void* out, const void* x, const void* y, std::int64_t m, cudaStream_t stream) const;
   void apply_activation(void* d, std::int64_t m, cudaStream_t stream) const;
 
   std::shared_ptr<const Context> context_;

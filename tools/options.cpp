@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/options.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace tandem::tools {
+
+void add_operation(CLI::App& app, Operation& operation, const std::vector<std::string>& known) {
+  app.add_option_function<std::string>(
+         "operation", [&operation](const std::string& text) { operation = parse_operation(text); }, joined(known))
+      ->type_name("OP")
+      ->required();
+}
+
+void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& help) {
+  app.add_option_function<std::vector<std::string>>(
+         "--shape",
+         [&shapes](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) shapes.push_back(parse_shape("--shape", text));
+         },
+         help)
+      ->type_name("M,N,K")
+      ->delimiter('\0');
+}
+
+void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help) {
+  app.add_option_function<std::string>(
+         "-d,--dtype", [&dtype](const std::string& text) { dtype = parse_dtype(text); }, help)
+      ->type_name("NAME");
+}
+
+void add_report(CLI::App& app, Report::Options& report) {
+  app.add_option("--json", report.json, "write all figures as JSON; - is stdout, without the table")->type_name("FILE");
+  app.add_flag("--csv", report.csv, "comma-separated values instead of the table");
+}
+
+}  // namespace tandem::tools
