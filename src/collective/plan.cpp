@@ -58,7 +58,9 @@ void Plan::begin(StreamRef stream) {
   } else if (capture_ == last_capture_) {
     last_captured_.hold(stream);
   } else {
-    for (const std::shared_ptr<void>& resource : resources_) team_.hold_in_graph(stream, resource);
+    if (resources_) {
+      for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);
+    }
     last_capture_ = capture_;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/format.hpp"
@@ -13,12 +14,15 @@ class Reclaimer::Deferred {
  public:
   Deferred(std::shared_ptr<Shelf> shelf, std::shared_ptr<void> object) : shelf_(std::move(shelf)) {
     entry_.emplace_back([object = std::move(object)]() mutable { object.reset(); });
+    const std::lock_guard lock(shelf_->mutex);
+    ++shelf_->deferred;
   }
   Deferred(const Deferred&) = delete;
   Deferred& operator=(const Deferred&) = delete;
   ~Deferred() {
     {
       const std::lock_guard lock(shelf_->mutex);
+      --shelf_->deferred;
       if (!shelf_->closed) shelf_->releases.splice(shelf_->releases.end(), entry_);
     }
     if (!entry_.empty()) keep_for_ever(std::move(entry_));
@@ -52,6 +56,8 @@ void Reclaimer::collect(std::chrono::milliseconds limit) noexcept {
 }
 
 void Reclaimer::finish() noexcept {
+  const bool idle = is_empty() || wait_until_idle();
+  if (idle) wait_for_deferred();
   Releases releases;
   {
     const std::lock_guard lock(shelf_->mutex);
@@ -59,7 +65,7 @@ void Reclaimer::finish() noexcept {
     releases.swap(shelf_->releases);
   }
   if (releases.empty()) return;
-  if (wait_until_idle()) return run(releases);
+  if (idle) return run(releases);
   log_.write(LogLevel::error, "a world could not wait for its device at its end, and keeps what it shared with peers");
   keep_for_ever(std::move(releases));
 }
@@ -68,6 +74,23 @@ void Reclaimer::forget() noexcept { keep_for_ever(std::move(shelf_->releases)); 
 
 void Reclaimer::keep_for_ever(Releases&& releases) noexcept {
   [[maybe_unused]] const auto* const never_freed = new (std::nothrow) Releases(std::move(releases));
+}
+
+bool Reclaimer::is_empty() noexcept {
+  const std::lock_guard lock(shelf_->mutex);
+  return shelf_->releases.empty() && shelf_->deferred == 0;
+}
+
+// A driver tells of a graph that is gone a moment after the last of its work. Who still has a graph is not waited for.
+void Reclaimer::wait_for_deferred() noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  const auto all_here = [this] {
+    const std::lock_guard lock(shelf_->mutex);
+    return shelf_->deferred == 0;
+  };
+  while (!all_here() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Reclaimer::Releases Reclaimer::take() noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <list>
 #include <memory>
@@ -29,7 +30,8 @@ class Reclaimer {
   void add(std::function<void()>&& release) noexcept;
   /// Releases everything if the device has nothing left to run within `limit`, else nothing.
   void collect(std::chrono::milliseconds limit) noexcept;
-  /// Waits for the device, then releases everything; if the device has failed, nothing ever.
+  /// Waits for the device, and a tenth of a second for handles of `deferred`, then releases everything; if the device
+  /// has failed, nothing ever.
   void finish() noexcept;
   /// Leaves everything as it is, for ever: for a forked child, where what is queued never runs, and where the device's
   /// threads, which a release may need, are not there.
@@ -41,10 +43,13 @@ class Reclaimer {
   struct Shelf {
     std::mutex mutex;
     Releases releases;
-    bool closed = false;  ///< nobody will look here again
+    std::size_t deferred = 0;  ///< handles that have not come back
+    bool closed = false;       ///< nobody will look here again
   };
   class Deferred;
 
+  [[nodiscard]] bool is_empty() noexcept;
+  void wait_for_deferred() noexcept;
   [[nodiscard]] Releases take() noexcept;
   [[nodiscard]] bool is_idle(std::chrono::milliseconds limit) noexcept;
   /// False if the device has failed: then nothing may be released.

@@ -56,6 +56,19 @@ TEST_F(ReclaimerTest, WhatIsDeferredComesWithItsLastHandle) {
   EXPECT_TRUE(watched.expired());
 }
 
+// As where a graph is destroyed while its last launch runs, and its world ends.
+TEST_F(ReclaimerTest, TheEndWaitsForWhatQueuedWorkHolds) {
+  auto object = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = object;
+  const Stream stream(*device_);
+  device_->launch(stream, [handle = reclaimer_.deferred(std::move(object))]() mutable {
+    std::this_thread::sleep_for(30ms);
+    handle.reset();
+  });
+  reclaimer_.finish();
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST_F(ReclaimerTest, WhatIsDeferredBeyondTheEndStaysForEver) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "AddressSanitizer would take it for a leak";

@@ -43,7 +43,7 @@ struct CollectiveOptions {
 /// A run's result is there once the stream has come past it. The caller may then also reuse the input; and may let
 /// later work on the stream reuse what it gave, without waiting for anybody. So several plans may use one tensor, on
 /// one stream or on streams that the caller has put in order; and what was given may be let go of once a run is queued,
-/// a plan as well as a symmetric tensor.
+/// a plan as well as a symmetric tensor; of a captured run, once its graph is launched no more (see Plan).
 class TANDEM_API Collective : public Plan {
  public:
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }

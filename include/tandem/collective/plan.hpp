@@ -10,6 +10,7 @@
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/event.hpp"
+#include "tandem/team/reclaimed.hpp"
 #include "tandem/team/team.hpp"
 
 namespace tandem {
@@ -26,6 +27,10 @@ namespace tandem {
 /// every member, in the same order relative to the team's other operations, and on streams that the caller has put in
 /// order with the plan's other runs; these may come in between. The graph keeps what the plan owns; the team, and what
 /// was given to the run, must live as long as it is launched. `Team::check` and `synchronize` tell of its failures.
+/// While a capture is open, the plans in it run in no other place, and no thread of the process makes a plan, a team or
+/// symmetric memory: that may ask the device what it has left to do, which CUDA forbids then. Graphs go before the
+/// world; what they still hold at its end stays until the process ends. From a plan's first capture on, also one that
+/// was dropped, some plans begin each run with an exchange of signals (see docs/architecture.md).
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept { return team_; }
@@ -46,7 +51,9 @@ class TANDEM_API Plan {
   [[nodiscard]] std::uint32_t operation() const noexcept { return operation_; }
   void set_description(std::string text) { description_ = std::move(text); }
   /// What captured runs use, and graphs therefore keep: nothing that holds the team.
-  void keep_in_graphs(std::vector<std::shared_ptr<void>> resources) { resources_ = std::move(resources); }
+  void keep_in_graphs(std::vector<std::shared_ptr<void>> resources) {
+    resources_ = {team_, std::make_shared<Resources>(std::move(resources))};
+  }
   /// Whether any run was captured, this one included. Equal on all ranks.
   [[nodiscard]] bool captured() const noexcept { return last_capture_ != 0; }
   /// Whether the run that has begun is captured.
@@ -69,6 +76,8 @@ class TANDEM_API Plan {
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
 
  private:
+  using Resources = std::vector<std::shared_ptr<void>>;
+
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
 
   Team team_;
@@ -76,7 +85,7 @@ class TANDEM_API Plan {
   std::string kind_;
   std::string description_;
   std::uint32_t operation_ = 0;
-  std::vector<std::shared_ptr<void>> resources_;
+  Reclaimed<Resources> resources_;
   Event last_;                      ///< the end of the last run that was not captured
   Event last_captured_;             ///< the end of the last one that was; it means nothing outside of its capture
   std::uint64_t capture_ = 0;       ///< the run's that has begun

@@ -37,9 +37,9 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
                   const TensorView& y, StreamRef stream);
 
-  /// With options.keep_gathered: [m, k], all shards of the last run; valid, in stream order, until this plan's next
-  /// run. Of a captured run: asked for during the capture, it holds what each replay gathered, until this plan's next
-  /// run or replay. Throws what made the team fail, if it has.
+  /// With options.keep_gathered: [m, k], all shards of the run that this rank called last; valid, in stream order,
+  /// until this plan's next run or replay. Where that call was captured, the view is of each replay's shards: take it
+  /// during the capture, since later calls have views of their own. Throws what made the team fail, if it has.
   [[nodiscard]] TensorView gathered() const;
 
  private:

@@ -22,7 +22,9 @@ namespace tandem {
 ///   reader:  wait(writer, arrival) → read → grant(writers)
 /// Each pair of ranks starts with one credit for each slot in each direction. A run that takes a rank's credit signals
 /// it once for each part that it writes, the rank waits once for each part, and grants once after the last: so counts
-/// agree whatever order captured and eager calls come in.
+/// agree whatever order captured and eager calls come in. Who keeps a slot beyond a run that is captured
+/// (AllGatherLinear) grants it early, and more than once: there all runs begin with an exchange, which says what
+/// credits say elsewhere.
 ///
 /// Instead of a copy into its slot, a rank may lend its peers what lies in its private memory, which they then read in
 /// one copy, where the system allows it:

@@ -64,7 +64,8 @@ class TANDEM_API SymmetricMemory {
   /// and rounded up to the backend's granularity where Tandem made them. The same on every rank.
   [[nodiscard]] std::size_t contiguous_stride() const;
   [[nodiscard]] const SignalPad& signal_pad() const;
-  /// What it consists of, here and at the peers, for who must keep that longer: nothing that holds the team.
+  /// What it consists of, here and at the peers, for who must keep that longer: nothing that holds the team. Without
+  /// the table of `peer_pointers` and the range of `contiguous`.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 
  private:
