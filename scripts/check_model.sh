@@ -63,6 +63,7 @@ both="-DPLANS=2 -DCAPTURED=2 -DUPWARD=1"
 small="-DSLOTS=1 -DITERATIONS=2"
 exchange="-DEXCHANGE=1"
 opened="-DEXCHANGE=1 -DPULL=1 -DOPENED=1 -DSLOTS=1"
+opened_push="-DEXCHANGE=1 -DOPENED=1 -DSLOTS=1"
 
 # shellcheck disable=SC2086  # each of these variables is a list of options
 {
@@ -86,6 +87,9 @@ opened="-DEXCHANGE=1 -DPULL=1 -DOPENED=1 -DSLOTS=1"
   check "exchange, opened, one slot, two ranks" holds $opened -DITERATIONS=5
   check "exchange, opened, one slot, three ranks" holds $opened -DRANKS=3
   check "exchange, opened, one slot, one fails" holds $opened -DFAULTS=1
+  check "pushes without credits, opened, one slot, two ranks" holds $opened_push -DITERATIONS=5
+  check "pushes without credits, opened, one slot, three ranks" holds $opened_push -DRANKS=3
+  check "pushes without credits, opened, one slot, one fails" holds $opened_push -DFAULTS=1
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
@@ -117,6 +121,7 @@ opened="-DEXCHANGE=1 -DPULL=1 -DOPENED=1 -DSLOTS=1"
   check "mutation: exchange, read after the next signal, pull" wrong $exchange -DPULL=1 -DMUTATION=11
   check "mutation: exchange, read after the next signal, mail" wrong $exchange -DMUTATION=11
   check "mutation: exchange, opened, read after the next signal" wrong $opened -DMUTATION=11
+  check "mutation: pushes without credits, opened, read late" wrong $opened_push -DMUTATION=11
   check "mutation: exchange, a wait is deaf to failure" stuck $exchange -DFAULTS=1 -DMUTATION=7
   check "mutation: exchange, only one's own failure is looked at" wrong $exchange -DFAULTS=1 -DMUTATION=8
 }

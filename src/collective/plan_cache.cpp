@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/plan_cache.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"

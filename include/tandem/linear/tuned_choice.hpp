@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-/// Where a plan cache has what is best for a linear operation. Bias, activation, alpha and beta have no part in it, nor
-/// has what else is the same work: plans that differ in these alone share a choice. `spec` is as `choose` takes it, of
-/// the team's first rank.
+/// Where a plan cache has what is best for a linear operation. Bias, activation, its auxiliary, alpha and beta have no
+/// part in it: plans that differ in these alone share a choice. `spec` is as `choose` takes it, of the team's first
+/// rank.
 [[nodiscard]] TANDEM_API std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks,
                                                     const Device& device);
 
