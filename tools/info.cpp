@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tandem/base/env.hpp"
+#include "tandem/collective/plan_cache.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/memory/backend.hpp"
 #include "tandem/team/launch.hpp"
@@ -119,6 +120,17 @@ Json gemm_libraries(const Devices& devices) {
   return lines;
 }
 
+/// What was tuned here, and where that is kept.
+std::string plan_cache() {
+  return found([]() -> std::string {
+    const PlanCache cache(Env::from_process().plan_cache);
+    if (cache.path().empty()) return "none: plans run what the cost model chooses";
+    const std::string trouble = cache.trouble();
+    return trouble.empty() ? format("{}: {} tuned plans", cache.path(), cache.size())
+                           : format("{} is ignored: {}", cache.path(), trouble);
+  });
+}
+
 /// Env's table, a row for each variable, with what it is set to.
 Json environment() {
   Json rows = Json::array();
@@ -160,6 +172,7 @@ Json gather() {
   document["links"] = links(all);
   document["memory_backends"] = memory_backends(all);
   document["gemm"] = gemm_libraries(all);
+  document["plan_cache"] = plan_cache();
   document["environment"] = environment();
   document["environment_error"] = environment_error();
   return document;
@@ -178,6 +191,7 @@ void print_text(const Json& document) {
                     document["compiler"].get<std::string>(), document["launcher"].get<std::string>())
                  .c_str(),
              stdout);
+  std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
   print_section("devices", document["devices"]);
   print_section("links", document["links"]);
   print_section("memory backends", document["memory_backends"]);

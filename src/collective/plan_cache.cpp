@@ -114,6 +114,8 @@ std::string PlanCache::key(std::string_view operation, std::string_view argument
 
 std::string PlanCache::trouble() const { return path_.empty() ? "" : content_of(path_).trouble; }
 
+std::size_t PlanCache::size() const { return path_.empty() ? 0 : content_of(path_).choices.size(); }
+
 std::optional<TunedChoice> PlanCache::find(const std::string& key, const Log& log) const {
   if (path_.empty()) return std::nullopt;
   const Content content = content_of(path_);

@@ -57,6 +57,7 @@ TEST_F(PlanCaches, FindWhatWasKept) {
   EXPECT_EQ(again.find("one", log()), some);
   EXPECT_EQ(again.find("two", log()), other);
   EXPECT_FALSE(again.find("three", log()));
+  EXPECT_EQ(again.size(), 2U);
   cache.keep("one", other);
   EXPECT_EQ(again.find("one", log()), other);
   EXPECT_EQ(again.find("two", log()), other);

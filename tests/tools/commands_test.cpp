@@ -153,6 +153,8 @@ TEST_P(CommandsOfSeveralRanks, TuneKeepsWhatPlansThenRun) {
     EXPECT_EQ(run["groups"], tuned["groups"]);
     EXPECT_FALSE(contains(tandem_command("plan " + what).out, "tuned"));
   }
+  EXPECT_EQ(nlohmann::json::parse(tandem_command("info --json", "TANDEM_PLAN_CACHE=" + cache).out)["plan_cache"],
+            cache + ": 4 tuned plans");
 }
 
 TEST_P(CommandsOfSeveralRanks, TuneKeepsNothingThatIsWrong) {
@@ -286,6 +288,7 @@ TEST(CommandLine, InfoSaysWhatThereIsAndWhyNot) {
   EXPECT_EQ(line_of(document, "memory_backends", "host"), "on host");
   EXPECT_FALSE(contains(line_of(document, "gemm", "host"), "cannot be used")) << document["gemm"];
   EXPECT_EQ(document["launcher"], "none: a world of one");
+  EXPECT_EQ(document["plan_cache"], "none: plans run what the cost model chooses");
   EXPECT_EQ(line_of(document, "links", "host"), "1.0 GB/s and 20.0 us from a rank to a peer, emulated");
   EXPECT_TRUE(contains(line_of(nlohmann::json::parse(tandem_command("info --json").out), "links", "host"),
                        "assumed by the cost model, not measured here"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,8 @@ class TANDEM_API PlanCache {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Why the file cannot be read as a plan cache; empty if it can, or if there is none.
   [[nodiscard]] std::string trouble() const;
+  /// How many plans the file has a choice for.
+  [[nodiscard]] std::size_t size() const;
   /// What the file holds under `key` now.
   [[nodiscard]] std::optional<TunedChoice> find(const std::string& key, const Log& log) const;
   /// Adds a choice to the file, or replaces the key's, and makes the file and its folder if need be. Readers see the
