@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What only a node with GPUs can show, in five parts of at most eight minutes each:
 #   check     the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
-#   graphs    the tests that capture runs into CUDA graphs, at every team size
+#   graphs    the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size
 #   memcheck  the GPU tests under compute-sanitizer, those that take it no longer than minutes
 #   fault     the tests that kill ranks
 #   bench     collectives and overlapped linear layers
@@ -125,8 +125,8 @@ figures() {
 }
 
 # test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has one matching FILTER, so that a hang
-# in one leaves the others standing; none for suites whose names have NOT in them. That none matches is a failure: names
-# change, and filters are forgotten.
+# in one leaves the others standing; none for suites whose names match the regular expression NOT. That none matches FILTER
+# is a failure: names change, and filters are forgotten.
 test_steps() {
   local binaries=("$build"/tests/*/"tandem-test-$1") list suites suite
   local binary="${binaries[0]}"
@@ -144,9 +144,15 @@ test_steps() {
     return
   fi
   while read -r suite; do
-    [[ -z ${4:-} || $suite != *"$4"* ]] || continue
+    [[ -z ${4:-} || ! $suite =~ $4 ]] || continue
     step "${suite%.} ($1$setting)" "$3" "$binary" --gtest_filter="$(matching "$suite" "$2")"
   done <<<"$suites"
+}
+
+# on_teams NAME: a filter for suites with NAME in their names, by their tests on teams of their own and of each size.
+on_teams() {
+  printf '*%s*.*/cuda' "$1"
+  printf ":*$1*.*/cuda_%s" "${sizes[@]}"
 }
 
 # The tests of one suite that match a filter of the form a:b:c.
@@ -186,7 +192,6 @@ sizes=()
 for n in 1 2 3 4 5 8; do
   if [ "$n" -le 5 ] || [ "$n" -le "$gpus" ]; then sizes+=("$n"); fi
 done
-on_teams="$(printf ':*.*/cuda_%s' "${sizes[@]}")"
 cases=20
 demo=()
 if [ "$gpus" -eq 1 ]; then
@@ -205,13 +210,16 @@ case "$part" in
     done
     step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
       --cache "$out/plans"
-    test_steps collective "*.*/cuda$on_teams" 90 Capture  # those of teams of their own, and of each size
-    test_steps linear '*.*/cuda*' 90 Capture
+    # The part `graphs` has the others.
+    test_steps collective "$(on_teams '')" 90 'Capture|Interleaving|TwoTeams'
+    test_steps linear '*.*/cuda*' 90 'Capture|Interleaving'
     test_steps language-model '*.*/cuda' 90
     ;;
   graphs)
     test_steps collective '*Capture*.*/cuda*' 240
     test_steps linear '*Capture*.*/cuda*' 90
+    test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 90
+    test_steps linear '*Interleaving*.*/cuda*' 90
     # The branches of a graph are right on one connection to the GPU, too.
     export CUDA_DEVICE_MAX_CONNECTIONS=1 TANDEM_TEST_MAX_RANKS=3
     setting=", one connection"

@@ -62,13 +62,19 @@ void Linear::backward(const TensorView& x, const TensorView& dy, const TensorVie
 
 // Column-parallel: gather and multiply forward, multiply and scatter back.
 
-ColumnParallel::ColumnParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes)
+ColumnParallel::ColumnParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes,
+                               Activation activation)
     : device_(parameters.team().device()),
       weight_(parameters.add(name + ".weight", {sizes.outputs, sizes.inputs}, Split::rows, deviation(sizes))),
       bias_(parameters.add(name + ".bias", {sizes.outputs}, Split::rows, 0)),
       own_outputs_(own_share(parameters, sizes.outputs)),
-      forward_(parameters.team(),
-               {.m = sizes.tokens, .n = own_outputs_, .k = sizes.inputs, .dtype = parameters.dtype(), .bias = true}),
+      forward_(parameters.team(), {.m = sizes.tokens,
+                                   .n = own_outputs_,
+                                   .k = sizes.inputs,
+                                   .dtype = parameters.dtype(),
+                                   .bias = true,
+                                   .activation = activation,
+                                   .auxiliary = Auxiliary::output}),
       input_gradient_(parameters.team(), {.m = sizes.tokens,
                                           .n = sizes.inputs,
                                           .k = own_outputs_,
@@ -78,14 +84,14 @@ ColumnParallel::ColumnParallel(Parameters& parameters, const std::string& name, 
                        {.m = sizes.tokens, .n = own_outputs_, .k = sizes.inputs, .dtype = parameters.dtype()},
                        GatheredOperand::x) {}
 
-void ColumnParallel::forward(const TensorView& x, const TensorView& y, StreamRef stream) {
-  forward_(x, weight_.value, bias_.value, y, stream);
+void ColumnParallel::forward(const TensorView& x, const TensorView& before, const TensorView& y, StreamRef stream) {
+  forward_(x, weight_.value, bias_.value, before, y, stream);
 }
 
-void ColumnParallel::backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream) {
-  input_gradient_(dy, weight_.value, dx, stream);
-  weight_gradient_(dy, x, weight_.gradient, stream);
-  sum_rows(device_, dy, bias_, stream);
+void ColumnParallel::backward(const TensorView& x, const TensorView& dbefore, const TensorView& dx, StreamRef stream) {
+  input_gradient_(dbefore, weight_.value, dx, stream);
+  weight_gradient_(dbefore, x, weight_.gradient, stream);
+  sum_rows(device_, dbefore, bias_, stream);
 }
 
 std::string ColumnParallel::describe() const {
@@ -95,7 +101,8 @@ std::string ColumnParallel::describe() const {
 
 // Row-parallel: multiply and scatter forward, gather and multiply back.
 
-RowParallel::RowParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes)
+RowParallel::RowParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes,
+                         Activation activation)
     : device_(parameters.team().device()),
       weight_(parameters.add(name + ".weight", {sizes.outputs, sizes.inputs}, Split::columns, deviation(sizes))),
       bias_(parameters.add(name + ".bias", {sizes.outputs}, Split::none, 0)),
@@ -111,7 +118,9 @@ RowParallel::RowParallel(Parameters& parameters, const std::string& name, const 
                        .n = own_inputs_,
                        .k = sizes.outputs,
                        .dtype = parameters.dtype(),
-                       .weight = Layout::transposed},
+                       .weight = Layout::transposed,
+                       .activation = activation,
+                       .auxiliary = Auxiliary::gradient},
                       {.keep_gathered = true}),
       weight_gradient_(device_.gemm({.m = sizes.outputs,
                                      .n = own_inputs_,
@@ -124,8 +133,9 @@ void RowParallel::forward(const TensorView& x, const TensorView& y, StreamRef st
   forward_(x, weight_.value, bias_.value, y, stream);
 }
 
-void RowParallel::backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream) {
-  input_gradient_(dy, weight_.value, dx, stream);
+void RowParallel::backward(const TensorView& x, const TensorView& before, const TensorView& dy,
+                           const TensorView& dbefore, StreamRef stream) {
+  input_gradient_(dy, weight_.value, TensorView(), before, dbefore, stream);
   const TraceRange range(device_, stream, "weight gradient", TraceKind::compute);
   weight_gradient_->run(
       stream, {.a = input_gradient_.gathered().data(), .b = x.data(), .d = weight_.gradient.data(), .k = x.size(0)});

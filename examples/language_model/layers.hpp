@@ -42,7 +42,7 @@ class Linear {
   std::unique_ptr<Gemm> weight_gradient_;
 };
 
-/// y = gathered(x)·Wᵀ + b: each rank has all tokens of its share of the outputs.
+/// y = activation(before), before = gathered(x)·Wᵀ + b: each rank has all tokens of its share of the outputs.
 ///
 /// Going back, the gradient of x is a partial sum on each rank, which is reduced and scattered on its way. The gradient
 /// of W needs every token's x: it is gathered a second time, instead of being kept since the forward pass, so that a
@@ -50,12 +50,12 @@ class Linear {
 class ColumnParallel {
  public:
   /// Collective.
-  ColumnParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes);
+  ColumnParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes, Activation activation);
 
-  /// x: [m_r, inputs], y: [m, outputs_r].
-  void forward(const TensorView& x, const TensorView& y, StreamRef stream);
-  /// x: as it was in `forward`; dy: [m, outputs_r]; dx: [m_r, inputs].
-  void backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream);
+  /// x: [m_r, inputs]; before, y: [m, outputs_r].
+  void forward(const TensorView& x, const TensorView& before, const TensorView& y, StreamRef stream);
+  /// x: as it was in `forward`; dbefore: [m, outputs_r]; dx: [m_r, inputs].
+  void backward(const TensorView& x, const TensorView& dbefore, const TensorView& dx, StreamRef stream);
 
   [[nodiscard]] std::int64_t own_outputs() const noexcept { return own_outputs_; }
   /// What runs: a line or two for each plan.
@@ -74,16 +74,18 @@ class ColumnParallel {
 /// y += x·Wᵀ + b, where each rank has all tokens of its share of the inputs: a layer's residual sum costs nothing here,
 /// since the partial products are added up anyway.
 ///
-/// Going back, dy is gathered for the gradient of x, and the gradient of W uses what was gathered.
+/// Going back, dy is gathered for the gradient of x, and the gradient of W uses what was gathered. x is itself an
+/// activation, of `before`: the way back leads through that too, as an epilogue of the same product.
 class RowParallel {
  public:
   /// Collective.
-  RowParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes);
+  RowParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes, Activation activation);
 
-  /// x: [m, inputs_r], y: [m_r, outputs].
+  /// x: [m, inputs_r]; y: [m_r, outputs].
   void forward(const TensorView& x, const TensorView& y, StreamRef stream);
-  /// x: as it was in `forward`; dy: [m_r, outputs]; dx: [m, inputs_r].
-  void backward(const TensorView& x, const TensorView& dy, const TensorView& dx, StreamRef stream);
+  /// x: as it was in `forward`; before: what it is the activation of; dy: [m_r, outputs]; before, dbefore: as x.
+  void backward(const TensorView& x, const TensorView& before, const TensorView& dy, const TensorView& dbefore,
+                StreamRef stream);
 
   [[nodiscard]] std::string describe() const;
 

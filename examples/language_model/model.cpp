@@ -15,11 +15,11 @@ std::int64_t own_rows(const Team& team, std::int64_t tokens) {
 }  // namespace
 
 Block::Block(Parameters& parameters, const Kernels& kernels, const std::string& name, const ModelOptions& options)
-    : device_(parameters.team().device()),
-      kernels_(kernels),
-      up_(parameters, name + ".up", {.tokens = options.tokens, .inputs = options.hidden, .outputs = options.width}),
-      down_(parameters, name + ".down",
-            {.tokens = options.tokens, .inputs = options.width, .outputs = options.hidden}) {
+    : kernels_(kernels),
+      up_(parameters, name + ".up", {.tokens = options.tokens, .inputs = options.hidden, .outputs = options.width},
+          Activation::gelu_tanh),
+      down_(parameters, name + ".down", {.tokens = options.tokens, .inputs = options.width, .outputs = options.hidden},
+            Activation::gelu_tanh) {
   const auto& device = parameters.team().shared_device();
   const Dims shard{own_rows(parameters.team(), options.tokens), options.hidden};
   const Dims inside{options.tokens, up_.own_outputs()};
@@ -27,24 +27,15 @@ Block::Block(Parameters& parameters, const Kernels& kernels, const std::string& 
   dnormed_ = Tensor(device, shard, options.dtype);
   scale_ = Tensor(device, {shard[0]}, f32);
   before_ = Tensor(device, inside, options.dtype);
-  dbefore_ = Tensor(device, inside, options.dtype);
   after_ = Tensor(device, inside, options.dtype);
-  dafter_ = Tensor(device, inside, options.dtype);
+  dbefore_ = Tensor(device, inside, options.dtype);
 }
 
 void Block::forward(const TensorView& x, std::int64_t tokens, StreamRef stream) {
   const TensorView normed = normed_.rows(x.size(0));
-  const TensorView before = before_.rows(tokens);
   const TensorView after = after_.rows(tokens);
   kernels_.rms_norm(x, normed, scale_.rows(x.size(0)), stream);
-  up_.forward(normed, before, stream);
-  device_.map(stream, {.kind = MapKind::activate,
-                       .out = after.data(),
-                       .x = before.data(),
-                       .count = after.numel(),
-                       .dtype = after.dtype(),
-                       .out_dtype = after.dtype(),
-                       .activation = Activation::gelu_tanh});
+  up_.forward(normed, before_.rows(tokens), after, stream);
   down_.forward(after, x, stream);
 }
 
@@ -52,16 +43,7 @@ void Block::backward(const TensorView& dx, std::int64_t tokens, StreamRef stream
   const TensorView normed = normed_.rows(dx.size(0));
   const TensorView dnormed = dnormed_.rows(dx.size(0));
   const TensorView dbefore = dbefore_.rows(tokens);
-  const TensorView dafter = dafter_.rows(tokens);
-  down_.backward(after_.rows(tokens), dx, dafter, stream);
-  device_.map(stream, {.kind = MapKind::activate_grad,
-                       .out = dbefore.data(),
-                       .x = before_.view().data(),
-                       .y = dafter.data(),
-                       .count = dbefore.numel(),
-                       .dtype = dbefore.dtype(),
-                       .out_dtype = dbefore.dtype(),
-                       .activation = Activation::gelu_tanh});
+  down_.backward(after_.rows(tokens), before_.rows(tokens), dx, dbefore, stream);
   up_.backward(normed, dbefore, dnormed, stream);
   kernels_.rms_norm_backward(normed, scale_.rows(dx.size(0)), dnormed, dx, stream);
 }

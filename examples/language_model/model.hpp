@@ -43,14 +43,12 @@ class Block {
   [[nodiscard]] std::string describe() const { return up_.describe() + "\n" + down_.describe(); }
 
  private:
-  Device& device_;
   const Kernels& kernels_;
   ColumnParallel up_;
   RowParallel down_;
-  Tensor normed_, dnormed_;  // [m_r, hidden]
-  Tensor scale_;             // f32 [m_r]
-  Tensor before_, dbefore_;  // [m, width_r]: before and after the GELU
-  Tensor after_, dafter_;
+  Tensor normed_, dnormed_;          // [m_r, hidden]
+  Tensor scale_;                     // f32 [m_r]
+  Tensor before_, after_, dbefore_;  // [m, width_r]: before and after the GELU
 };
 
 /// Tells the next byte from the last `context` ones: embedding, projection to `hidden`, blocks, and a head that weighs

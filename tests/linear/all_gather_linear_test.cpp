@@ -122,12 +122,14 @@ TEST_P(AllGatherLinearTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
     on(ranks, [](World& world) {
       for (const Auxiliary auxiliary : {Auxiliary::output, Auxiliary::gradient}) {
         for (const Activation activation : {Activation::gelu_tanh, Activation::gelu_erf}) {
-          testing::for_each_epilogue(activation, 0.0F, [&](LinearSpec spec, const LinearOptions& options) {
-            spec.activation = activation;
-            spec.auxiliary = auxiliary;
-            spec.bias = !spec.bias;
-            check(world, world.team(), spec, options);
-          });
+          if (world.size() == 3) {
+            testing::for_each_epilogue(activation, 0.0F, [&](LinearSpec spec, const LinearOptions& options) {
+              spec.activation = activation;
+              spec.auxiliary = auxiliary;
+              spec.bias = !spec.bias;
+              check(world, world.team(), spec, options);
+            });
+          }
           // With what y held before, with a bias, at any alignment, and in pieces.
           for (const DType dtype : {f32, bf16, f16}) {
             const LinearSpec spec{.m = 45,

@@ -27,30 +27,53 @@ using testing::GuardedTensor;
 
 class LinearCapture : public testing::OnEachDevice {};
 
+void copy(const GuardedTensor& from, const GuardedTensor& to, const Stream& stream) {
+  stream.device().copy(stream, {.dst = to.view().data(), .src = from.view().data(), .bytes = to.view().bytes()});
+}
+
 /// Replays `run`, captured before it ever ran, and runs it eagerly (which other tests compare with fp64), in turns:
-/// both leave the same bits in `out`.
-void check_replays(const Team& team, std::vector<GuardedTensor>& inputs, GuardedTensor& out, DType dtype,
+/// both make the same bits in `out` of the same inputs. Those change from run to run, and results are taken away, in
+/// the stream's order alone: a run that another overtakes, on any rank, shows.
+void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, GuardedTensor& out, DType dtype,
                    const std::string& what, const std::function<void(StreamRef)>& run) {
   const Stream stream(team.device());
   const CapturedGraph graph(team.device(), stream, [&] { run(stream); });
+  const auto own = static_cast<std::uint64_t>(team.rank());
+  constexpr std::uint64_t runs = 3;
+  std::vector<std::vector<GuardedTensor>> given(runs);
+  std::vector<GuardedTensor> results;
+  for (std::vector<GuardedTensor>& set : given) {
+    for (const GuardedTensor& input : inputs) set.emplace_back(team, input.view().sizes(), dtype);
+    results.emplace_back(team, out.view().sizes(), out.view().dtype());
+  }
   for (std::uint64_t round = 0; round < 3; ++round) {
-    const auto own = static_cast<std::uint64_t>(team.rank());
-    for (std::uint64_t which = 0; which < inputs.size(); ++which) {
-      GuardedTensor& input = inputs[which];
-      const auto key = testing::key(testing::seed(), {round, which, own});
-      input.set(std::span<const double>(testing::random_values(key, input.view().numel(), dtype)));
+    auto bits = [key = testing::key(testing::seed(), {round, own}), index = std::uint64_t{0}]() mutable {
+      return testing::random_bits(key, index++);
+    };
+    for (std::vector<GuardedTensor>& set : given) {
+      for (GuardedTensor& input : set) {
+        input.set(std::span<const double>(testing::random_values(bits(), input.view().numel(), dtype)));
+      }
     }
-    out.poison();
-    run(stream);
-    team.synchronize(stream);
-    const auto eager = out.get();
-    out.poison();
-    for (std::uint64_t replay = 0; replay < 3; ++replay) {
-      testing::maybe_delay(stream, testing::random_bits(testing::key(testing::seed(), {round, own}), replay));
-      graph.launch(stream);
+    const auto results_of = [&](const auto& once) {
+      out.poison();
+      for (std::uint64_t i = 0; i < runs; ++i) {
+        for (std::size_t which = 0; which < inputs.size(); ++which) copy(given[i][which], inputs[which], stream);
+        testing::maybe_delay(stream, bits());
+        once();
+        copy(out, results[i], stream);
+      }
+      team.synchronize(stream);
+      std::vector<testing::Bytes> all;
+      for (const GuardedTensor& result : results) all.push_back(result.get());
+      return all;
+    };
+    const auto eager = results_of([&] { run(stream); });
+    const auto replayed = results_of([&] { graph.launch(stream); });
+    for (std::uint64_t i = 0; i < runs; ++i) {
+      EXPECT_TRUE(replayed[i] == eager[i])
+          << what << ", replay " << i << " of round " << round << ", rank " << own << " of " << team.size();
     }
-    team.synchronize(stream);
-    EXPECT_TRUE(out.get() == eager) << what << ", round " << round << ", rank " << team.rank() << " of " << team.size();
   }
   team.barrier();
 }
