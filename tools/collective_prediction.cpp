@@ -27,6 +27,7 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
       if (form.symmetric_input && staged) return "staged";
       break;
     case Operation::all_reduce:
+      if (device.sums_mail() && bytes <= static_cast<std::int64_t>(tuning.one_kernel_bytes)) return "one_kernel";
       return one_shot_wins(tuning, ranks, static_cast<std::size_t>(bytes), form.symmetric_output) ? "one_shot"
                                                                                                   : "two_shot";
     case Operation::broadcast:
@@ -69,7 +70,7 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
       if (runs == "one_shot") {
         carried = peers * whole;
         touched = (ranks + 1) * whole + 2 * whole;
-      } else if (runs == "mail") {
+      } else if (runs == "mail" || runs == "one_kernel") {
         carried = peers * whole;
         touched = (ranks + 1) * whole;
       } else {

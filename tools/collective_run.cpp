@@ -80,8 +80,8 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
       if (plain) return {"auto", "staged", "fetch"};
       return {"auto", "push", "pull"};
     default:
-      if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail"};
-      return {"auto", "one_shot", "two_shot", "mail"};
+      if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail", "one_kernel"};
+      return {"auto", "one_shot", "two_shot", "mail", "one_kernel"};
   }
 }
 

@@ -88,6 +88,7 @@ void run_collective_case(Operation operation, Case& self) {
   std::vector<std::string> known = algorithms(operation, form);
   if (!why_no_loans(team).empty()) std::erase(known, "fetch");
   if (!team.device().sends_letters()) std::erase(known, "mail");
+  if (!team.device().sums_mail()) std::erase(known, "one_kernel");
   const CollectiveOptions options{.algorithm = random.pick(known), .piece_bytes = random.pick(pieces)};
   const std::int64_t offset = random.between(0, 3);
   const bool counted = operation == Operation::all_to_all && random.chance(50);

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
@@ -12,9 +15,12 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 4> algorithms{"one_shot", "two_shot", "fetch", "mail"};
+constexpr std::array<std::string_view, 5> algorithms{"one_shot", "two_shot", "fetch", "mail", "one_kernel"};
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
+
+// By one kernel that was asked for, whose mailboxes take twice as much for each peer.
+constexpr std::size_t most_at_once = std::size_t{1} << 20;
 
 constexpr int fetch_rounds = 2;  // of inputs, then of sums
 
@@ -33,22 +39,40 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       sources_(static_cast<std::size_t>(team.size())),
       destinations_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  if (options.algorithm == "one_shot" && !options.staging) {
-    refuse("algorithm 'one_shot' was asked for without staging; one_shot needs it");
+  for (const std::string_view staged : {"one_shot", "one_kernel"}) {
+    if (options.algorithm == staged && !options.staging) {
+      refuse(format("algorithm '{0}' was asked for without staging; {0} needs it", staged));
+    }
   }
   expect_sums();
+  if (options.algorithm == "one_kernel" && !device().sums_mail()) {
+    throw Unsupported(format("{} on rank {} of {}: algorithm 'one_kernel' was asked for, and {} has no kernel for it",
+                             kind(), me(), ranks(), to_string(device().id())));
+  }
   // Chunks of a small message are rounded up, and fetched ones lie there side by side.
   make_slots(bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple),
              signals);
+  const bool asked = options.algorithm == "one_kernel";
+  const bool chooses = automatic() && options.staging && device().sums_mail();
+  const std::size_t one_kernel_bytes =
+      asked ? std::min(piece_bytes(), most_at_once) : collective_tuning(device().id().type).one_kernel_bytes;
+  const std::size_t summed = bytes_up_to(one_kernel_bytes, spec.count);
+  if ((asked || chooses) && summed != 0 && ranks() > 1) {
+    lanes_ = MailLanes(team, summed, operation());
+    std::vector<std::shared_ptr<void>> parts = slots().parts();
+    for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
+    keep_in_graphs(std::move(parts));
+  }
   std::string chosen = format("{} as asked for", options.algorithm);
   if (automatic() && !options.staging) {
     chosen = "two_shot, since one_shot needs staging";
   } else if (automatic()) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    chosen = format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
-                    tuning.one_shot_bytes,
-                    ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
-                    tuning.one_shot_symmetric_bytes);
+    chosen = lanes_.bytes() == 0 ? "" : format("one_kernel up to {} bytes, else ", summed);
+    chosen += format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
+                     tuning.one_shot_bytes,
+                     ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
+                     tuning.one_shot_symmetric_bytes);
   }
   const std::string otherwise =
       format("{}; two_shot in place on symmetric tensors; otherwise {}", chosen,
@@ -63,6 +87,11 @@ bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
   return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
 }
 
+bool AllReduce::takes_one_kernel(std::int64_t count) const noexcept {
+  if (!automatic()) return options().algorithm == "one_kernel";
+  return lanes_.bytes() != 0 && bytes_of(count) <= lanes_.bytes();
+}
+
 Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
   const std::int64_t unit = chunk_bytes_multiple / static_cast<std::int64_t>(element_bytes());
   const Shard units = shard_of((count + unit - 1) / unit, ranks(), rank);
@@ -73,7 +102,7 @@ Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel"}, "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -86,7 +115,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel"}, "a symmetric tensor");
   expect(input, "input", input.numel());
   expect(out, "out", input.numel());
   expect_at_most(input.numel(), count_, "input");
@@ -101,7 +130,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel"}, "a symmetric tensor");
   expect_staging();
   expect(out, "out", out.numel());
   expect(input, "input", out.numel());
@@ -147,6 +176,8 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
 bool AllReduce::in_one_step(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
   if (takes_mail(bytes_of(count), ranks() - 1)) {
     mail(input, out, count, stream);
+  } else if (takes_one_kernel(count)) {
+    one_kernel(input, out, count, stream);
   } else if (takes_one_shot(count, place)) {
     one_shot(input, out, count, stream);
   } else {
@@ -165,6 +196,17 @@ void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count,
     sources_[static_cast<std::size_t>(me())] = message.data;
     void* const to = out + bytes_of(begin);
     reduce(stream, sources_, std::span(&to, 1), elements, 0);
+  }
+}
+
+void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  if (ranks() == 1) {
+    reduce(stream, std::array<const void*, 1>{input}, std::array<void*, 1>{out}, count, 0);
+    return;
+  }
+  const auto most = static_cast<std::int64_t>(lanes_.bytes() / element_bytes());
+  for (std::int64_t begin = 0; begin < count; begin += most) {
+    lanes_.sum(stream, input + bytes_of(begin), out + bytes_of(begin), std::min(most, count - begin), dtype());
   }
 }
 

@@ -14,10 +14,11 @@ struct CollectiveTuning {
   std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
   std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank
   std::size_t one_shot_symmetric_bytes;  ///< the same of symmetric tensors, which have no copies to save
-  std::size_t staged_bytes;   ///< up to here (of one rank) one exchange less is worth a copy through staging memory
-  std::size_t letter_bytes;   ///< up to here a message to one peer goes by mail; 0: the device sends none
-  std::size_t mailed_bytes;   ///< and up to here a message that goes to every peer, all its copies together
-  std::size_t fetched_bytes;  ///< from here on (of one rank) plain views are read where they are, if ranks can
+  std::size_t staged_bytes;      ///< up to here (of one rank) one exchange less is worth a copy through staging memory
+  std::size_t letter_bytes;      ///< up to here a message to one peer goes by mail; 0: the device sends none
+  std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
+  std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
+  std::size_t fetched_bytes;     ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
 };
 
@@ -30,6 +31,7 @@ struct CollectiveTuning {
               .staged_bytes = std::size_t{4} << 10,
               .letter_bytes = std::size_t{1} << 10,
               .mailed_bytes = std::size_t{2} << 10,
+              .one_kernel_bytes = 0,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10};
     case DeviceType::cuda:
@@ -39,6 +41,7 @@ struct CollectiveTuning {
               .staged_bytes = 0,
               .letter_bytes = 0,
               .mailed_bytes = 0,
+              .one_kernel_bytes = std::size_t{128} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
   }

@@ -78,6 +78,7 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
     std::uint64_t id = 3000;
     std::vector<std::string> algorithms{"auto", "one_shot", "two_shot"};
     if (world.device().sends_letters()) algorithms.emplace_back("mail");
+    if (world.device().sums_mail()) algorithms.emplace_back("one_kernel");
     for (const DType dtype : summed_dtypes(world.team())) {
       for (const std::string& algorithm : algorithms) {
         AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
@@ -119,6 +120,7 @@ TEST_P(AllReduceTest, AllAlgorithmsGiveTheSameBits) {
     std::vector<CollectiveOptions> ways{{.algorithm = "one_shot"}, {.algorithm = "two_shot"}};
     if (can_fetch(team)) ways.push_back(fetching());
     if (team.device().sends_letters()) ways.push_back({.algorithm = "mail"});
+    if (team.device().sums_mail()) ways.push_back({.algorithm = "one_kernel"});
     for (const CollectiveOptions& options : ways) {
       AllReduce all_reduce(team, {.count = count, .dtype = bf16}, options);
       GuardedTensor tensor(team, {count}, bf16);

@@ -107,8 +107,9 @@ TEST(CollectiveMisuse, SymmetricTensorsThatDoNotFit) {
 TEST(CollectiveMisuse, PlansThatCannotBe) {
   run_ranks(2, [](World& world) {
     const Team& team = world.team();
-    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail"});
+    expect_error<InvalidArgument>(
+        [&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
+        {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail, one_kernel"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, push, pull, fetch, mail"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
@@ -123,6 +124,10 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = u8}); }, {"u8 cannot be summed"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_shot", .staging = false}); },
                                   {"one_shot", "staging"});
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_kernel", .staging = false}); },
+                                  {"'one_kernel' was asked for without staging", "one_kernel needs it"});
+    expect_error<Unsupported>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_kernel"}); },
+                              {"'one_kernel' was asked for, and", "has no kernel for it"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "mail", .staging = false}); },
                                   {"'mail' was asked for without staging", "mail needs it"});
 

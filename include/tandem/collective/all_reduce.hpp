@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
+#include "tandem/memory/mail_lanes.hpp"
 
 namespace tandem {
 
@@ -22,12 +23,14 @@ struct AllReduceSpec {
 /// nothing is staged; otherwise messages go in pieces through the plan's own memory. "fetch", for plain views: the same
 /// two shots, in which each rank reads its peers' inputs and sums where they are, where the system lets it (see
 /// Collective). "mail": each rank writes its input into a mailbox at every peer, and adds what it gets: the shortest
-/// way for the shortest messages, which longer ones may be made to take in pieces.
+/// way for the shortest messages, which longer ones may be made to take in pieces. "one_kernel", on CUDA: the same, in
+/// one kernel that takes up to 32 thread blocks and counts for itself which mailbox is next, so that a graph of it
+/// needs no further signals.
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail"; "auto" mails the smallest (host), takes one_shot
-  /// for small counts, and between two ranks for all plain views, since both move as much then (and needs staging for
-  /// both); it fetches large plain views.
+  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel"; "auto" mails the smallest (host),
+  /// takes one_kernel (CUDA) or one_shot for small counts, and one_shot between two ranks for all plain views, since
+  /// both move as much then (and needs staging for all of these); it fetches large plain views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   // All tensors of a run have equally many elements. `out` may be `input` itself.
@@ -42,16 +45,19 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
-  /// By mail or in one shot, if one of them is what to take. False: nothing was queued.
+  [[nodiscard]] bool takes_one_kernel(std::int64_t count) const noexcept;
+  /// By mail, by one kernel or in one shot, if one of them is what to take. False: nothing was queued.
   [[nodiscard]] bool in_one_step(const std::byte* input, std::byte* out, std::int64_t count, Place place,
                                  StreamRef stream);
   void mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
+  void one_kernel(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
                 StreamRef stream);
 
   std::int64_t count_;
+  MailLanes lanes_;  // for one_kernel; none where it is never taken
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
 };

@@ -23,6 +23,7 @@
 #include "device/cuda/driver.hpp"
 #include "device/cuda/host_calls.hpp"
 #include "device/cuda/kernels/gemm.hpp"
+#include "device/cuda/kernels/mailed_sum.hpp"
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/kernels/reduce.hpp"
 #include "device/cuda/kernels/signal.hpp"
@@ -86,6 +87,8 @@ class CudaDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+  void mailed_sum(StreamRef stream, const MailedSum& sum, WaitControl* control) override;
+  [[nodiscard]] bool sums_mail() const noexcept override { return true; }
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
   void trace_end(StreamRef stream) override;
@@ -145,7 +148,8 @@ CudaDevice::~CudaDevice() {
 // Everything that a run may need, now: a kernel's first launch may load code, which may synchronise the context, and
 // that never ends while a kernel waits for a peer whose signal is queued behind it.
 void CudaDevice::load_kernels() {
-  for (const auto load : {&load_signal_kernels, &load_reduce_kernels, &load_map_kernels, &load_gemm_kernels}) {
+  for (const auto load :
+       {&load_signal_kernels, &load_mailed_sum_kernels, &load_reduce_kernels, &load_map_kernels, &load_gemm_kernels}) {
     const cudaError_t result = load();
     if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction ||
         result == cudaErrorUnsupportedPtxVersion) {
@@ -453,6 +457,29 @@ void CudaDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitC
   arguments.control = control;
   const CurrentContext current(*context_);
   check(launch_wait(arguments, native(stream)), "a wait");
+}
+
+void CudaDevice::mailed_sum(StreamRef stream, const MailedSum& sum, WaitControl* control) {
+  MailedSumArguments arguments{};
+  if (sum.peers.size() > std::size(arguments.peers)) {
+    throw InvalidArgument(
+        format("a sum by mail over {} peers; at most {}", sum.peers.size(), std::size(arguments.peers)));
+  }
+  if (!can_sum_mail(sum.dtype)) throw Unsupported(format("a sum by mail of {} on CUDA", name(sum.dtype)));
+  std::copy(sum.peers.begin(), sum.peers.end(), arguments.peers);
+  arguments.peer_count = static_cast<std::int32_t>(sum.peers.size());
+  arguments.rank = sum.rank;
+  arguments.input = sum.input;
+  arguments.out = sum.out;
+  arguments.count = sum.count;
+  arguments.slice = sum.slice;
+  arguments.lane_pitch = sum.lane_pitch;
+  arguments.turn_pitch = sum.turn_pitch;
+  arguments.operation = sum.operation;
+  arguments.control = control;
+  const auto lanes = static_cast<int>((sum.count + sum.slice - 1) / sum.slice);
+  const CurrentContext current(*context_);
+  check(launch_mailed_sum(arguments, sum.dtype, lanes, native(stream)), "a sum by mail");
 }
 
 void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

@@ -7,37 +7,18 @@
 #include "device/cuda/kernels/activation.cuh"
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/reduce.hpp"
+#include "device/cuda/kernels/sum.cuh"
 #include "device/cuda/kernels/table.cuh"
 
 namespace tandem::cuda {
 namespace {
 
 constexpr int threads = 256;
-// Loads in flight before the first addition: latency over NVLink is hidden by these, not by more threads.
-constexpr int batch = 4;
-
 // Elements [first, first + N): the sum in the order of the sources, then bias, activation and one rounding.
 template <typename In, typename Out, int N>
 __device__ void reduce_pack(const ReduceArguments& arguments, std::int64_t first) {
   Accumulator<In> sums[N] = {};
-  for (int s = 0; s < arguments.source_count; s += batch) {
-    Pack<In, N> loaded[batch];
-#pragma unroll
-    for (int j = 0; j < batch; ++j) {
-      if (s + j < arguments.source_count) loaded[j] = load_pack<In, N>(arguments.sources[s + j], first);
-    }
-#pragma unroll
-    for (int j = 0; j < batch; ++j) {
-      if (s + j < arguments.source_count) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-          const auto x = widen(loaded[j].values[i]);
-          // The first one is taken as it is, so that a single source keeps the sign of its zeros.
-          sums[i] = s + j == 0 ? x : static_cast<Accumulator<In>>(sums[i] + x);
-        }
-      }
-    }
-  }
+  sum_packs<In>(sums, arguments.source_count, first, [&](int source) { return arguments.sources[source]; });
   Pack<Out, N> result;
   if constexpr (std::is_same_v<Accumulator<In>, float>) {
     std::int64_t column = arguments.bias == nullptr ? 0 : first % arguments.columns;
@@ -51,15 +32,7 @@ __device__ void reduce_pack(const ReduceArguments& arguments, std::int64_t first
       result.values[i] = narrow<Out>(activate(arguments.activation, x));
     }
   } else {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      // Back to the signed type before a sum of integers becomes a float.
-      if constexpr (std::is_integral_v<In>) {
-        result.values[i] = narrow<Out>(static_cast<In>(sums[i]));
-      } else {
-        result.values[i] = narrow<Out>(sums[i]);
-      }
-    }
+    round_sums<In>(result, sums);
   }
   for (int d = 0; d < arguments.destination_count; ++d) {
     store_pack<Out, N>(arguments.destinations[d], first, result);

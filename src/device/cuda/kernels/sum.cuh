@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "device/cuda/kernels/element.cuh"
+
+namespace tandem::cuda {
+
+/// Adds up elements [first, first + N) of `count` sources, in their order; source(i) is where the i-th begins.
+template <typename In, int N, typename Source>
+__device__ void sum_packs(Accumulator<In> (&sums)[N], int count, std::int64_t first, const Source& source) {
+  // Loads in flight before the first addition: latency over NVLink is hidden by these, not by more threads.
+  constexpr int batch = 4;
+  for (int s = 0; s < count; s += batch) {
+    Pack<In, N> loaded[batch];
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      if (s + j < count) loaded[j] = load_pack<In, N>(source(s + j), first);
+    }
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      if (s + j < count) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const auto x = widen(loaded[j].values[i]);
+          // The first one is taken as it is, so that a single source keeps the sign of its zeros.
+          sums[i] = s + j == 0 ? x : static_cast<Accumulator<In>>(sums[i] + x);
+        }
+      }
+    }
+  }
+}
+
+/// Rounds sums of `In` once.
+template <typename In, typename Out, int N>
+__device__ void round_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    // Back to the signed type before a sum of integers becomes a float.
+    if constexpr (std::is_integral_v<In>) {
+      out.values[i] = narrow<Out>(static_cast<In>(sums[i]));
+    } else {
+      out.values[i] = narrow<Out>(sums[i]);
+    }
+  }
+}
+
+}  // namespace tandem::cuda
