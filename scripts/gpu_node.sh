@@ -220,6 +220,10 @@ case "$part" in
     test_steps linear '*Capture*.*/cuda*' 90
     test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 90
     test_steps linear '*Interleaving*.*/cuda*' 90
+    step "bench all_reduce in graphs" 60 "$tandem" bench all_reduce -n "$ranks" --device cuda -d bf16 -b 1K -e 1M -f 32 \
+      --iters 10 -G 3
+    step "bench all_gather_linear in graphs" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda \
+      --shape 512,2048,1024 --iters 5 -G 3
     # The branches of a graph are right on one connection to the GPU, too.
     export CUDA_DEVICE_MAX_CONNECTIONS=1 TANDEM_TEST_MAX_RANKS=3
     setting=", one connection"
@@ -252,6 +256,9 @@ case "$part" in
     for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do
       step "bench $operation" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 -b 1K -e 64M -f 16
     done
+    # As others measure it: without the host's part.
+    step "bench all_reduce in graphs" 60 "$tandem" bench all_reduce -n "$ranks" --device cuda -d bf16 -b 1K -e 64M -f 4 \
+      --iters 50 -G 20
     # Column-parallel layers first, then row-parallel ones: the shapes that others publish.
     step "bench all_gather_linear" 90 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
       --shape 8192,57344,8192 --shape 8192,10240,8192 --shape 4096,49152,12288 --shape 1024,28672,8192 --shape 64,28672,8192

@@ -30,12 +30,14 @@ after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap -
 hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
 Collectives with --beside M,N,K print the same columns, of the collective beside a product of that size on each rank
 (bulk overlap); #wrong then counts elements of the product that it does not give alone, as well.
-A time is the median over iterations of the slowest rank's. #wrong counts elements that differ from the reference in a
-run before the timed iterations, or else in one after them, each into poisoned tensors; large linear operations are
-compared in up to 64 x 64 elements of each rank's output. No time is printed for a wrong result; then the exit code is 1.
+A time is the median over iterations of the slowest rank's, or with -G over launches, of which it is one iteration's
+part. #wrong counts elements that differ from the reference in a run before the timed iterations, or else in one after
+them, each into poisoned tensors; large linear operations are compared in up to 64 x 64 elements of each rank's output.
+No time is printed for a wrong result; then the exit code is 1.
 
 Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2
+  tandem bench all_reduce -n 4 --device cuda -d bf16 -b 1K -e 64M -f 4 --iters 50 -G 20
   tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
 )";
@@ -173,8 +175,11 @@ int bench(Arguments arguments) {
          },
          "bytes from one size to the next, instead of a factor")
       ->type_name("BYTES");
-  integer("--iters", "--iters", "iterations that are timed (default 20)", options.iterations, 1, 1'000'000);
-  integer("-w,--warmup", "--warmup", "iterations before them (default 5)", options.warmup, 0, 1'000'000);
+  Repetitions& repetitions = options.repetitions;
+  integer("--iters", "--iters", "iterations that are timed (default 20)", repetitions.iterations, 1, 1'000'000);
+  integer("-w,--warmup", "--warmup", "iterations before them (default 5)", repetitions.warmup, 0, 1'000'000);
+  integer("-G,--cudagraph", "-G", "capture the iterations in a CUDA graph, and launch it so often (default 0: none)",
+          repetitions.graph_launches, 0, 1'000'000);
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
@@ -208,6 +213,10 @@ int bench(Arguments arguments) {
   const World world = join(options.ranks, env, "bench", arguments);
   if (options.root >= world.size()) {
     throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, world.size() - 1));
+  }
+  if (repetitions.graph_launches > 0 && world.device().id().type != DeviceType::cuda) {
+    throw InvalidArgument(format("-G is {}, and the ranks' devices are the {}'s; CUDA graphs need --device cuda",
+                                 repetitions.graph_launches, name(world.device().id().type)));
   }
   if (options.beside) return bench_beside(world, options);
   return is_linear(options.operation) ? bench_linear(world, options) : bench_collective(world, options);

@@ -12,6 +12,7 @@
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
+#include "tools/timing.hpp"
 
 namespace tandem::tools {
 
@@ -25,8 +26,7 @@ struct BenchOptions {
   std::int64_t end = std::int64_t{64} << 20;
   std::int64_t factor = 2;
   std::int64_t step = 0;  ///< bytes; 0: by the factor
-  int iterations = 20;
-  int warmup = 5;
+  Repetitions repetitions;
   std::optional<DType> dtype;
   std::string algorithm = "auto";
   std::optional<int> groups;

@@ -61,7 +61,8 @@ class BesideBench {
     const auto overlap = [&] { beside_(stream_, communicate, compute); };
     const auto wrong_of_a_run = [&](bool corrupted) {
       product_.poison();
-      const std::int64_t wrong = wrong_elements(team, run, data, overlap, stream_, corrupted);
+      const auto body = timing_.one_run(overlap, options_.repetitions);
+      const std::int64_t wrong = wrong_elements(team, run, data, body, stream_, corrupted);
       return wrong + count_over_ranks(team, different_elements(product_.result(), alone_, size_of(*options_.dtype)));
     };
     std::int64_t wrong = wrong_of_a_run(false);
@@ -75,7 +76,7 @@ class BesideBench {
                                      compute(stream_);
                                    },
                                .overlap = overlap},
-                              timing_, options_.warmup, options_.iterations);
+                              timing_, options_.repetitions);
       wrong = wrong_of_a_run(corrupts(world_.rank()));
     }
     wrong_ += wrong;
@@ -114,13 +115,11 @@ int bench_beside(const World& world, const BenchOptions& given) {
   BenchOptions options = given;
   options.dtype = given.dtype.value_or(f32);
   BesideBench bench(world, options);
-  Report report(
-      world,
-      format("tandem bench {} (tensors: {}) beside a product of {} on each rank: algorithm {}, {} iterations, "
-             "{} for warm-up, {}",
-             name(options.operation), bench.form().name, to_string(*options.beside), options.algorithm,
-             options.iterations, options.warmup, setting(world)),
-      options.report);
+  Report report(world,
+                format("tandem bench {} (tensors: {}) beside a product of {} on each rank: algorithm {}, {}, {}",
+                       name(options.operation), bench.form().name, to_string(*options.beside), options.algorithm,
+                       to_string(options.repetitions), setting(world)),
+                options.report);
   report.set("operation", name(options.operation));
   report.set("algorithm", options.algorithm);
   report.set("tensors", bench.form().name);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -51,10 +53,8 @@ class CollectiveBench {
     Figures figures;
     figures.wrong = wrong_of_a_run(plan, run, data, false);
     if (figures.wrong != 0) return figures;
-    for (int i = 0; i < options_.warmup; ++i) timing_.measure([&] { run(plan, stream_); });
-    static_cast<void>(timing_.collect());
-    for (int i = 0; i < options_.iterations; ++i) timing_.measure([&] { run(plan, stream_); });
-    const std::vector<double> times = timing_.collect();
+    const std::function<void()> body = [&] { run(plan, stream_); };
+    const std::vector<double> times = timing_.repeated(std::span(&body, 1), options_.repetitions).front();
     figures.time = median(times);
     figures.p99 = percentile(times, 99);
     figures.wrong = wrong_of_a_run(plan, run, data, corrupts(world_.rank()));
@@ -65,7 +65,8 @@ class CollectiveBench {
  private:
   [[nodiscard]] std::int64_t wrong_of_a_run(CollectivePlan& plan, CollectiveRun& run, const CollectiveData& data,
                                             bool corrupted) const {
-    return wrong_elements(world_.team(), run, data, [&] { run(plan, stream_); }, stream_, corrupted);
+    const auto body = timing_.one_run([&] { run(plan, stream_); }, options_.repetitions);
+    return wrong_elements(world_.team(), run, data, body, stream_, corrupted);
   }
 
   const World& world_;
@@ -119,12 +120,11 @@ int bench_collective(const World& world, const BenchOptions& given) {
   BenchOptions options = given;
   options.dtype = given.dtype.value_or(f32);
   const Forms measured = forms_of(options);
-  Report report(
-      world,
-      format("tandem bench {} (tensors: {}): algorithm {}, {} iterations, {} for warm-up, {}", name(options.operation),
-             measured.apart == nullptr ? measured.in_place->name : measured.apart->name, options.algorithm,
-             options.iterations, options.warmup, setting(world)),
-      options.report);
+  Report report(world,
+                format("tandem bench {} (tensors: {}): algorithm {}, {}, {}", name(options.operation),
+                       measured.apart == nullptr ? measured.in_place->name : measured.apart->name, options.algorithm,
+                       to_string(options.repetitions), setting(world)),
+                options.report);
   report.set("operation", name(options.operation));
   report.set("algorithm", options.algorithm);
   report.set("out_of_place_tensors", json_of(measured.apart));

@@ -33,13 +33,15 @@ class LinearBench {
     LinearRun run(team, problem);
     LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
-    std::int64_t wrong = wrong_elements(team, problem, run, overlap, stream_, false) +
-                         wrong_elements(team, problem, run, sequence, stream_, false);
+    const auto wrong_of_a_run = [&](LinearPlanOfAnyKind& plan, bool corrupted) {
+      const auto body = timing_.one_run([&] { run(plan, stream_); }, options_.repetitions);
+      return wrong_elements(team, problem, run, body, stream_, corrupted);
+    };
+    std::int64_t wrong = wrong_of_a_run(overlap, false) + wrong_of_a_run(sequence, false);
     OverlapTimes times;
     if (wrong == 0) {
-      times =
-          measure_linear(team, problem, run, overlap, sequence, timing_, stream_, options_.warmup, options_.iterations);
-      wrong = wrong_elements(team, problem, run, overlap, stream_, corrupts(world_.rank()));
+      times = measure_linear(team, problem, run, overlap, sequence, timing_, stream_, options_.repetitions);
+      wrong = wrong_of_a_run(overlap, corrupts(world_.rank()));
     }
     wrong_ += wrong;
     add_row(report, problem, overlap, times, wrong);
@@ -95,10 +97,9 @@ int bench_linear(const World& world, const BenchOptions& given) {
   options.dtype = given.dtype.value_or(cuda ? bf16 : f32);
   if (options.shapes.empty()) options.shapes.push_back(cuda ? Shape{8192, 10240, 8192} : Shape{512, 1024, 1024});
 
-  Report report(world,
-                format("tandem bench {}: {} iterations, {} for warm-up, {}", name(options.operation),
-                       options.iterations, options.warmup, setting(world)),
-                options.report);
+  Report report(
+      world, format("tandem bench {}: {}, {}", name(options.operation), to_string(options.repetitions), setting(world)),
+      options.report);
   report.set("operation", name(options.operation));
   const bool sampled = std::ranges::any_of(options.shapes, [&](const Shape& shape) {
     return !is_checked_whole(problem_of(options, shape, world.size()), 0);

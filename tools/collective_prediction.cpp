@@ -27,7 +27,9 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
       if (form.symmetric_input && staged) return "staged";
       break;
     case Operation::all_reduce:
-      if (device.sums_mail() && bytes <= static_cast<std::int64_t>(tuning.one_kernel_bytes)) return "one_kernel";
+      if (ranks > 1 && device.sums_mail() && bytes <= static_cast<std::int64_t>(tuning.one_kernel_bytes)) {
+        return "one_kernel";
+      }
       return one_shot_wins(tuning, ranks, static_cast<std::size_t>(bytes), form.symmetric_output) ? "one_shot"
                                                                                                   : "two_shot";
     case Operation::broadcast:

@@ -62,11 +62,11 @@ bool is_checked_whole(const LinearProblem& problem, int rank) {
   return block.elements() == 0 || depth <= small / block.elements();
 }
 
-std::int64_t wrong_elements(const Team& team, const LinearProblem& problem, LinearRun& run, LinearPlanOfAnyKind& plan,
-                            StreamRef stream, bool corrupted) {
+std::int64_t wrong_elements(const Team& team, const LinearProblem& problem, LinearRun& run,
+                            const std::function<void()>& body, StreamRef stream, bool corrupted) {
   run.reset_output();
   team.barrier();
-  run(plan, stream);
+  body();
   team.synchronize(stream);
   std::vector<std::byte> result = run.result();
   if (corrupted) corrupt(result, problem.output_dtype());

@@ -49,7 +49,7 @@ GemmSpec local_product(const LinearProblem& problem, int rank) {
 
 OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
                             LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,
-                            StreamRef stream, int warmup, int iterations) {
+                            StreamRef stream, const Repetitions& repetitions) {
   LocalProduct product(team, local_product(problem, team.rank()));
   const CollectiveProblem collective = communication(problem);
   CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
@@ -67,7 +67,7 @@ OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, cons
                           .comm = [&] { comm(plan, stream); },
                           .sequence = [&] { run(sequence, stream); },
                           .overlap = [&] { run(overlap, stream); }},
-                         timing, warmup, iterations);
+                         timing, repetitions);
 }
 
 }  // namespace tandem::tools

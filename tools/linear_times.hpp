@@ -19,6 +19,6 @@ namespace tandem::tools {
 /// timing's.
 [[nodiscard]] OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
                                           LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,
-                                          StreamRef stream, int warmup, int iterations);
+                                          StreamRef stream, const Repetitions& repetitions);
 
 }  // namespace tandem::tools

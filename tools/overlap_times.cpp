@@ -9,10 +9,9 @@
 
 namespace tandem::tools {
 
-OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, int warmup, int iterations) {
+OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, const Repetitions& repetitions) {
   const std::array<std::function<void()>, 4> all{bodies.gemm, bodies.comm, bodies.sequence, bodies.overlap};
-  static_cast<void>(timing.in_turns(all, warmup));
-  const std::vector<std::vector<double>> taken = timing.in_turns(all, iterations);
+  const std::vector<std::vector<double>> taken = timing.repeated(all, repetitions);
   return {.gemm = median(taken[0]),
           .comm = median(taken[1]),
           .sequence = median(taken[2]),

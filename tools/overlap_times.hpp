@@ -36,7 +36,7 @@ struct OverlapBodies {
 };
 
 /// Collective. Times the four in turns.
-[[nodiscard]] OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, int warmup, int iterations);
+[[nodiscard]] OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, const Repetitions& repetitions);
 
 /// How tables show them: the names of the columns, and their units.
 [[nodiscard]] std::string overlap_columns(bool stats);

@@ -5,6 +5,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <memory>
+
+#include "tandem/device/graph.hpp"
+
+#include "base/format.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -30,6 +35,12 @@ double percentile(std::vector<double> samples, double percent) {
   std::ranges::sort(samples);
   const auto rank = static_cast<std::size_t>(std::ceil(percent / 100 * static_cast<double>(samples.size())));
   return samples[std::clamp<std::size_t>(rank, 1, samples.size()) - 1];
+}
+
+std::string to_string(const Repetitions& repetitions) {
+  const std::string graph =
+      repetitions.graph_launches == 0 ? "" : format(" in a CUDA graph launched {} times", repetitions.graph_launches);
+  return format("{} iterations{}, {} for warm-up", repetitions.iterations, graph, repetitions.warmup);
 }
 
 Timing::Timing(const Team& team, StreamRef stream, bool blocking)
@@ -66,6 +77,31 @@ std::vector<std::vector<double>> Timing::in_turns(std::span<const std::function<
   const std::vector<double> all = collect();
   for (std::size_t i = 0; i < all.size(); ++i) taken[i % taken.size()].push_back(all[i]);
   return taken;
+}
+
+std::vector<std::vector<double>> Timing::repeated(std::span<const std::function<void()>> bodies,
+                                                  const Repetitions& repetitions) {
+  static_cast<void>(in_turns(bodies, repetitions.warmup));
+  if (repetitions.graph_launches == 0) return in_turns(bodies, repetitions.iterations);
+  std::vector<std::function<void()>> launches;
+  for (const auto& body : bodies) {
+    const auto graph = std::make_shared<const Graph>(team_.device(), stream_, [&] {
+      for (int i = 0; i < repetitions.iterations; ++i) body();
+    });
+    launches.emplace_back([this, graph] { graph->launch(stream_); });
+  }
+  static_cast<void>(in_turns(launches, 1));  // a graph's first launch uploads it
+  std::vector<std::vector<double>> taken = in_turns(launches, repetitions.graph_launches);
+  for (std::vector<double>& each : taken) {
+    for (double& seconds : each) seconds /= repetitions.iterations;
+  }
+  return taken;
+}
+
+std::function<void()> Timing::one_run(const std::function<void()>& body, const Repetitions& repetitions) const {
+  if (repetitions.graph_launches == 0) return body;
+  const auto graph = std::make_shared<const Graph>(team_.device(), stream_, body);
+  return [stream = stream_, graph] { graph->launch(stream); };
 }
 
 std::vector<double> Timing::collect() {

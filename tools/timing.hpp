@@ -18,6 +18,17 @@ namespace tandem::tools {
 /// The smallest sample that `percent` of a hundred samples do not exceed; 0 for none.
 [[nodiscard]] double percentile(std::vector<double> samples, double percent);
 
+/// How often something is run to be timed.
+struct Repetitions {
+  int iterations = 20;
+  int warmup = 5;          ///< runs before them
+  int graph_launches = 0;  ///< 0: each iteration is queued by itself; else all are captured in a CUDA graph, and this
+                           ///< counts its launches
+};
+
+/// "20 iterations, 5 for warm-up", …
+[[nodiscard]] std::string to_string(const Repetitions& repetitions);
+
 /// Times runs of operations over a team. Each run begins behind a barrier of the team's streams. On CUDA, events take
 /// the time and runs are queued one behind the other; on the host, the clock around the run and its synchronisation.
 class Timing {
@@ -30,6 +41,12 @@ class Timing {
   /// Times `rounds` runs of each body, in turns, so that all of them meet the same clocks. The seconds of each body's
   /// runs, as the slowest rank took them. Collective.
   [[nodiscard]] std::vector<std::vector<double>> in_turns(std::span<const std::function<void()>> bodies, int rounds);
+  /// The same, behind runs for warm-up. Of a graph's launch each run counts as one part of it. Collective.
+  [[nodiscard]] std::vector<std::vector<double>> repeated(std::span<const std::function<void()>> bodies,
+                                                          const Repetitions& repetitions);
+  /// What queues one run of `body`: itself, or the launch of a graph of one, if `repetitions` are of graphs. To check
+  /// what is timed.
+  [[nodiscard]] std::function<void()> one_run(const std::function<void()>& body, const Repetitions& repetitions) const;
   /// Seconds of each run measured since the last call, as the slowest rank took them. Collective.
   [[nodiscard]] std::vector<double> collect();
 

@@ -159,7 +159,8 @@ class Tuner {
     Bodies bodies;
     for (Candidate& each : best) {
       LinearPlanOfAnyKind& plan = plans.emplace_back(team, problem, each.options);
-      each.wrong = wrong_elements(team, problem, run, plan, stream_, corrupts(world_.rank()) && plans.size() == 1);
+      each.wrong = wrong_elements(
+          team, problem, run, [&] { run(plan, stream_); }, stream_, corrupts(world_.rank()) && plans.size() == 1);
       wrong += each.wrong;
       bodies.push_back([&] { run(plan, stream_); });
     }

@@ -30,6 +30,16 @@ void check_index(DeviceId id, int count) {
 
 Device::~Device() = default;
 
+void* Device::graph_create(StreamRef /*stream*/, const std::function<void()>& /*body*/) {
+  throw Unsupported(format("{} records no graphs", to_string(id_)));
+}
+
+void Device::graph_destroy(void* /*graph*/) noexcept {}
+
+void Device::graph_launch(void* /*graph*/, StreamRef /*stream*/) {
+  throw Unsupported(format("{} records no graphs", to_string(id_)));
+}
+
 void Device::push(StreamRef stream, std::span<const Push> pushes) {
   for (const Push& push : pushes) {
     copy(stream, push.copy);

@@ -243,6 +243,12 @@ TEST(CommandLine, BenchPrintsTheColumnsOfNcclTests) {
   }
 }
 
+TEST(CommandLine, BenchSaysWhereThereAreNoGraphs) {
+  const Outcome outcome = tandem_command("bench all_reduce -n 2 -b 1K -e 1K -G 3 2>&1");
+  EXPECT_EQ(outcome.code, bad_command_line);
+  testing::expect_says(outcome.out, {"-G is 3", "host", "--device cuda"});
+}
+
 TEST(CommandLine, BenchSaysWhereItComparesASample) {
   const std::string command = "bench all_gather_linear -n 1 --iters 1 -w 0 --shape 8,8,8 ";
   const std::string sample = "# #wrong of large shapes is out of a sample: 64 x 64 elements of each rank's output\n";

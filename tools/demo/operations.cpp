@@ -42,8 +42,8 @@ std::vector<TimedOperation> time_operations(const World& world, const language_m
     LinearPlanOfAnyKind overlap(team, operation.problem, {});
     LinearPlanOfAnyKind sequence(team, operation.problem, {.algorithm = "sequence", .groups = std::nullopt});
     operation.choice = overlap.choice();
-    operation.times =
-        measure_linear(team, operation.problem, run, overlap, sequence, timing, stream, warmup, iterations);
+    operation.times = measure_linear(team, operation.problem, run, overlap, sequence, timing, stream,
+                                     {.iterations = iterations, .warmup = warmup});
   }
   return operations;
 }

@@ -93,6 +93,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual bool event_query(void* event) = 0;
   virtual void event_synchronize(void* event) = 0;  ///< blocking
   [[nodiscard]] virtual double event_elapsed_ms(void* begin, void* end) = 0;
+  // Graphs; `Graph` owns what `graph_create` makes. Unsupported where streams cannot be captured.
+  [[nodiscard]] virtual void* graph_create(StreamRef stream, const std::function<void()>& body);
+  virtual void graph_destroy(void* graph) noexcept;
+  virtual void graph_launch(void* graph, StreamRef stream);
   /// Waits until everything queued on all streams of this device has run. Blocking; only the end of a world calls it.
   virtual void synchronize() = 0;
   /// The same for at most `limit`: false if something is still queued then. What functions of the host's threw stays

@@ -21,6 +21,7 @@
 #include "device/cuda/cuda_gemm.hpp"
 #include "device/cuda/device_memory.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/graphs.hpp"
 #include "device/cuda/host_calls.hpp"
 #include "device/cuda/kernels/gemm.hpp"
 #include "device/cuda/kernels/mailed_sum.hpp"
@@ -73,6 +74,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool event_query(void* event) override;
   void event_synchronize(void* event) override;
   [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
+  [[nodiscard]] void* graph_create(StreamRef stream, const std::function<void()>& body) override;
+  void graph_destroy(void* graph) noexcept override;
+  void graph_launch(void* graph, StreamRef stream) override;
   void synchronize() override;
   [[nodiscard]] bool synchronize_for(std::chrono::milliseconds limit) override;
 
@@ -338,6 +342,21 @@ double CudaDevice::event_elapsed_ms(void* begin, void* end) {
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end)), "cudaEventElapsedTime");
   return static_cast<double>(milliseconds);
+}
+
+void* CudaDevice::graph_create(StreamRef stream, const std::function<void()>& body) {
+  const CurrentContext current(*context_);
+  return capture_graph(native(stream), body);
+}
+
+void CudaDevice::graph_destroy(void* graph) noexcept {
+  const CurrentContext current(*context_);
+  ignore(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
+}
+
+void CudaDevice::graph_launch(void* graph, StreamRef stream) {
+  const CurrentContext current(*context_);
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), native(stream)), "cudaGraphLaunch");
 }
 
 void CudaDevice::synchronize() {

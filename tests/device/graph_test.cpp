@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/graph.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "device/on_device.hpp"
+#include "support/errors.hpp"
+
+namespace tandem::testing {
+namespace {
+
+constexpr std::size_t bytes = 1000;
+
+class GraphTest : public OnDevice {
+ protected:
+  [[nodiscard]] std::vector<std::byte> content(const Buffer& buffer) const { return download<std::byte>(buffer); }
+};
+
+TEST_P(GraphTest, RunsAtEachLaunchAndNotWhenRecorded) {
+  const Stream stream(device());
+  const std::vector<std::byte> first = random_bytes(bytes);
+  const std::vector<std::byte> second = random_bytes(bytes);
+  const Buffer from = upload(first);
+  const Buffer to = upload(second);
+  const Graph graph(device(), stream, [&] {
+    device().copy(stream, {.dst = to.data(), .src = from.data(), .bytes = bytes, .path = Path::local});
+  });
+  stream.synchronize();
+  EXPECT_EQ(content(to), second);
+  graph.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(content(to), first);
+  device().upload(from.data(), second.data(), bytes);
+  graph.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(content(to), second);
+}
+
+TEST_P(GraphTest, RecordsStreamsThatAreTiedToItsOwn) {
+  const Stream stream(device());
+  const Stream other(device());
+  Event begun(device());
+  Event ended(device());
+  const Buffer memory = upload(random_bytes(bytes));
+  const Graph graph(device(), stream, [&] {
+    order_after(other, stream, begun);
+    device().fill(other, memory.data(), std::byte{1}, bytes);
+    order_after(stream, other, ended);
+    device().fill(stream, memory.data(), std::byte{2}, bytes / 2);
+  });
+  graph.launch(stream);
+  stream.synchronize();
+  std::vector<std::byte> wanted(bytes, std::byte{1});
+  std::fill_n(wanted.begin(), bytes / 2, std::byte{2});
+  EXPECT_EQ(content(memory), wanted);
+}
+
+TEST_P(GraphTest, MovesAndGoesWhileItsLaunchRuns) {
+  const Stream stream(device());
+  const Buffer memory = upload(random_bytes(bytes));
+  {
+    Graph graph(device(), stream, [&] { device().fill(stream, memory.data(), std::byte{3}, bytes); });
+    const Graph moved = std::move(graph);
+    moved.launch(stream);
+  }
+  stream.synchronize();
+  EXPECT_EQ(content(memory), std::vector<std::byte>(bytes, std::byte{3}));
+}
+
+TEST_P(GraphTest, WhatThrowsLeavesTheStreamAsItWas) {
+  const Stream stream(device());
+  const Buffer memory = upload(random_bytes(bytes));
+  EXPECT_THROW(Graph(device(), stream,
+                     [&] {
+                       device().fill(stream, memory.data(), std::byte{4}, bytes);
+                       throw std::out_of_range("in the middle");
+                     }),
+               std::out_of_range);
+  EXPECT_EQ(device().stream_capture(stream), 0U);
+  device().fill(stream, memory.data(), std::byte{5}, bytes);
+  stream.synchronize();
+  EXPECT_EQ(content(memory), std::vector<std::byte>(bytes, std::byte{5}));
+}
+
+TEST_P(GraphTest, WhatCannotBeRecordedIsAnErrorAndTheDeviceGoesOn) {
+  const Stream stream(device());
+  const Buffer memory = upload(random_bytes(bytes));
+  EXPECT_THROW(Graph(device(), stream, [&] { stream.synchronize(); }), DeviceError);
+  const Graph graph(device(), stream, [&] { device().fill(stream, memory.data(), std::byte{6}, bytes); });
+  graph.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(content(memory), std::vector<std::byte>(bytes, std::byte{6}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, GraphTest, ::testing::Values(DeviceType::cuda), type_name);
+
+TEST(HostGraph, IsUnsupportedAndSaysSo) {
+  const auto host = open_device({DeviceType::host, 0});
+  const Stream stream(*host);
+  expect_error<Unsupported>([&] { const Graph graph(*host, stream, [] {}); }, {"host", "records no graphs"});
+}
+
+}  // namespace
+}  // namespace tandem::testing
