@@ -18,6 +18,10 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   const bool mailable = adds(operation) || operation == Operation::all_gather;
   const int copies = operation == Operation::reduce_scatter ? 1 : ranks - 1;
   if (mailable && mail_wins(tuning, message, copies)) return "mail";
+  const bool in_one_kernel = ranks > 1 && device.exchanges_mail();
+  if (operation == Operation::all_gather || operation == Operation::reduce_scatter) {
+    if (in_one_kernel && shard <= tuning.one_kernel_shard_bytes) return "one_kernel";
+  }
   if (fetches && read >= fetched_from(tuning, operation == Operation::all_reduce ? 2 : 1)) return "fetch";
   switch (operation) {
     case Operation::all_gather:
@@ -27,8 +31,8 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
       if (form.symmetric_input && staged) return "staged";
       break;
     case Operation::all_reduce:
-      if (ranks > 1 && device.sums_mail() && bytes <= static_cast<std::int64_t>(tuning.one_kernel_bytes)) {
-        return "one_kernel";
+      if (in_one_kernel && message <= tuning.one_kernel_bytes) {
+        return message <= one_step_up_to(tuning, ranks) ? "one_kernel" : "one_kernel_two_shot";
       }
       return one_shot_wins(tuning, ranks, static_cast<std::size_t>(bytes), form.symmetric_output) ? "one_shot"
                                                                                                   : "two_shot";
@@ -54,8 +58,8 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
   double touched = 0;              // read or written in one rank's memory
   switch (operation) {
     case Operation::all_gather:
-      if (runs == "pull") touched = 2 * shard;          // into the slot
-      if (runs == "mail") touched = 2 * peers * shard;  // out of the mailboxes
+      if (runs == "pull") touched = 2 * shard;                                  // into the slot
+      if (runs == "mail" || runs == "one_kernel") touched = 2 * peers * shard;  // out of the mailboxes
       break;
     case Operation::reduce_scatter:
       touched = (ranks + 1) * shard;
@@ -79,6 +83,7 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
         rounds = 2;
         carried = 2 * peers * shard;
         touched = (ranks + 1) * shard;
+        if (runs == "one_kernel_two_shot") touched += 2 * peers * shard;  // out of the mailboxes
         if (runs == "two_shot" && !form.symmetric_input && !form.symmetric_output) touched += 2 * peers * shard;
       }
   }

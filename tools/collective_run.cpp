@@ -68,11 +68,11 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
   const bool plain = !form.symmetric_input && !form.symmetric_output;
   switch (operation) {
     case Operation::all_gather:
-      if (plain) return {"auto", "pull", "fetch", "mail"};
-      return {"auto", "push", "mail"};
+      if (plain) return {"auto", "pull", "fetch", "mail", "one_kernel"};
+      return {"auto", "push", "mail", "one_kernel"};
     case Operation::reduce_scatter:
-      if (plain) return {"auto", "staged", "fetch", "mail"};
-      return {"auto", "direct", "mail"};
+      if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
+      return {"auto", "direct", "mail", "one_kernel"};
     case Operation::all_to_all:
       if (plain) return {"auto", "staged", "fetch"};
       return {"auto", form.symmetric_output ? "push" : "pull"};
@@ -80,8 +80,8 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
       if (plain) return {"auto", "staged", "fetch"};
       return {"auto", "push", "pull"};
     default:
-      if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail", "one_kernel"};
-      return {"auto", "one_shot", "two_shot", "mail", "one_kernel"};
+      if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"};
+      return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"};
   }
 }
 

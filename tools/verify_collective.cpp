@@ -88,8 +88,11 @@ void run_collective_case(Operation operation, Case& self) {
   std::vector<std::string> known = algorithms(operation, form);
   if (!why_no_loans(team).empty()) std::erase(known, "fetch");
   if (!team.device().sends_letters()) std::erase(known, "mail");
-  if (!team.device().sums_mail()) std::erase(known, "one_kernel");
-  const CollectiveOptions options{.algorithm = random.pick(known), .piece_bytes = random.pick(pieces)};
+  if (!team.device().exchanges_mail()) {
+    std::erase_if(known, [](const std::string& name) { return name.starts_with("one_kernel"); });
+  }
+  CollectiveOptions options{.algorithm = random.pick(known), .piece_bytes = random.pick(pieces)};
+  if (team.device().exchanges_mail() && random.chance(30)) options.sms = static_cast<int>(random.between(1, 40));
   const std::int64_t offset = random.between(0, 3);
   const bool counted = operation == Operation::all_to_all && random.chance(50);
 
@@ -110,8 +113,9 @@ void run_collective_case(Operation operation, Case& self) {
     runs.push_back({problem, data, data.input(team.rank()), CollectiveRun(team, problem, form, offset)});
     runs.back().tensors.fill(runs.back().input);
   }
-  self.describe(format("{} {}, {}, pieces of {}, offset {}, rows of {}, runs of {} rows{}", name(whole.dtype),
-                       form.name, options.algorithm, options.piece_bytes, offset, whole.row, rows,
+  const std::string sms = options.sms ? format(" on {} SMs", *options.sms) : "";
+  self.describe(format("{} {}, {}{}, pieces of {}, offset {}, rows of {}, runs of {} rows{}", name(whole.dtype),
+                       form.name, options.algorithm, sms, options.piece_bytes, offset, whole.row, rows,
                        counted ? " with counts" : ""));
 
   CollectivePlan plan(team, operation, whole.plan_count(), whole.dtype, options);

@@ -8,11 +8,12 @@
 #include "base/format.hpp"
 #include "collective/cached.hpp"
 #include "collective/piece.hpp"
+#include "collective/tuning.hpp"
 
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "fetch", "mail"};
+constexpr std::array<std::string_view, 5> algorithms{"push", "pull", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
@@ -29,6 +30,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       coming_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
   make_slots(options.algorithm == "push" ? 0 : bytes_up_to(piece_bytes(), spec.count), signals);
+  make_lanes(bytes_up_to(one_kernel_bytes(collective_tuning(device().id().type).one_kernel_shard_bytes), spec.count));
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
   const std::string otherwise = format(
@@ -36,7 +38,8 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       "shard); into plain views{} {}",
       batch_bytes(), small_too(),
       plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())));
-  set_description(format("{}: {}; copies by {}", describe(), with_mail(ranks() - 1, otherwise), copier()));
+  set_description(
+      format("{}: {}; copies by {}", describe(), with_mail(ranks() - 1, with_one_kernel(otherwise)), copier()));
 }
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
@@ -140,10 +143,13 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 }
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
-  expect_algorithm({"push", "mail"}, "a symmetric tensor");
+  expect_algorithm({"push", "mail", "one_kernel"}, "a symmetric tensor");
   expect_closed();
   if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), ranks() - 1)) {
     run(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
+  } else if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+    run(stream, "all_gather",
+        [&] { one_kernel(stream, MailedForm::all_gather, shard, gathered.memory().data(), whole); });
   } else if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
     run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
   } else {
@@ -154,7 +160,7 @@ void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, 
 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"pull", "fetch", "mail"}, "a plain view");
+  expect_algorithm({"pull", "fetch", "mail", "one_kernel"}, "a plain view");
   expect_closed();
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
@@ -164,6 +170,8 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
     auto* const into = gathered.data_as<std::byte>();
     if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), ranks() - 1)) {
       mail(from, into, whole, stream);
+    } else if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+      one_kernel(stream, MailedForm::all_gather, from, into, whole);
     } else if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
       fetch(from, into, whole, stream);
     } else {

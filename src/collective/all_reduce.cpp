@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/checked.hpp"
+
 #include "base/format.hpp"
 #include "collective/cached.hpp"
 #include "collective/tuning.hpp"
@@ -15,12 +17,10 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 5> algorithms{"one_shot", "two_shot", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 6> algorithms{"one_shot", "two_shot",   "fetch",
+                                                     "mail",     "one_kernel", "one_kernel_two_shot"};
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
-
-// By one kernel that was asked for, whose mailboxes take twice as much for each peer.
-constexpr std::size_t most_at_once = std::size_t{1} << 20;
 
 constexpr int fetch_rounds = 2;  // of inputs, then of sums
 
@@ -39,36 +39,25 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       sources_(static_cast<std::size_t>(team.size())),
       destinations_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  for (const std::string_view staged : {"one_shot", "one_kernel"}) {
-    if (options.algorithm == staged && !options.staging) {
-      refuse(format("algorithm '{0}' was asked for without staging; {0} needs it", staged));
-    }
+  if (options.algorithm == "one_shot" && !options.staging) {
+    refuse("algorithm 'one_shot' was asked for without staging; one_shot needs it");
   }
   expect_sums();
-  if (options.algorithm == "one_kernel" && !device().sums_mail()) {
-    throw Unsupported(format("{} on rank {} of {}: algorithm 'one_kernel' was asked for, and {} has no kernel for it",
-                             kind(), me(), ranks(), to_string(device().id())));
-  }
   // Chunks of a small message are rounded up, and fetched ones lie there side by side.
   make_slots(bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple),
              signals);
-  const bool asked = options.algorithm == "one_kernel";
-  const bool chooses = automatic() && options.staging && device().sums_mail();
-  const std::size_t one_kernel_bytes =
-      asked ? std::min(piece_bytes(), most_at_once) : collective_tuning(device().id().type).one_kernel_bytes;
-  const std::size_t summed = bytes_up_to(one_kernel_bytes, spec.count);
-  if ((asked || chooses) && summed != 0 && ranks() > 1) {
-    lanes_ = MailLanes(team, summed, operation());
-    std::vector<std::shared_ptr<void>> parts = slots().parts();
-    for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
-    keep_in_graphs(std::move(parts));
-  }
-  std::string chosen = format("{} as asked for", options.algorithm);
-  if (automatic() && !options.staging) {
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const std::size_t whole = bytes_up_to(one_kernel_bytes(tuning.one_kernel_bytes), spec.count);
+  const std::size_t one_step = std::min(whole, one_step_up_to(tuning, ranks()));
+  make_lanes(options.algorithm == "one_kernel" ? whole : std::max(automatic() ? one_step : 0, kernel_chunk(whole)));
+  std::string chosen;
+  if (!automatic()) {
+    chosen = format("{} as asked for", options.algorithm);
+  } else if (!options.staging) {
     chosen = "two_shot, since one_shot needs staging";
-  } else if (automatic()) {
-    const CollectiveTuning tuning = collective_tuning(device().id().type);
-    chosen = lanes_.bytes() == 0 ? "" : format("one_kernel up to {} bytes, else ", summed);
+  } else {
+    if (lanes().bytes() != 0) chosen = format("one_kernel up to {} bytes, ", one_step);
+    if (lanes().bytes() != 0 && one_step < whole) chosen += format("one_kernel_two_shot up to {}, ", whole);
     chosen += format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
                      tuning.one_shot_bytes,
                      ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
@@ -87,9 +76,19 @@ bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
   return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
 }
 
-bool AllReduce::takes_one_kernel(std::int64_t count) const noexcept {
-  if (!automatic()) return options().algorithm == "one_kernel";
-  return lanes_.bytes() != 0 && bytes_of(count) <= lanes_.bytes();
+int AllReduce::kernel_steps(std::int64_t count) const noexcept {
+  if (lanes().bytes() == 0) return 0;
+  if (options().algorithm == "one_kernel") return 1;
+  if (options().algorithm == "one_kernel_two_shot") return 2;
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const std::size_t bytes = bytes_of(count);
+  if (!automatic() || bytes > one_kernel_bytes(tuning.one_kernel_bytes)) return 0;
+  return bytes <= one_step_up_to(tuning, ranks()) ? 1 : 2;
+}
+
+std::size_t AllReduce::kernel_chunk(std::size_t bytes) const noexcept {
+  const auto n = static_cast<std::size_t>(ranks());
+  return round_up((bytes + n - 1) / n, 16);  // so that each begins where vector accesses like it
 }
 
 Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
@@ -102,27 +101,27 @@ Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
   if (count == 0) return;
   run(stream, "all_reduce", [&] {
-    if (in_one_step(input.memory().data(), out.memory().data(), count, Place::symmetric, stream)) return;
+    if (take_small(input.memory().data(), out.memory().data(), count, Place::symmetric, stream)) return;
     in_place(input, out, count, stream);
   });
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
   expect(input, "input", input.numel());
   expect(out, "out", input.numel());
   expect_at_most(input.numel(), count_, "input");
   if (input.numel() == 0) return;
   run(stream, "all_reduce", [&] {
     const std::int64_t count = input.numel();
-    if (in_one_step(input.data_as<const std::byte>(), out.memory().data(), count, Place::symmetric, stream)) return;
+    if (take_small(input.data_as<const std::byte>(), out.memory().data(), count, Place::symmetric, stream)) return;
     add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
     flush(stream);
     in_place(out, out, count, stream);
@@ -130,14 +129,14 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
   expect_staging();
   expect(out, "out", out.numel());
   expect(input, "input", out.numel());
   expect_at_most(out.numel(), count_, "out");
   if (out.numel() == 0) return;
   run(stream, "all_reduce", [&] {
-    if (in_one_step(input.memory().data(), out.data_as<std::byte>(), out.numel(), Place::plain, stream)) return;
+    if (take_small(input.memory().data(), out.data_as<std::byte>(), out.numel(), Place::plain, stream)) return;
     exchange(stream, ready);
     two_shot(nullptr, &input, out.data_as<std::byte>(), out.numel(), stream);
     exchange(stream, drained);
@@ -155,7 +154,7 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
     auto* const to = out.data_as<std::byte>();
     const std::int64_t count = input.numel();
     if (takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) return fetch(from, to, count, stream);
-    if (in_one_step(from, to, count, Place::plain, stream)) return;
+    if (take_small(from, to, count, Place::plain, stream)) return;
     two_shot(from, nullptr, to, count, stream);
   });
 }
@@ -173,11 +172,11 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
   exchange(stream, reduced);
 }
 
-bool AllReduce::in_one_step(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
+bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
   if (takes_mail(bytes_of(count), ranks() - 1)) {
     mail(input, out, count, stream);
-  } else if (takes_one_kernel(count)) {
-    one_kernel(input, out, count, stream);
+  } else if (const int steps = kernel_steps(count); steps != 0) {
+    one_kernel(input, out, count, steps, stream);
   } else if (takes_one_shot(count, place)) {
     one_shot(input, out, count, stream);
   } else {
@@ -199,14 +198,19 @@ void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count,
   }
 }
 
-void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
-  if (ranks() == 1) {
-    reduce(stream, std::array<const void*, 1>{input}, std::array<void*, 1>{out}, count, 0);
-    return;
-  }
-  const auto most = static_cast<std::int64_t>(lanes_.bytes() / element_bytes());
+void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t count, int steps, StreamRef stream) {
+  const auto longest = static_cast<std::int64_t>(lanes().bytes() / element_bytes());
+  const std::int64_t most = steps == 1 ? longest : longest * ranks();
   for (std::int64_t begin = 0; begin < count; begin += most) {
-    lanes_.sum(stream, input + bytes_of(begin), out + bytes_of(begin), std::min(most, count - begin), dtype());
+    const std::int64_t elements = std::min(most, count - begin);
+    const auto shard = static_cast<std::int64_t>(kernel_chunk(bytes_of(elements)) / element_bytes());
+    lanes().exchange(stream, {.form = steps == 1 ? MailedForm::one_shot : MailedForm::two_shot,
+                              .input = input + bytes_of(begin),
+                              .out = out + bytes_of(begin),
+                              .count = elements,
+                              .shard = steps == 1 ? 0 : shard,
+                              .length = steps == 1 ? elements : shard,
+                              .dtype = dtype()});
   }
 }
 

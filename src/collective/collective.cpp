@@ -8,6 +8,7 @@
 
 #include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
 #include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
@@ -18,6 +19,9 @@ namespace {
 
 constexpr std::size_t piece_alignment = 256;  // keeps pieces of any dtype aligned for vector loads
 
+// By one kernel that was asked for, whose mailboxes take twice as much for each peer.
+constexpr std::size_t largest_mail = std::size_t{1} << 20;
+
 // More than any memory has, and far enough from 2^64 that sums of a few never come there.
 constexpr std::size_t largest_piece = std::size_t{1} << 48;
 
@@ -25,6 +29,7 @@ std::string arguments_text(const std::string& what, const CollectiveOptions& opt
   std::string text = format("{}, algorithm {}", what, options.algorithm);
   if (!options.staging) text += ", no staging";
   if (options.piece_bytes != 0) text += format(", pieces of {} bytes", options.piece_bytes);
+  if (options.sms) text += format(", on at most {} SMs", *options.sms);
   return text;
 }
 
@@ -56,6 +61,7 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
   if (options.piece_bytes > largest_piece) {
     refuse(format("pieces of {} bytes were asked for; allowed: 0 to {}", options.piece_bytes, largest_piece));
   }
+  if (options.sms.value_or(0) < 0) refuse(format("{} SMs were allowed; allowed: 0 and more", *options.sms));
   const CostTable costs = team.device().costs();
   batch_bytes_ = static_cast<std::size_t>(costs.link_latency_seconds * costs.link_bytes_per_second);
 }
@@ -77,6 +83,24 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
     throw Unsupported(
         format("{} on rank {} of {}: algorithm 'fetch' was asked for, and {}", kind(), me_, ranks_, why_no_fetch_));
   }
+}
+
+void Collective::make_lanes(std::size_t bytes) {
+  const std::string& algorithm = options_.algorithm;
+  const bool asked = algorithm.starts_with("one_kernel");
+  if (asked && !options_.staging)
+    refuse(format("algorithm '{0}' was asked for without staging; {0} needs it", algorithm));
+  if (asked && options_.sms == 0) refuse(format("algorithm '{0}' was asked for on 0 SMs; {0} needs 1", algorithm));
+  if (asked && !device().exchanges_mail()) {
+    throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for, and {} has no kernel for it", kind(),
+                             me_, ranks_, algorithm, to_string(device().id())));
+  }
+  const bool chooses = automatic_ && options_.staging && options_.sms != 0 && device().exchanges_mail();
+  if (!(asked || chooses) || bytes == 0 || ranks_ == 1) return;
+  lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
+  std::vector<std::shared_ptr<void>> parts = slots_.parts();
+  for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
+  keep_in_graphs(std::move(parts));
 }
 
 Collective::Split Collective::split(const TensorView& view) {
@@ -133,6 +157,7 @@ void Collective::expect_sums() const {
     throw Unsupported(
         format("{} on rank {} of {}: sums are over at most {} ranks", kind(), me_, ranks_, max_reduce_operands));
   }
+  if (options_.sms == 0) refuse("0 SMs were allowed; sums need 1 at least");
 }
 
 void Collective::expect_root(int root) const {
@@ -143,8 +168,9 @@ std::string_view Collective::copier() const noexcept {
   return device().id().type == DeviceType::cuda ? "copy engines" : "the cores";
 }
 
-std::string_view Collective::summer() const noexcept {
-  return device().id().type == DeviceType::cuda ? "kernels" : "the cores";
+std::string Collective::summer() const {
+  if (device().id().type != DeviceType::cuda) return "the cores";
+  return options_.sms ? format("kernels on at most {} SMs", *options_.sms) : "kernels";
 }
 
 bool Collective::takes_staging(std::size_t bytes) const noexcept {
@@ -155,6 +181,30 @@ bool Collective::takes_staging(std::size_t bytes) const noexcept {
 bool Collective::takes_mail(std::size_t bytes, int copies) const noexcept {
   if (!automatic_) return options_.algorithm == "mail";
   return letter_bytes_ != 0 && mail_wins(collective_tuning(device().id().type), bytes, copies);
+}
+
+std::size_t Collective::one_kernel_bytes(std::size_t limit) const noexcept {
+  if (automatic_) return options_.piece_bytes == 0 ? limit : std::min(piece_bytes_, limit);
+  return std::min(piece_bytes_, largest_mail);
+}
+
+bool Collective::takes_one_kernel(std::size_t bytes) const noexcept {
+  return lanes_.bytes() != 0 && (!automatic_ || bytes <= lanes_.bytes());
+}
+
+void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out,
+                            const Split& whole) const {
+  const std::int64_t shard = whole.shard(ranks_, 0).count;
+  const auto piece = static_cast<std::int64_t>(lanes_.bytes() / element_bytes_);
+  for (std::int64_t begin = 0; begin < shard; begin += piece) {
+    lanes_.exchange(stream, {.form = form,
+                             .input = input + bytes_of(begin),
+                             .out = out + bytes_of(begin),
+                             .count = whole.rows * whole.row - begin,
+                             .shard = shard,
+                             .length = std::min(piece, shard - begin),
+                             .dtype = dtype_});
+  }
 }
 
 bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
@@ -181,6 +231,12 @@ std::string Collective::with_mail(int copies, const std::string& otherwise) cons
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   const std::size_t longest = tuning.mailed_bytes / static_cast<std::size_t>(std::max(copies, 1));
   return format("messages of up to {} bytes by mail; {}", std::min(tuning.letter_bytes, longest), otherwise);
+}
+
+std::string Collective::with_one_kernel(const std::string& otherwise) const {
+  if (lanes_.bytes() == 0) return otherwise;
+  if (!automatic_) return format("in one kernel, in pieces of {} bytes a rank", lanes_.bytes());
+  return format("shards of up to {} bytes in one kernel; {}", lanes_.bytes(), otherwise);
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path) {
@@ -213,6 +269,7 @@ void Collective::reduce(StreamRef stream, std::span<const void* const> sources, 
                            .count = count,
                            .dtype = dtype_,
                            .out_dtype = dtype_,
+                           .most_blocks = options_.sms.value_or(0),
                            .link_bytes = remote * bytes_of(count)});
 }
 

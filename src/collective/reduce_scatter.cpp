@@ -8,11 +8,12 @@
 #include "base/format.hpp"
 #include "collective/cached.hpp"
 #include "collective/piece.hpp"
+#include "collective/tuning.hpp"
 
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 4> algorithms{"direct", "staged", "fetch", "mail"};
+constexpr std::array<std::string_view, 5> algorithms{"direct", "staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
@@ -30,11 +31,12 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   expect_sums();
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(options.algorithm == "direct" ? 0 : part * static_cast<std::size_t>(ranks()), signals);
+  make_lanes(bytes_up_to(one_kernel_bytes(collective_tuning(device().id().type).one_kernel_shard_bytes), spec.count));
   const std::string otherwise =
       format("from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}", small_too(),
              plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
-  set_description(
-      format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(), with_mail(1, otherwise), summer()));
+  set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
+                         with_mail(1, with_one_kernel(otherwise)), summer()));
 }
 
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
@@ -56,12 +58,16 @@ void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& s
 }
 
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
-  expect_algorithm({"direct", "mail"}, "a symmetric tensor");
+  expect_algorithm({"direct", "mail", "one_kernel"}, "a symmetric tensor");
   const Split whole = split(input.local());
   if (whole.rows * whole.row == 0) return;
   run(stream, "reduce_scatter", [&] {
     if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), 1)) {
       return mail(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
+    }
+    if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+      return one_kernel(stream, MailedForm::reduce_scatter, input.memory().data(), static_cast<std::byte*>(shard),
+                        whole);
     }
     if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
       return staged(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
@@ -78,7 +84,7 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch", "mail"}, "a plain view");
+  expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "a plain view");
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
   expect(shard, "shard", whole.shard(ranks(), me()).count);
@@ -88,6 +94,8 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
     auto* const into = shard.data_as<std::byte>();
     if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), 1)) {
       mail(from, into, whole, stream);
+    } else if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+      one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
     } else if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
       fetch(from, into, whole, stream);
     } else {

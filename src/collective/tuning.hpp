@@ -18,7 +18,9 @@ struct CollectiveTuning {
   std::size_t letter_bytes;      ///< up to here a message to one peer goes by mail; 0: the device sends none
   std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
   std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
-  std::size_t fetched_bytes;     ///< from here on (of one rank) plain views are read where they are, if ranks can
+  std::size_t one_kernel_shard_bytes;  ///< the same of a shard that is gathered, or summed for one rank
+  std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
+  std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
 };
 
@@ -32,6 +34,8 @@ struct CollectiveTuning {
               .letter_bytes = std::size_t{1} << 10,
               .mailed_bytes = std::size_t{2} << 10,
               .one_kernel_bytes = 0,
+              .one_kernel_shard_bytes = 0,
+              .one_step_bytes = 0,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10};
     case DeviceType::cuda:
@@ -41,7 +45,9 @@ struct CollectiveTuning {
               .staged_bytes = 0,
               .letter_bytes = 0,
               .mailed_bytes = 0,
-              .one_kernel_bytes = std::size_t{128} << 10,
+              .one_kernel_bytes = std::size_t{8} << 20,
+              .one_kernel_shard_bytes = std::size_t{1} << 20,
+              .one_step_bytes = std::size_t{192} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
   }
@@ -53,6 +59,14 @@ struct CollectiveTuning {
                                            bool symmetric) noexcept {
   if (symmetric) return bytes <= tuning.one_shot_symmetric_bytes;
   return ranks <= 2 || bytes <= tuning.one_shot_bytes;
+}
+
+/// Up to how many bytes an all-reduce in one kernel takes one step, in which each rank sends all to all peers; two move
+/// less, but wait for peers twice. Two ranks send as much either way.
+[[nodiscard]] constexpr std::size_t one_step_up_to(const CollectiveTuning& tuning, int ranks) noexcept {
+  if (ranks <= 2) return SIZE_MAX;
+  const auto n = static_cast<std::size_t>(ranks);
+  return tuning.one_step_bytes * n / ((n - 1) * (n - 2));
 }
 
 /// Whether an all-gather or a reduce-scatter of symmetric tensors goes through staging memory as one of plain views

@@ -51,8 +51,8 @@ void Device::mail(StreamRef /*stream*/, std::span<const Letter> /*letters*/, Wai
   throw Unsupported(format("{} sends no letters", to_string(id_)));
 }
 
-void Device::mailed_sum(StreamRef /*stream*/, const MailedSum& /*sum*/, WaitControl* /*control*/) {
-  throw Unsupported(format("{} sums no mail", to_string(id_)));
+void Device::mailed_exchange(StreamRef /*stream*/, const MailedExchange& /*exchange*/, WaitControl* /*control*/) {
+  throw Unsupported(format("{} exchanges no mail", to_string(id_)));
 }
 
 std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,

@@ -11,27 +11,20 @@
 namespace tandem {
 namespace {
 
-// A quarter of an H200's multiprocessors copy as fast as its links take it.
-constexpr std::size_t most_lanes = 32;
-
-// A 16-byte access for each of a block's threads: less would not be faster.
+// A 16-byte access for each of half a block's threads: less would not be faster.
 constexpr std::size_t shortest_slice = 4096;
 
 constexpr std::size_t turns = 2;
 
-std::size_t slice_bytes(std::size_t bytes) {
-  return std::max(shortest_slice, round_up((bytes + most_lanes - 1) / most_lanes, 16));
-}
-
 }  // namespace
 
-MailLanes::MailLanes(const Team& team, std::size_t bytes, std::uint32_t operation)
-    : bytes_(bytes), operation_(operation) {
-  const std::size_t lanes = std::min(most_lanes, (bytes + shortest_slice - 1) / shortest_slice);
+MailLanes::MailLanes(const Team& team, std::size_t bytes, int lanes, std::uint32_t operation)
+    : bytes_(bytes), lanes_(static_cast<std::size_t>(lanes)), operation_(operation) {
+  const std::size_t taken = std::min(lanes_, (bytes + shortest_slice - 1) / shortest_slice);
   const std::size_t pitch = mailbox_bytes(slice_bytes(bytes));
   turn_pitch_ = static_cast<std::size_t>(team.size()) * pitch;
   memory_ = or_abort(team, "mailboxes",
-                     [&] { return SymmetricMemory::allocate(team, lanes * turns * turn_pitch_, {.channels = 1}); });
+                     [&] { return SymmetricMemory::allocate(team, taken * turns * turn_pitch_, {.channels = 1}); });
   memory_.rendezvous();
   const auto mailbox = [&](int owner, int writer) {
     return reinterpret_cast<SignalWord*>(memory_.remote(owner) + static_cast<std::size_t>(writer) * pitch);
@@ -43,21 +36,21 @@ MailLanes::MailLanes(const Team& team, std::size_t bytes, std::uint32_t operatio
   }
 }
 
-void MailLanes::sum(StreamRef stream, const void* input, void* out, std::int64_t count, DType dtype) const {
+std::size_t MailLanes::slice_bytes(std::size_t bytes) const noexcept {
+  return std::max(shortest_slice, round_up((bytes + lanes_ - 1) / lanes_, 16));
+}
+
+void MailLanes::exchange(StreamRef stream, MailedExchange exchange) const {
   const Team& team = memory_.team();
-  const std::size_t slice = slice_bytes(static_cast<std::size_t>(count) * size_of(dtype));
-  team.device().mailed_sum(stream,
-                           {.peers = peers_,
-                            .rank = team.rank(),
-                            .input = input,
-                            .out = out,
-                            .count = count,
-                            .dtype = dtype,
-                            .slice = static_cast<std::int64_t>(slice / size_of(dtype)),
-                            .lane_pitch = turns * turn_pitch_,
-                            .turn_pitch = turn_pitch_,
-                            .operation = operation_},
-                           team.control());
+  const std::size_t element = size_of(exchange.dtype);
+  exchange.peers = peers_;
+  exchange.rank = team.rank();
+  exchange.slice =
+      static_cast<std::int64_t>(slice_bytes(static_cast<std::size_t>(exchange.length) * element) / element);
+  exchange.lane_pitch = turns * turn_pitch_;
+  exchange.turn_pitch = turn_pitch_;
+  exchange.operation = operation_;
+  team.device().mailed_exchange(stream, exchange, team.control());
 }
 
 }  // namespace tandem

@@ -78,7 +78,7 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
     std::uint64_t id = 3000;
     std::vector<std::string> algorithms{"auto", "one_shot", "two_shot"};
     if (world.device().sends_letters()) algorithms.emplace_back("mail");
-    if (world.device().sums_mail()) algorithms.emplace_back("one_kernel");
+    if (world.device().exchanges_mail()) algorithms.insert(algorithms.end(), {"one_kernel", "one_kernel_two_shot"});
     for (const DType dtype : summed_dtypes(world.team())) {
       for (const std::string& algorithm : algorithms) {
         AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
@@ -120,7 +120,10 @@ TEST_P(AllReduceTest, AllAlgorithmsGiveTheSameBits) {
     std::vector<CollectiveOptions> ways{{.algorithm = "one_shot"}, {.algorithm = "two_shot"}};
     if (can_fetch(team)) ways.push_back(fetching());
     if (team.device().sends_letters()) ways.push_back({.algorithm = "mail"});
-    if (team.device().sums_mail()) ways.push_back({.algorithm = "one_kernel"});
+    if (team.device().exchanges_mail()) {
+      ways.push_back({.algorithm = "one_kernel"});
+      ways.push_back({.algorithm = "one_kernel_two_shot"});
+    }
     for (const CollectiveOptions& options : ways) {
       AllReduce all_reduce(team, {.count = count, .dtype = bf16}, options);
       GuardedTensor tensor(team, {count}, bf16);

@@ -107,13 +107,13 @@ TEST(CollectiveMisuse, SymmetricTensorsThatDoNotFit) {
 TEST(CollectiveMisuse, PlansThatCannotBe) {
   run_ranks(2, [](World& world) {
     const Team& team = world.team();
-    expect_error<InvalidArgument>(
-        [&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-        {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail, one_kernel"});
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
+                                  {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail, "
+                                   "one_kernel, one_kernel_two_shot"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull, fetch, mail"});
+                                  {"known: auto, push, pull, fetch, mail, one_kernel"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, direct, staged, fetch, mail"});
+                                  {"known: auto, direct, staged, fetch, mail, one_kernel"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, push, pull, staged, fetch"});
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
@@ -128,6 +128,10 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
                                   {"'one_kernel' was asked for without staging", "one_kernel needs it"});
     expect_error<Unsupported>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_kernel"}); },
                               {"'one_kernel' was asked for, and", "has no kernel for it"});
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.sms = -1}); }, {"-1 SMs", "0 and more"});
+    expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8}, {.sms = 0}); }, {"0 SMs", "1 at least"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "one_kernel", .sms = 0}); },
+                                  {"'one_kernel' was asked for on 0 SMs"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "mail", .staging = false}); },
                                   {"'mail' was asked for without staging", "mail needs it"});
 

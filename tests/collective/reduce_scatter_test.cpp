@@ -83,7 +83,8 @@ TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
           {0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
       for (const CollectiveOptions& options : plain_or_mail_options(team, 3000)) {
         ReduceScatter plain(team, {.count = 8192, .dtype = dtype}, options);
-        ReduceScatter& symmetric = options.algorithm == "mail" ? plain : reduce_scatter;
+        const bool takes_both = options.algorithm == "mail" || options.algorithm == "one_kernel";
+        ReduceScatter& symmetric = takes_both ? plain : reduce_scatter;
         for (const auto& [rows, columns] : shapes) {
           check_all_forms(team, symmetric, plain, rows, columns, dtype, ++id);
         }

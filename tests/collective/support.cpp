@@ -129,6 +129,7 @@ std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece
 std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size_t piece_bytes) {
   std::vector<CollectiveOptions> options = plain_options(team, piece_bytes);
   if (team.device().sends_letters()) options.push_back({.algorithm = "mail", .piece_bytes = piece_bytes});
+  if (team.device().exchanges_mail()) options.push_back({.algorithm = "one_kernel", .piece_bytes = piece_bytes});
   return options;
 }
 

@@ -54,7 +54,7 @@ void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint6
 [[nodiscard]] bool can_fetch(const Team& team);
 /// "auto", and `fetching` if ranks can.
 [[nodiscard]] std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece_bytes = 0);
-/// The same, and "mail" if the device sends letters: for the collectives that take it.
+/// The same, and those algorithms that take symmetric tensors as well, if the device has them: "mail", "one_kernel".
 [[nodiscard]] std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size_t piece_bytes = 0);
 
 /// "bf16[4, 8], rank 1 of 3"

@@ -21,11 +21,13 @@ struct AllGatherSpec {
 /// that signal and wait. Into a plain view, "fetch": each rank reads its peers' shards where they are, where the system
 /// lets it (see Collective); or "pull": shards go in pieces through the plan's own memory, and each rank copies its
 /// peers' from there. From any to any, "mail": each rank writes its shard into a mailbox at every peer, in as many
-/// steps as it has letters; the shortest way for the shortest shards.
+/// steps as it has letters; the shortest way for the shortest shards. "one_kernel", on CUDA: the same in one kernel of
+/// up to 32 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
 class TANDEM_API AllGather final : public Collective {
  public:
-  /// Collective. Algorithms: "push" for symmetric tensors, "pull" and "fetch" for plain views, "mail" for both; "auto"
-  /// takes the one that fits, fetches what is large, and mails what is small (host).
+  /// Collective. Algorithms: "push" for symmetric tensors, "pull" and "fetch" for plain views, "mail" and "one_kernel"
+  /// for both; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails (host) for
+  /// what is small.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: this rank's shard lies where it belongs in `gathered`.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
-#include "tandem/memory/mail_lanes.hpp"
 
 namespace tandem {
 
@@ -24,13 +23,15 @@ struct AllReduceSpec {
 /// two shots, in which each rank reads its peers' inputs and sums where they are, where the system lets it (see
 /// Collective). "mail": each rank writes its input into a mailbox at every peer, and adds what it gets: the shortest
 /// way for the shortest messages, which longer ones may be made to take in pieces. "one_kernel", on CUDA: the same, in
-/// one kernel that takes up to 32 thread blocks and counts for itself which mailbox is next, so that a graph of it
-/// needs no further signals.
+/// one kernel that takes up to 32 thread blocks (or CollectiveOptions::sms) and counts for itself which mailbox is
+/// next, so that a graph of it needs no further signals. "one_kernel_two_shot": the two shots, both by mail, in one
+/// kernel.
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel"; "auto" mails the smallest (host),
-  /// takes one_kernel (CUDA) or one_shot for small counts, and one_shot between two ranks for all plain views, since
-  /// both move as much then (and needs staging for all of these); it fetches large plain views.
+  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"; "auto"
+  /// mails the smallest (host), takes the kernels (CUDA) or one_shot for small counts, and one_shot between two ranks
+  /// for all plain views, since both move as much then (and needs staging for all of these); it fetches large plain
+  /// views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   // All tensors of a run have equally many elements. `out` may be `input` itself.
@@ -45,19 +46,21 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
-  [[nodiscard]] bool takes_one_kernel(std::int64_t count) const noexcept;
-  /// By mail, by one kernel or in one shot, if one of them is what to take. False: nothing was queued.
-  [[nodiscard]] bool in_one_step(const std::byte* input, std::byte* out, std::int64_t count, Place place,
-                                 StreamRef stream);
+  /// In how many steps one kernel is to run it; 0: not one kernel.
+  [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
+  /// Bytes of each rank's chunk there, in two steps.
+  [[nodiscard]] std::size_t kernel_chunk(std::size_t bytes) const noexcept;
+  /// What goes alike between any tensors: by mail, by one kernel or in one shot. False: none of them is what to take.
+  [[nodiscard]] bool take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place,
+                                StreamRef stream);
   void mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
-  void one_kernel(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
+  void one_kernel(const std::byte* input, std::byte* out, std::int64_t count, int steps, StreamRef stream);
   void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
                 StreamRef stream);
 
   std::int64_t count_;
-  MailLanes lanes_;  // for one_kernel; none where it is never taken
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
 };

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,9 @@
 #include "tandem/collective/shard.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/corked.hpp"
+#include "tandem/device/mailed_exchange.hpp"
 #include "tandem/device/trace_range.hpp"
+#include "tandem/memory/mail_lanes.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
@@ -29,6 +32,9 @@ struct CollectiveOptions {
   bool staging = true;
   /// Of one piece on its way through staging memory, up to 2^48; 0: as measured best for the device.
   std::size_t piece_bytes = 0;
+  /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. With 0 copy engines move
+  /// all, beside kernels of one block that signal and wait; sums need 1 at least.
+  std::optional<int> sms{};
 };
 
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is
@@ -70,6 +76,10 @@ class TANDEM_API Collective : public Plan {
   /// Collective. `bytes` for each slot (none without staging), and `signals` kinds of signals between each two ranks.
   /// Throws Unsupported for algorithm "fetch" where ranks cannot lend.
   void make_slots(std::size_t bytes, std::uint32_t signals);
+  /// Collective, behind make_slots. Mailboxes for runs in one kernel, of up to `bytes` of each shard: if this plan may
+  /// choose such runs, or an algorithm was asked for that is one (its name begins so). Throws Unsupported for that
+  /// where the device has none.
+  void make_lanes(std::size_t bytes);
   /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
   /// run to run; a graph has its slots baked in. So from the first captured run on, no run gets beyond this before all
   /// ranks have come so far.
@@ -148,11 +158,19 @@ class TANDEM_API Collective : public Plan {
   /// Whether a run of messages with so many bytes goes by mail, whatever the tensors: in one step, but each is written
   /// `copies` times, as often as there are peers who get it.
   [[nodiscard]] bool takes_mail(std::size_t bytes, int copies) const noexcept;
+  /// Of each shard (or of a whole) that one kernel takes at once: up to `limit` where the plan chooses, else pieces.
+  [[nodiscard]] std::size_t one_kernel_bytes(std::size_t limit) const noexcept;
+  /// Whether a run of shards with so many bytes is one kernel's, whatever the tensors. One that was asked for takes
+  /// longer ones, in pieces.
+  [[nodiscard]] bool takes_one_kernel(std::size_t bytes) const noexcept;
+  /// All-gather or reduce-scatter in one kernel.
+  void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole) const;
+  [[nodiscard]] const MailLanes& lanes() const noexcept { return lanes_; }
   /// Of one letter at most.
   [[nodiscard]] std::size_t letter_bytes() const noexcept { return letter_bytes_; }
   /// What moves and what adds on this device, for `describe`.
   [[nodiscard]] std::string_view copier() const noexcept;
-  [[nodiscard]] std::string_view summer() const noexcept;
+  [[nodiscard]] std::string summer() const;
   /// Whether a run between plain views, of shards with at most so many bytes, reads the peers' where they are, in so
   /// many rounds: one copy less, but who lends waits until all have read.
   [[nodiscard]] bool takes_fetch(std::size_t bytes, int rounds = 1) const noexcept;
@@ -162,6 +180,8 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
   [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
+  /// The same, for shards in one kernel.
+  [[nodiscard]] std::string with_one_kernel(const std::string& otherwise) const;
   [[nodiscard]] Slots& slots() noexcept { return slots_; }
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
@@ -178,6 +198,7 @@ class TANDEM_API Collective : public Plan {
   std::size_t letter_bytes_ = 0;  // 0: this plan sends none
   std::uint32_t opened_ = 0;      // what ranks signal in `open_slots`
   Slots slots_;
+  MailLanes lanes_;           // none where no run is one kernel's
   std::string why_no_fetch_;  // empty if plain views can be read where they are
   std::vector<Copy> copies_;  // filled and emptied by each run
 };

@@ -20,11 +20,13 @@ struct ReduceScatterSpec {
 /// From a symmetric tensor, "direct": one reduction reads all ranks' tensors. From a plain view, "fetch": each rank
 /// reads its peers' inputs where they are, where the system lets it (see Collective); or "staged": the input goes in
 /// pieces through the plan's own memory, where the reduction reads it. From any, "mail": each rank writes each peer's
-/// part into a mailbox there; the shortest way for the shortest parts.
+/// part into a mailbox there; the shortest way for the shortest parts. "one_kernel", on CUDA: the same in one kernel of
+/// up to 32 thread blocks (or CollectiveOptions::sms).
 class TANDEM_API ReduceScatter final : public Collective {
  public:
-  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" and "fetch" for plain views, "mail" for both;
-  /// "auto" takes the one that fits, fetches what is large, and mails what is small (host).
+  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" and "fetch" for plain views, "mail" and
+  /// "one_kernel" for both; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails
+  /// (host) for what is small.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.

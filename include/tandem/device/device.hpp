@@ -19,7 +19,7 @@
 #include "tandem/device/fetch.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/device/mail.hpp"
-#include "tandem/device/mailed_sum.hpp"
+#include "tandem/device/mailed_exchange.hpp"
 #include "tandem/device/push.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/device/signal.hpp"
@@ -148,9 +148,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// `wait` do, in one step, for short messages. Only where `sends_letters`, else Unsupported.
   virtual void mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control);
   [[nodiscard]] virtual bool sends_letters() const noexcept { return false; }
-  /// A sum over all ranks in one step. There is an element and a peer. Only where `sums_mail`, else Unsupported.
-  virtual void mailed_sum(StreamRef stream, const MailedSum& sum, WaitControl* control);
-  [[nodiscard]] virtual bool sums_mail() const noexcept { return false; }
+  /// A small collective in one step. There is a peer, and `length` is 1 at least. Only where `exchanges_mail`, else
+  /// Unsupported.
+  virtual void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control);
+  [[nodiscard]] virtual bool exchanges_mail() const noexcept { return false; }
 
   // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.
 

@@ -24,7 +24,7 @@
 #include "device/cuda/graphs.hpp"
 #include "device/cuda/host_calls.hpp"
 #include "device/cuda/kernels/gemm.hpp"
-#include "device/cuda/kernels/mailed_sum.hpp"
+#include "device/cuda/kernels/mailed_exchange.hpp"
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/kernels/reduce.hpp"
 #include "device/cuda/kernels/signal.hpp"
@@ -91,8 +91,8 @@ class CudaDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
-  void mailed_sum(StreamRef stream, const MailedSum& sum, WaitControl* control) override;
-  [[nodiscard]] bool sums_mail() const noexcept override { return true; }
+  void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) override;
+  [[nodiscard]] bool exchanges_mail() const noexcept override { return true; }
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
   void trace_end(StreamRef stream) override;
@@ -152,8 +152,8 @@ CudaDevice::~CudaDevice() {
 // Everything that a run may need, now: a kernel's first launch may load code, which may synchronise the context, and
 // that never ends while a kernel waits for a peer whose signal is queued behind it.
 void CudaDevice::load_kernels() {
-  for (const auto load :
-       {&load_signal_kernels, &load_mailed_sum_kernels, &load_reduce_kernels, &load_map_kernels, &load_gemm_kernels}) {
+  for (const auto load : {&load_signal_kernels, &load_mailed_exchange_kernels, &load_reduce_kernels, &load_map_kernels,
+                          &load_gemm_kernels}) {
     const cudaError_t result = load();
     if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction ||
         result == cudaErrorUnsupportedPtxVersion) {
@@ -414,8 +414,9 @@ void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
   arguments.bias = reduction.bias;
   arguments.columns = reduction.columns;
   arguments.activation = reduction.activation;
+  const int blocks = reduction.most_blocks == 0 ? max_blocks() : std::min(max_blocks(), reduction.most_blocks);
   const CurrentContext current(*context_);
-  check(launch_reduce(arguments, reduction.dtype, reduction.out_dtype, max_blocks(), native(stream)), "a reduction");
+  check(launch_reduce(arguments, reduction.dtype, reduction.out_dtype, blocks, native(stream)), "a reduction");
 }
 
 void CudaDevice::map(StreamRef stream, const Map& map) {
@@ -478,27 +479,35 @@ void CudaDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitC
   check(launch_wait(arguments, native(stream)), "a wait");
 }
 
-void CudaDevice::mailed_sum(StreamRef stream, const MailedSum& sum, WaitControl* control) {
-  MailedSumArguments arguments{};
-  if (sum.peers.size() > std::size(arguments.peers)) {
+void CudaDevice::mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) {
+  MailedExchangeArguments arguments{};
+  if (exchange.peers.size() > std::size(arguments.peers)) {
     throw InvalidArgument(
-        format("a sum by mail over {} peers; at most {}", sum.peers.size(), std::size(arguments.peers)));
+        format("an exchange by mail with {} peers; at most {}", exchange.peers.size(), std::size(arguments.peers)));
   }
-  if (!can_sum_mail(sum.dtype)) throw Unsupported(format("a sum by mail of {} on CUDA", name(sum.dtype)));
-  std::copy(sum.peers.begin(), sum.peers.end(), arguments.peers);
-  arguments.peer_count = static_cast<std::int32_t>(sum.peers.size());
-  arguments.rank = sum.rank;
-  arguments.input = sum.input;
-  arguments.out = sum.out;
-  arguments.count = sum.count;
-  arguments.slice = sum.slice;
-  arguments.lane_pitch = sum.lane_pitch;
-  arguments.turn_pitch = sum.turn_pitch;
-  arguments.operation = sum.operation;
+  if (!can_exchange_mail(exchange.form, exchange.dtype)) {
+    throw Unsupported(format("a sum by mail of {} on CUDA", name(exchange.dtype)));
+  }
+  std::copy(exchange.peers.begin(), exchange.peers.end(), arguments.peers);
+  arguments.peer_count = static_cast<std::int32_t>(exchange.peers.size());
+  arguments.rank = exchange.rank;
+  arguments.input = exchange.input;
+  arguments.out = exchange.out;
+  arguments.count = exchange.count;
+  arguments.shard = exchange.shard;
+  arguments.length = exchange.length;
+  const std::int64_t own = exchange.rank * exchange.shard;
+  arguments.input_begin = exchange.form == MailedForm::all_gather ? own : 0;
+  arguments.out_begin = exchange.form == MailedForm::reduce_scatter ? own : 0;
+  arguments.slice = exchange.slice;
+  arguments.lane_pitch = exchange.lane_pitch;
+  arguments.turn_pitch = exchange.turn_pitch;
+  arguments.gathers = exchange.form == MailedForm::two_shot;
+  arguments.operation = exchange.operation;
   arguments.control = control;
-  const auto lanes = static_cast<int>((sum.count + sum.slice - 1) / sum.slice);
+  const auto lanes = static_cast<int>((exchange.length + exchange.slice - 1) / exchange.slice);
   const CurrentContext current(*context_);
-  check(launch_mailed_sum(arguments, sum.dtype, lanes, native(stream)), "a sum by mail");
+  check(launch_mailed_exchange(arguments, exchange.form, exchange.dtype, lanes, native(stream)), "an exchange by mail");
 }
 
 void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

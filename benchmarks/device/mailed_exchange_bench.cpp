@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a small collective in one kernel takes without a link: ranks are streams of one GPU, and run at once. Over
+// NVLink its messages' way is added. Counters: us, of one exchange of 50 in a CUDA graph; the arguments are ranks and
+// bytes of the whole.
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/device/graph.hpp"
+#include "tandem/device/mail.hpp"
+
+namespace {
+
+using namespace tandem;
+
+constexpr std::int64_t exchanges = 50;
+constexpr std::size_t most_lanes = 32;
+constexpr std::size_t shortest_slice = 4096;  // bytes; all this as MailLanes has it
+constexpr std::size_t turns = 2;
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+void exchange(benchmark::State& state, MailedForm form) {
+  if (device_count(DeviceType::cuda) == 0) {
+    state.SkipWithError(why_no_device(DeviceType::cuda).c_str());
+    return;
+  }
+  const auto device = open_device({DeviceType::cuda, 0});
+  const auto ranks = static_cast<std::size_t>(state.range(0));
+  const auto whole = static_cast<std::size_t>(state.range(1));
+  const bool one_shot = form == MailedForm::one_shot;
+  const std::size_t shard = rounded((whole + ranks - 1) / ranks);
+  const std::size_t length = one_shot ? whole : shard;
+  const std::size_t slice = std::max(shortest_slice, rounded((length + most_lanes - 1) / most_lanes));
+  const std::size_t pitch = mailbox_bytes(slice);
+  const std::size_t rank_pitch = most_lanes * turns * ranks * pitch;
+  const Buffer boxes(device, ranks * rank_pitch);
+  const Buffer page(device, sizeof(WaitControl));
+  const WaitControl control{.abort = 0, .failed = 0, .timeout_ns = 10'000'000'000, .failure = {}};
+  device->upload(page.data(), &control, sizeof control);
+  {
+    const Stream stream(*device);
+    device->fill(stream, boxes.data(), std::byte{0}, boxes.bytes());
+    stream.synchronize();
+  }
+  const auto mailbox = [&](std::size_t owner, std::size_t writer) {
+    return reinterpret_cast<SignalWord*>(boxes.data_as<std::byte>() + owner * rank_pitch + writer * pitch);
+  };
+  std::vector<Stream> streams;
+  std::vector<Buffer> memory;
+  std::vector<Graph> graphs;
+  for (std::size_t me = 0; me < ranks; ++me) {
+    const Stream& stream = streams.emplace_back(*device);
+    std::vector<MailPeer> peers;
+    for (std::size_t peer = 0; peer < ranks; ++peer) {
+      if (peer != me) peers.push_back({mailbox(peer, me), mailbox(me, peer), static_cast<std::int32_t>(peer)});
+    }
+    std::byte* const input = memory.emplace_back(device, shard * ranks).data_as<std::byte>();
+    std::byte* const out = memory.emplace_back(device, shard * ranks).data_as<std::byte>();
+    const auto elements = [](std::size_t bytes) { return static_cast<std::int64_t>(bytes / size_of(bf16)); };
+    const MailedExchange each{.form = form,
+                              .input = input,
+                              .out = out,
+                              .count = elements(one_shot ? whole : shard * ranks),
+                              .shard = one_shot ? 0 : elements(shard),
+                              .length = elements(length),
+                              .dtype = bf16,
+                              .peers = peers,
+                              .rank = static_cast<std::int32_t>(me),
+                              .slice = elements(slice),
+                              .lane_pitch = turns * ranks * pitch,
+                              .turn_pitch = ranks * pitch,
+                              .operation = 0};
+    graphs.emplace_back(*device, stream, [&] {
+      for (std::int64_t i = 0; i < exchanges; ++i) {
+        device->mailed_exchange(stream, each, page.data_as<WaitControl>());
+      }
+    });
+  }
+  for (auto _ : state) {
+    for (std::size_t me = 0; me < ranks; ++me) graphs[me].launch(streams[me]);
+    for (const Stream& stream : streams) stream.synchronize();
+  }
+  state.counters["us"] = benchmark::Counter(static_cast<double>(state.iterations() * exchanges) * 1e-6,
+                                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void sizes(benchmark::internal::Benchmark* each) {
+  each->ArgsProduct({{2, 4}, {1 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 8 << 20}})->UseRealTime();
+}
+BENCHMARK_CAPTURE(exchange, one_shot, MailedForm::one_shot)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, two_shot, MailedForm::two_shot)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, reduce_scatter, MailedForm::reduce_scatter)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, all_gather, MailedForm::all_gather)->Apply(sizes);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tandem/base/dtype.hpp"
+#include "tandem/device/signal.hpp"
+
+namespace tandem {
+
+/// A peer's place in an exchange by mail: its mailbox for this rank and this rank's for it (see mail.hpp), of lane 0
+/// and turn 0.
+struct MailPeer {
+  SignalWord* theirs = nullptr;
+  SignalWord* mine = nullptr;
+  std::int32_t world_rank = -1;  ///< for the error
+};
+
+/// What an exchange by mail does.
+enum class MailedForm : std::uint8_t {
+  one_shot,        ///< all_reduce: each rank gets all inputs, and adds them up
+  two_shot,        ///< all_reduce: each rank adds up its shard, then all get all sums
+  reduce_scatter,  ///< the first half of that
+  all_gather       ///< the second
+};
+
+/// A small collective in one step of the device: each rank writes what its peers need into mailboxes there, and makes
+/// its output of what it gets. Sums are those of Device::reduce, to the bit.
+///
+/// The whole is `count` elements, of which rank r's shard begins at element r · `shard`. Of each shard the exchange
+/// takes the first `length` elements, or as many as there are. (one_shot knows no shards: `shard` is 0, `length` is
+/// `count`.)
+///
+/// A shard is cut into slices, one for each lane from the first on; a slice fits a lane's mailboxes. Lanes wait for
+/// nobody but the same lane of the peers. Each has two mailboxes for every pair of ranks, which its messages take in
+/// turn. Whose turn it is the device counts: so an exchange that is captured once and replayed finds it too. Nothing is
+/// granted: who writes a mailbox again has had everybody's next message, which nobody sends before it has read this
+/// one.
+struct MailedExchange {
+  MailedForm form = MailedForm::one_shot;
+  const void* input = nullptr;  ///< the whole; all_gather: this rank's shard
+  void* out = nullptr;          ///< the whole; reduce_scatter: this rank's shard. It may be (a part of) `input`
+  std::int64_t count = 0;
+  std::int64_t shard = 0;
+  std::int64_t length = 0;
+  DType dtype = f32;  ///< one that is summed; all_gather: any
+
+  std::span<const MailPeer> peers{};  ///< all ranks but this one, in their order
+  std::int32_t rank = 0;              ///< this one's place in it
+  std::int64_t slice = 0;             ///< elements of a lane; the last one may have fewer
+  std::size_t lane_pitch = 0;         ///< bytes from a lane's mailboxes to the next lane's
+  std::size_t turn_pitch = 0;         ///< bytes from a mailbox of turn 0 to that of turn 1
+  std::uint32_t operation = 0;        ///< for the error; the channel there is the lane
+};
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime_api.h>
+
+#include "tandem/device/mailed_exchange.hpp"
+#include "tandem/device/reduce.hpp"
+
+namespace tandem::cuda {
+
+/// `MailedExchange` by value: 63 peers are 1.5 KiB of the 4 KiB that a kernel's parameters may take.
+struct MailedExchangeArguments {
+  MailPeer peers[max_reduce_operands - 1];
+  std::int32_t peer_count;
+  std::int32_t rank;
+  const void* input;
+  void* out;
+  std::int64_t count;
+  std::int64_t shard;
+  std::int64_t length;
+  std::int64_t input_begin;  // which element of the whole `input` begins with
+  std::int64_t out_begin;
+  std::int64_t slice;
+  std::size_t lane_pitch;
+  std::size_t turn_pitch;
+  bool gathers;  // two_shot: what was summed goes to all
+  std::uint32_t operation;
+  WaitControl* control;
+};
+
+/// True if there is a kernel for this form and dtype.
+[[nodiscard]] bool can_exchange_mail(MailedForm form, DType dtype) noexcept;
+/// One block for each of the `lanes`; there is at least one peer.
+[[nodiscard]] cudaError_t launch_mailed_exchange(const MailedExchangeArguments& arguments, MailedForm form, DType dtype,
+                                                 int lanes, cudaStream_t stream);
+[[nodiscard]] cudaError_t load_mailed_exchange_kernels();
+
+}  // namespace tandem::cuda
