@@ -227,8 +227,7 @@ void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t co
       add_copy(slots().local(slot), input + bytes_of(begin), bytes_of(elements), Path::local);
       flush(stream);
     }
-    slots().signal(stream, slot, peers(), ready);
-    slots().wait(stream, slot, peers(), ready);
+    slots().exchange(stream, slot, ready);
     for (int rank = 0; rank < ranks(); ++rank) sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank);
     sources_[static_cast<std::size_t>(me())] = input + bytes_of(begin);
     void* const to = out + bytes_of(begin);
@@ -256,8 +255,7 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
       add_copy(slots().local(slot), from, at, Path::local);
       add_copy(slots().local(slot) + behind, from + behind, bytes_of(elements) - behind, Path::local);
       flush(stream);
-      slots().signal(stream, slot, peers(), ready);
-      slots().wait(stream, slot, peers(), ready);
+      slots().exchange(stream, slot, ready);
       for (int rank = 0; rank < ranks(); ++rank) {
         sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + at;
       }
@@ -265,8 +263,7 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
     }
     const std::array<void*, 2> to{out + bytes_of(begin) + at, slots().local(slot) + at};
     reduce(stream, sources_, std::span(to).first(ranks() > 1 ? 2 : 1), mine.count, peers().size());
-    slots().signal(stream, slot, peers(), reduced);
-    slots().wait(stream, slot, peers(), reduced);
+    slots().exchange(stream, slot, reduced);
     for (const int peer : peers()) {
       const Shard theirs = chunk(elements, peer);
       const std::size_t place = bytes_of(theirs.begin);

@@ -227,8 +227,7 @@ void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longes
                Path::local);
     }
     flush(stream);
-    slots().signal(stream, slot, peers(), ready);
-    slots().wait(stream, slot, peers(), ready);
+    slots().exchange(stream, slot, ready);
     for (const int peer : peers()) {
       add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
                Path::link);

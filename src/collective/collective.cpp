@@ -189,12 +189,18 @@ std::size_t Collective::one_kernel_bytes(std::size_t limit) const noexcept {
 }
 
 bool Collective::takes_one_kernel(std::size_t bytes) const noexcept {
-  return lanes_.bytes() != 0 && (!automatic_ || bytes <= lanes_.bytes());
+  if (!automatic_) return options_.algorithm == "one_kernel";
+  return lanes_.bytes() != 0 && bytes <= lanes_.bytes();
 }
 
 void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out,
-                            const Split& whole) const {
+                            const Split& whole) {
   const std::int64_t shard = whole.shard(ranks_, 0).count;
+  if (ranks_ == 1) {
+    add_copy(out, input, bytes_of(shard), Path::local);
+    flush(stream);
+    return;
+  }
   const auto piece = static_cast<std::int64_t>(lanes_.bytes() / element_bytes_);
   for (std::int64_t begin = 0; begin < shard; begin += piece) {
     lanes_.exchange(stream, {.form = form,

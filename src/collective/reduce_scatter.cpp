@@ -148,8 +148,7 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
                piece_of(rank), Path::local);
     }
     flush(stream);
-    slots().signal(stream, slot, peers(), ready);
-    slots().wait(stream, slot, peers(), ready);
+    slots().exchange(stream, slot, ready);
     for (int rank = 0; rank < ranks(); ++rank) {
       sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + place_of(me());
     }

@@ -47,6 +47,12 @@ void Device::push(StreamRef stream, std::span<const Push> pushes) {
   }
 }
 
+void Device::signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
+                             WaitControl* control) {
+  signal(stream, puts);
+  wait(stream, waits, control);
+}
+
 void Device::mail(StreamRef /*stream*/, std::span<const Letter> /*letters*/, WaitControl* /*control*/) {
   throw Unsupported(format("{} sends no letters", to_string(id_)));
 }

@@ -21,10 +21,7 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
       groups_(arriving_groups(team.size() - 1, groups)),
       row_bytes_(row_bytes) {}
 
-void ShardGather::open(StreamRef stream) const {
-  slots_.signal(stream, 0, slots_.peers(), opened);
-  slots_.wait(stream, 0, slots_.peers(), opened);
-}
+void ShardGather::open(StreamRef stream) const { slots_.exchange(stream, 0, opened); }
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// A 16-byte access for each of half a block's threads: less would not be faster.
+// 256 accesses of 16 bytes: more blocks of less would not be faster.
 constexpr std::size_t shortest_slice = 4096;
 
 constexpr std::size_t turns = 2;

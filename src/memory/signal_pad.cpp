@@ -74,17 +74,14 @@ void SignalPad::wait_signal(StreamRef stream, int rank, std::uint32_t channel, s
 
 SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
   check(std::span(&rank, 1), channel);
-  return {.mine = word(team_.rank(), rank, channel), .theirs = word(rank, team_.rank(), channel)};
+  return put_to(rank, channel);
 }
 
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
   check(ranks, channel);
-  const int me = team_.rank();
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalPut, capacity> puts;
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      puts[i] = {word(me, batch[i], channel), word(batch[i], me, channel)};
-    }
+    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, channel); });
     team_.device().signal(stream, std::span(puts).first(batch.size()));
   });
 }
@@ -92,20 +89,30 @@ void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::u
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
   check(ranks, channel);
-  const int me = team_.rank();
-  const std::span<const int> members = team_.members();
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalWait, capacity> waits;
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      waits[i] = {word(me, batch[i], channel), count, members[static_cast<std::size_t>(batch[i])], channel, operation_};
-    }
+    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, count); });
     team_.device().wait(stream, std::span(waits).first(batch.size()), team_.control());
   });
 }
 
-void SignalPad::barrier(StreamRef stream, std::uint32_t channel) const {
-  put_signals(stream, others_, channel);
-  wait_signals(stream, others_, channel);
+void SignalPad::exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  if (ranks.size() > max_signals) {  // all puts come before the first wait
+    put_signals(stream, ranks, channel);
+    wait_signals(stream, ranks, channel);
+    return;
+  }
+  check(ranks, channel);
+  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalPut, capacity> puts;
+    std::array<SignalWait, capacity> waits;
+    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, channel); });
+    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, 1); });
+    team_.device().signal_and_wait(stream, std::span(puts).first(batch.size()), std::span(waits).first(batch.size()),
+                                   team_.control());
+  });
 }
+
+void SignalPad::barrier(StreamRef stream, std::uint32_t channel) const { exchange_signals(stream, others_, channel); }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/signal.hpp"
 
+#include <array>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -47,6 +48,39 @@ TEST_P(SignalTest, CarriesDataBetweenTwoStreams) {
     EXPECT_EQ(word.value, static_cast<std::uint64_t>(rounds));
     EXPECT_EQ(word.taken, static_cast<std::uint64_t>(rounds));
     EXPECT_EQ(word.put, static_cast<std::uint64_t>(rounds));
+  }
+}
+
+TEST_P(SignalTest, SignalAndWaitMeetsInOneStep) {
+  // Two streams that each write a byte, meet, read the other's, and meet again before they write the next.
+  constexpr std::size_t rounds = 100;
+  const Buffer pads = words(2);
+  const Buffer bytes = upload(std::vector<std::byte>(2));
+  const std::array<Stream, 2> streams{Stream(device()), Stream(device())};
+  std::vector<Buffer> seen;
+  for (int me = 0; me < 2; ++me) seen.push_back(upload(std::vector<std::byte>(rounds)));
+  for (std::size_t round = 0; round < rounds; ++round) {
+    for (std::size_t me = 0; me < 2; ++me) {
+      SignalWord* const mine = pads.data_as<SignalWord>() + me;
+      SignalWord* const theirs = pads.data_as<SignalWord>() + (1 - me);
+      const SignalPut put{.mine = mine, .theirs = theirs};
+      const SignalWait wait{.word = mine, .count = 1, .peer = static_cast<std::int32_t>(1 - me)};
+      const auto meet = [&] { device().signal_and_wait(streams[me], {&put, 1}, {&wait, 1}, control_); };
+      device().fill(streams[me], bytes.data_as<std::byte>() + me, static_cast<std::byte>(2 * round + me), 1);
+      meet();
+      device().copy(
+          streams[me],
+          {.dst = seen[me].data_as<std::byte>() + round, .src = bytes.data_as<std::byte>() + (1 - me), .bytes = 1});
+      meet();
+    }
+  }
+  for (const Stream& stream : streams) stream.synchronize();
+  EXPECT_EQ(control_->failed, 0U);
+  for (std::size_t me = 0; me < 2; ++me) {
+    const auto got = download<std::byte>(seen[me]);
+    for (std::size_t round = 0; round < rounds; ++round) {
+      ASSERT_EQ(got[round], static_cast<std::byte>(2 * round + 1 - me)) << "stream " << me << ", round " << round;
+    }
   }
 }
 

@@ -115,10 +115,8 @@ class TANDEM_API Collective : public Plan {
   void signal_all(StreamRef stream, std::uint32_t what) const { slots_.signal(stream, 0, slots_.peers(), what); }
   /// Waits until all peers have told of `what`.
   void wait_all(StreamRef stream, std::uint32_t what) const { slots_.wait(stream, 0, slots_.peers(), what); }
-  void exchange(StreamRef stream, std::uint32_t what) const {
-    signal_all(stream, what);
-    wait_all(stream, what);
-  }
+  /// Both.
+  void exchange(StreamRef stream, std::uint32_t what) const { slots_.exchange(stream, 0, what); }
 
   /// Puts a copy on the list that `flush` hands to the device as one batch; one that goes on where the last one ended
   /// becomes part of it. Nothing for 0 bytes or one place.
@@ -164,7 +162,7 @@ class TANDEM_API Collective : public Plan {
   /// longer ones, in pieces.
   [[nodiscard]] bool takes_one_kernel(std::size_t bytes) const noexcept;
   /// All-gather or reduce-scatter in one kernel.
-  void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole) const;
+  void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole);
   [[nodiscard]] const MailLanes& lanes() const noexcept { return lanes_; }
   /// Of one letter at most.
   [[nodiscard]] std::size_t letter_bytes() const noexcept { return letter_bytes_; }

@@ -144,6 +144,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// registered memory.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
 
+  /// Puts all, then waits for all: what `signal` and `wait` do one after the other, in one step where the device can.
+  virtual void signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
+                               WaitControl* control);
+
   /// Writes each message into its mailbox and signals it, then waits for all that come back: what copies, `signal` and
   /// `wait` do, in one step, for short messages. Only where `sends_letters`, else Unsupported.
   virtual void mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control);

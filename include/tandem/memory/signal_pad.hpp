@@ -38,11 +38,23 @@ class TANDEM_API SignalPad {
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
   /// What `put_signal` puts, for who queues it together with a copy (Device::push).
   [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
-  /// A signal to every other rank, then a wait for one from each. Every member calls it.
+  /// A signal to each of `ranks`, which are others, then a wait for one from each, in one step of the device.
+  void exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
+  /// That with every other rank. Every member calls it.
   void barrier(StreamRef stream, std::uint32_t channel) const;
 
  private:
   [[nodiscard]] SignalWord* word(int owner, int writer, std::uint32_t channel) const;
+  [[nodiscard]] SignalPut put_to(int rank, std::uint32_t channel) const {
+    return {.mine = word(team_.rank(), rank, channel), .theirs = word(rank, team_.rank(), channel)};
+  }
+  [[nodiscard]] SignalWait wait_for(int rank, std::uint32_t channel, std::uint32_t count) const {
+    return {.word = word(team_.rank(), rank, channel),
+            .count = count,
+            .peer = team_.members()[static_cast<std::size_t>(rank)],
+            .channel = channel,
+            .operation = operation_};
+  }
   void check(std::span<const int> ranks, std::uint32_t channel) const;
 
   Team team_;

@@ -79,6 +79,10 @@ class TANDEM_API Slots {
     return pad_.signal_to(reader, channel(slot, 1 + arrival));
   }
   void wait(StreamRef stream, int slot, std::span<const int> writers, std::uint32_t arrival) const;
+  /// `signal` to all peers, then `wait` for all, in one step of the device.
+  void exchange(StreamRef stream, int slot, std::uint32_t arrival) const {
+    pad_.exchange_signals(stream, peers_, channel(slot, 1 + arrival));
+  }
   void grant(StreamRef stream, int slot, std::span<const int> writers) const;
 
   /// Lends all peers what begins at `memory`, and signals it as slot 0's `arrival`. For a team whose ranks can read

@@ -45,6 +45,27 @@ std::string version_text(int version) { return format("{}.{}", version / 1000, v
 
 cudaEvent_t as_event(void* event) noexcept { return static_cast<cudaEvent_t>(event); }
 
+SignalArguments arguments_of(std::span<const SignalPut> puts) {
+  if (puts.size() > max_signals) {
+    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
+  }
+  SignalArguments arguments{};
+  std::copy(puts.begin(), puts.end(), arguments.puts);
+  arguments.count = static_cast<std::uint32_t>(puts.size());
+  return arguments;
+}
+
+WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* control) {
+  if (waits.size() > max_signals) {
+    throw InvalidArgument(format("{} waits in one call; at most {}", waits.size(), max_signals));
+  }
+  WaitArguments arguments{};
+  std::copy(waits.begin(), waits.end(), arguments.waits);
+  arguments.count = static_cast<std::uint32_t>(waits.size());
+  arguments.control = control;
+  return arguments;
+}
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index);
@@ -91,6 +112,8 @@ class CudaDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+  void signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
+                       WaitControl* control) override;
   void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) override;
   [[nodiscard]] bool exchanges_mail() const noexcept override { return true; }
 
@@ -456,27 +479,22 @@ void CudaDevice::launch(StreamRef stream, std::function<void()> function) {
 
 void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
   if (puts.empty()) return;
-  if (puts.size() > max_signals) {
-    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
-  }
-  SignalArguments arguments{};
-  std::copy(puts.begin(), puts.end(), arguments.puts);
-  arguments.count = static_cast<std::uint32_t>(puts.size());
   const CurrentContext current(*context_);
-  check(launch_signal(arguments, native(stream)), "a signal");
+  check(launch_signal(arguments_of(puts), native(stream)), "a signal");
 }
 
 void CudaDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
   if (waits.empty()) return;
-  if (waits.size() > max_signals) {
-    throw InvalidArgument(format("{} waits in one call; at most {}", waits.size(), max_signals));
-  }
-  WaitArguments arguments{};
-  std::copy(waits.begin(), waits.end(), arguments.waits);
-  arguments.count = static_cast<std::uint32_t>(waits.size());
-  arguments.control = control;
   const CurrentContext current(*context_);
-  check(launch_wait(arguments, native(stream)), "a wait");
+  check(launch_wait(arguments_of(waits, control), native(stream)), "a wait");
+}
+
+void CudaDevice::signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
+                                 WaitControl* control) {
+  if (puts.empty() && waits.empty()) return;
+  const CurrentContext current(*context_);
+  check(launch_signal_and_wait({arguments_of(puts), arguments_of(waits, control)}, native(stream)),
+        "a signal and a wait");
 }
 
 void CudaDevice::mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled with -fmad=false, as reduce.cu is: sums have the same bits in both.
+#include <algorithm>
+
 #include "tandem/device/mail.hpp"
 
 #include "device/cuda/kernels/element.cuh"
@@ -11,7 +13,8 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int threads = 512;
+constexpr int most_threads = 1024;
+constexpr int fewest_threads = 128;  // more than there are peers to meet
 
 // A block is a lane. It depends on no other block of its grid, so it does not matter how many of them are resident.
 
@@ -87,7 +90,7 @@ __device__ void meet_peers(const Mailboxes& boxes) {
 /// Calls body.operator()<n>(first) for packs of n elements that cover [0, count), a thread each.
 template <int N, typename Body> __device__ void for_each_pack(std::int64_t count, const Body& body) {
   const std::int64_t packs = count / N;
-  for (std::int64_t p = threadIdx.x; p < packs; p += threads) body.template operator()<N>(p * N);
+  for (std::int64_t p = threadIdx.x; p < packs; p += blockDim.x) body.template operator()<N>(p * N);
   if constexpr (N > 1) {
     const std::int64_t rest = packs * N + threadIdx.x;  // a block has more threads than a pack elements
     if (rest < count) body.template operator()<1>(rest);
@@ -101,7 +104,7 @@ __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const C
                                const To& to) {
   constexpr int batch = 4;  // loads in flight
   const int peers = arguments.peer_count;
-  const int rows = static_cast<int>((arguments.slice / N + threads - 1) / threads);
+  const int rows = static_cast<int>((arguments.slice / N + blockDim.x - 1) / blockDim.x);
   int row = 0;
   int peer = static_cast<int>(blockIdx.x) % peers;
   for (int left = rows * peers; left > 0; left -= batch) {
@@ -110,7 +113,7 @@ __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const C
     std::int64_t firsts[batch];
 #pragma unroll
     for (int j = 0; j < batch; ++j) {
-      firsts[j] = (static_cast<std::int64_t>(row) * threads + threadIdx.x) * N;
+      firsts[j] = (static_cast<std::int64_t>(row) * blockDim.x + threadIdx.x) * N;
       places[j] = nullptr;
       if (j < left && firsts[j] + N <= count(peer)) {
         packs[j] = load_pack<T, N>(from(peer), firsts[j]);
@@ -142,7 +145,7 @@ template <typename T, int N> __device__ void take_parts(const Mailboxes& boxes, 
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(threads) sum_kernel(const __grid_constant__ MailedExchangeArguments arguments) {
+__global__ void __launch_bounds__(most_threads) sum_kernel(const __grid_constant__ MailedExchangeArguments arguments) {
   const T* const input = static_cast<const T*>(arguments.input);
   const Part mine = part_of(arguments, arguments.rank);
   T* const out = static_cast<T*>(arguments.out);
@@ -174,7 +177,8 @@ __global__ void __launch_bounds__(threads) sum_kernel(const __grid_constant__ Ma
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(threads) gather_kernel(const __grid_constant__ MailedExchangeArguments arguments) {
+__global__ void __launch_bounds__(most_threads)
+    gather_kernel(const __grid_constant__ MailedExchangeArguments arguments) {
   const Part mine = part_of(arguments, arguments.rank);
   const T* const shard = static_cast<const T*>(arguments.input) + (mine.begin - arguments.input_begin);
   T* const out = static_cast<T*>(arguments.out);
@@ -227,9 +231,14 @@ cudaError_t launch_mailed_exchange(const MailedExchangeArguments& arguments, Mai
   const KernelRow* kernel = kernel_for(form, dtype);
   const bool vector = aligned16(arguments.input) && aligned16(arguments.out) && arguments.shard % kernel->width == 0 &&
                       arguments.slice % kernel->width == 0;
+  // One for each access of a slice, as far as there are: a barrier of few is shorter, and many keep more loads in
+  // flight.
+  const std::int64_t accesses = std::min(arguments.slice, arguments.length) / (vector ? kernel->width : 1);
+  int threads = fewest_threads;
+  while (threads < most_threads && threads < accesses) threads *= 2;
   void* parameters[] = {const_cast<MailedExchangeArguments*>(&arguments)};
-  return cudaLaunchKernel(vector ? kernel->vector : kernel->scalar, dim3(static_cast<unsigned>(lanes)), dim3(threads),
-                          parameters, 0, stream);
+  return cudaLaunchKernel(vector ? kernel->vector : kernel->scalar, dim3(static_cast<unsigned>(lanes)),
+                          dim3(static_cast<unsigned>(threads)), parameters, 0, stream);
 }
 
 cudaError_t load_mailed_exchange_kernels() {

@@ -10,43 +10,60 @@ namespace {
 // for what was written there; that puts it before this thread's instructions in causality order. A release is
 // cumulative: who acquires the count at system scope also sees what came before the release, whoever wrote it. Each
 // thread fences all that was written before, so the counts of one call need no order among themselves.
-__global__ void __launch_bounds__(max_signals) signal_kernel(const SignalArguments arguments) {
-  const unsigned i = threadIdx.x;
-  if (i >= arguments.count) return;
-  put_signal(arguments.puts[i]);
+__device__ void put_signals(const SignalArguments& arguments) {
+  if (const unsigned i = threadIdx.x; i < arguments.count) put_signal(arguments.puts[i]);
 }
 
 // Each thread acquires its own word at system scope, and the kernel ends after its last thread: what the peers released
 // is visible to all that follows in the stream. It is one block: it cannot be half resident, and it takes no more than
 // a corner of one SM while it waits.
-__global__ void __launch_bounds__(max_signals) wait_kernel(const WaitArguments arguments) {
-  const unsigned i = threadIdx.x;
-  if (i < arguments.count) wait_signal(arguments.waits[i], arguments.control);
+__device__ void wait_signals(const WaitArguments& arguments) {
+  if (const unsigned i = threadIdx.x; i < arguments.count) wait_signal(arguments.waits[i], arguments.control);
   // Reconverges the block: no thread leaves an SM slot half held while another still polls.
   __syncthreads();
+}
+
+__global__ void __launch_bounds__(max_signals) signal_kernel(const __grid_constant__ SignalArguments arguments) {
+  put_signals(arguments);
+}
+
+__global__ void __launch_bounds__(max_signals) wait_kernel(const __grid_constant__ WaitArguments arguments) {
+  wait_signals(arguments);
+}
+
+__global__ void __launch_bounds__(max_signals)
+    signal_and_wait_kernel(const __grid_constant__ SignalAndWaitArguments arguments) {
+  put_signals(arguments.signal);
+  wait_signals(arguments.wait);
+}
+
+template <typename Arguments>
+cudaError_t launch(void (*kernel)(Arguments), const Arguments& arguments, cudaStream_t stream) {
+  void* parameters[] = {const_cast<Arguments*>(&arguments)};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(1), dim3(max_signals), parameters, 0, stream);
 }
 
 }  // namespace
 
 cudaError_t launch_signal(const SignalArguments& arguments, cudaStream_t stream) {
-  void* parameters[] = {const_cast<SignalArguments*>(&arguments)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&signal_kernel), dim3(1), dim3(max_signals), parameters, 0,
-                          stream);
+  return launch(&signal_kernel, arguments, stream);
 }
 
 cudaError_t launch_wait(const WaitArguments& arguments, cudaStream_t stream) {
-  void* parameters[] = {const_cast<WaitArguments*>(&arguments)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(&wait_kernel), dim3(1), dim3(max_signals), parameters, 0,
-                          stream);
+  return launch(&wait_kernel, arguments, stream);
+}
+
+cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream) {
+  return launch(&signal_and_wait_kernel, arguments, stream);
 }
 
 cudaError_t load_signal_kernels() {
-  cudaFuncAttributes attributes;
-  if (const cudaError_t result = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&signal_kernel));
-      result != cudaSuccess) {
-    return result;
+  for (const void* kernel : {reinterpret_cast<const void*>(&signal_kernel), reinterpret_cast<const void*>(&wait_kernel),
+                             reinterpret_cast<const void*>(&signal_and_wait_kernel)}) {
+    cudaFuncAttributes attributes;
+    if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
   }
-  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&wait_kernel));
+  return cudaSuccess;
 }
 
 }  // namespace tandem::cuda

@@ -8,7 +8,8 @@
 
 namespace tandem::cuda {
 
-/// By value, so that a captured graph owns them: 64 × 16 and 64 × 24 bytes, within the 4 KiB of a kernel's parameters.
+/// By value, so that a captured graph owns them: 64 × 16 and 64 × 24 bytes, together within the 4 KiB of a kernel's
+/// parameters.
 struct SignalArguments {
   SignalPut puts[max_signals];
   std::uint32_t count;
@@ -20,8 +21,14 @@ struct WaitArguments {
   WaitControl* control;
 };
 
+struct SignalAndWaitArguments {
+  SignalArguments signal;
+  WaitArguments wait;
+};
+
 [[nodiscard]] cudaError_t launch_signal(const SignalArguments& arguments, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_wait(const WaitArguments& arguments, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 
 /// Loads the code now: a lazy load at the first launch may synchronise the context, and never ends if a kernel
 /// that waits for a peer is already running.
