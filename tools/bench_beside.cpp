@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -49,8 +50,10 @@ class BesideBench {
     const Team& team = world_.team();
     const CollectiveProblem problem =
         sized_problem(options_.operation, world_.size(), size, *options_.dtype, options_.root);
+    // Copies by kernels would wait until the product leaves them multiprocessors.
+    const bool copies_alone = options_.algorithm == "auto" && !adds(options_.operation);
     CollectivePlan plan(team, options_.operation, problem.plan_count(), problem.dtype,
-                        {.algorithm = options_.algorithm});
+                        {.algorithm = options_.algorithm, .sms = copies_alone ? std::optional(0) : std::nullopt});
     CollectiveRun run(team, problem, form_);
     const CollectiveData data(problem, options_.seed);
     const auto communicate = [&](StreamRef stream) { run(plan, stream); };

@@ -24,6 +24,9 @@ struct BulkOptions {
 ///   bulk(stream, [&](tandem::StreamRef beside) { gather(weights, beside); },
 ///        [&](tandem::StreamRef stream) { layer(x, w, y, stream); });
 ///
+/// On CUDA a collective whose plan was made with few SMs (CollectiveOptions::sms; none, where nothing is summed) waits
+/// for none of the product's to be free.
+///
 /// One for each place in a program, or one for all: it owns a stream, and nothing else that counts.
 class TANDEM_API BulkOverlap {
  public:
