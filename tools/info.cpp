@@ -126,7 +126,7 @@ std::string plan_cache() {
     const PlanCache cache(Env::from_process().plan_cache);
     if (cache.path().empty()) return "none: plans run what the cost model chooses";
     const std::string trouble = cache.trouble();
-    return trouble.empty() ? format("{}: {} tuned plans", cache.path(), cache.size())
+    return trouble.empty() ? format("{}: {} tuned plans and products", cache.path(), cache.size())
                            : format("{} is ignored: {}", cache.path(), trouble);
   });
 }

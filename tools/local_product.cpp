@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tandem/device/device.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "support/oracle.hpp"
 
@@ -30,10 +31,10 @@ LocalProduct::LocalProduct(const Team& team, const GemmSpec& spec)
       a_(random_buffer(team, spec.m * spec.k, spec.dtype)),
       b_(random_buffer(team, spec.n * spec.k, spec.dtype)),
       d_(team.shared_device(), static_cast<std::size_t>(spec.m * spec.n) * size_of(spec.out_dtype)),
-      gemm_(team.device().gemm(spec)) {}
+      gemm_(tuned_gemm(team, spec)) {}
 
-void LocalProduct::operator()(StreamRef stream) const {
-  gemm_->run(stream, {.a = a_.data(), .b = b_.data(), .d = d_.data()});
+void LocalProduct::run(Gemm& gemm, StreamRef stream) const {
+  gemm.run(stream, {.a = a_.data(), .b = b_.data(), .d = d_.data()});
 }
 
 std::vector<std::byte> LocalProduct::result() const {

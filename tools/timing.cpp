@@ -104,6 +104,18 @@ std::function<void()> Timing::one_run(const std::function<void()>& body, const R
   return [stream = stream_, graph] { graph->launch(stream); };
 }
 
+std::vector<double> Timing::medians_in_turns(std::span<const std::function<void()>> bodies, double limit, int least,
+                                             int most) {
+  const auto begin = std::chrono::steady_clock::now();
+  static_cast<void>(in_turns(bodies, 1));  // for warm-up, and to see how long it takes
+  const double once = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double longest = std::max(gather_numbers(team_, {once})[0][0], 1e-6);  // one rank's, for all
+  const int rounds = static_cast<int>(std::clamp(limit / longest, double(least), double(most)));
+  std::vector<double> medians;
+  for (const std::vector<double>& each : in_turns(bodies, rounds)) medians.push_back(median(each));
+  return medians;
+}
+
 std::vector<double> Timing::collect() {
   team_.synchronize(stream_);
   for (std::size_t i = 0; i < used_; ++i) seconds_.push_back(pairs_[i].end.elapsed_since(pairs_[i].begin) * 1e-3);

@@ -47,6 +47,9 @@ class Timing {
   /// What queues one run of `body`: itself, or the launch of a graph of one, if `repetitions` are of graphs. To check
   /// what is timed.
   [[nodiscard]] std::function<void()> one_run(const std::function<void()>& body, const Repetitions& repetitions) const;
+  /// The medians of each body's times in as many rounds, of `least` to `most`, as fit into `limit` seconds. Collective.
+  [[nodiscard]] std::vector<double> medians_in_turns(std::span<const std::function<void()>> bodies, double limit,
+                                                     int least, int most);
   /// Seconds of each run measured since the last call, as the slowest rank took them. Collective.
   [[nodiscard]] std::vector<double> collect();
 

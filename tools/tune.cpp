@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <functional>
 #include <list>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/linear/tuned_choice.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
 #include "tools/bench.hpp"
@@ -21,6 +21,7 @@
 #include "tools/linear_problem.hpp"
 #include "tools/options.hpp"
 #include "tools/parse.hpp"
+#include "tools/product_times.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
 #include "tools/timing.hpp"
@@ -34,6 +35,10 @@ is reduced), each algorithm and number of groups runs in turns with what the cos
 then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
 same operation, sizes, dtype, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
 from then on and say so in describe(). The model's choice stays where nothing is faster by 1 %.
+
+On CUDA the products come first: what a rank multiplies, whole and in halves, quarters and eighths of its rows (a weight
+gradient's whole), runs by each of the best few algorithms that cuBLASLt offers for it, in turns. The fastest are
+kept as well, for every plan that multiplies so; the results may differ from the first one's in their last bits.
 
 Times are medians of the slowest rank's; #wrong counts elements that differ from the reference in one run of each
 (of large shapes, in 64 x 64 elements of each rank's output). If any is wrong, nothing is kept, and the exit code is 1.
@@ -116,17 +121,64 @@ class Tuner {
                                 .ranks = world_.size(),
                                 .dtype = *options_.dtype,
                                 .key = 1};
+    const std::vector<ProductTimes> products = tune_products(problem, report);
     LinearRun run(world_.team(), problem);
     std::vector<Candidate> all = candidates(problem, world_.device());
     compare_with_model(problem, run, all);
     std::vector<Candidate> best = best_of(all);
     const std::int64_t wrong = compare(problem, run, best, report);
-    if (wrong == 0 && world_.rank() == 0) keep(problem, best, all.size(), report);
+    if (world_.rank() != 0) return wrong;
+    if (wrong == 0) {
+      keep(problem, best, all.size(), report);
+    } else {
+      for (const ProductTimes& each : products) keep(each, 0);  // plans run what nobody chose
+    }
     return wrong;
   }
 
  private:
   using Bodies = std::vector<std::function<void()>>;
+
+  /// The fastest algorithms are kept before the plans are made that are to run them. A quarter of the time comes on
+  /// top.
+  std::vector<ProductTimes> tune_products(const LinearProblem& problem, Report& report) {
+    const std::string what = format("{} {}", name(options_.operation), to_string(problem.shape));
+    std::vector<ProductTimes> products =
+        measure_products(world_.team(), problem, timing_, stream_, options_.seconds / 4,
+                         [&](const std::string& line) { progress(format("{}: {}", what, line)); });
+    progress("");
+    for (const ProductTimes& each : products) {
+      const std::vector<double>& seconds = each.seconds;
+      const auto fastest = static_cast<std::size_t>(std::ranges::min_element(seconds) - seconds.begin());
+      const std::size_t kept = seconds[fastest] < worthwhile * seconds[0] ? fastest : 0;
+      if (world_.rank() == 0) keep(each, kept);
+      report_product(each, kept, report);
+    }
+    report.set("products", products_);
+    return products;
+  }
+
+  void keep(const ProductTimes& product, std::size_t which) const {
+    cache_.keep(product_cache_key(product.spec, product.m, world_.device()),
+                {.algorithm = product.algorithms[which], .groups = 0, .seconds = product.seconds[which]});
+  }
+
+  void report_product(const ProductTimes& product, std::size_t kept, Report& report) {
+    const double first = product.seconds[0] * 1e6;
+    const double chosen = product.seconds[kept] * 1e6;
+    products_.push_back({{"m", product.m},
+                         {"n", product.spec.n},
+                         {"k", product.spec.k},
+                         {"algorithms", product.algorithms.size()},
+                         {"first_us", first},
+                         {"time_us", chosen},
+                         {"algorithm", product.algorithms[kept]}});
+    report.comment(format("local product {}, {}, {}: of {} algorithms {} is kept, {}", product.m, product.spec.n,
+                          product.spec.k, product.algorithms.size(), product.algorithms[kept],
+                          kept == 0 ? format("the library's first, {} us", time_text(first))
+                                    : format("{} us, {:.3f} of the library's first, {} us", time_text(chosen),
+                                             chosen / first, time_text(first))));
+  }
 
   /// Half of the time goes to the candidates by themselves.
   void compare_with_model(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& all) {
@@ -138,7 +190,7 @@ class Tuner {
       progress(format("{} {}: {} of {} ways", name(options_.operation), to_string(problem.shape), i, all.size()));
       LinearPlanOfAnyKind plan(team, problem, all[i].options);
       const std::vector<double> times =
-          in_turns({[&] { run(model, stream_); }, [&] { run(plan, stream_); }}, limit, 3, 20);
+          timing_.medians_in_turns(Bodies{[&] { run(model, stream_); }, [&] { run(plan, stream_); }}, limit, 3, 20);
       all[i].seconds = times[1];
       all[i].to_model = times[1] / times[0];
     }
@@ -165,7 +217,7 @@ class Tuner {
       bodies.push_back([&] { run(plan, stream_); });
     }
     progress(format("{} {}: the best {}", name(options_.operation), to_string(problem.shape), best.size()));
-    const std::vector<double> times = in_turns(bodies, options_.seconds / 2, 9, 200);
+    const std::vector<double> times = timing_.medians_in_turns(bodies, options_.seconds / 2, 9, 200);
     progress("");
     for (std::size_t i = 0; i < best.size(); ++i) {
       best[i].seconds = times[i];
@@ -173,18 +225,6 @@ class Tuner {
       add_row(report, problem, best[i]);
     }
     return wrong;
-  }
-
-  /// The medians of each body's time in as many rounds as fit into `limit` seconds. Collective.
-  std::vector<double> in_turns(const Bodies& bodies, double limit, int least, int most) {
-    const auto begin = std::chrono::steady_clock::now();
-    static_cast<void>(timing_.in_turns(bodies, 1));  // for warm-up, and to see how long it takes
-    const double once = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const double longest = std::max(gather_numbers(world_.team(), {once})[0][0], 1e-6);  // one rank's, for all
-    const int rounds = static_cast<int>(std::clamp(limit / longest, double(least), double(most)));
-    std::vector<double> medians;
-    for (const std::vector<double>& each : timing_.in_turns(bodies, rounds)) medians.push_back(median(each));
-    return medians;
   }
 
   void keep(const LinearProblem& problem, const std::vector<Candidate>& best, std::size_t ways, Report& report) const {
@@ -227,6 +267,7 @@ class Tuner {
   PlanCache cache_;
   Stream stream_;
   Timing timing_;
+  nlohmann::ordered_json products_ = nlohmann::ordered_json::array();
 };
 
 void print_header(Report& report) {
@@ -263,7 +304,7 @@ int tune(Arguments arguments) {
   app.add_option_function<Text>(
          "--seconds",
          [&](const Text& text) { options.seconds = static_cast<double>(parse_integer("--seconds", text, 1, 3600)); },
-         "how long each shape is measured, plans and data apart (default 2)")
+         "how long each shape is measured, plans and data apart, on CUDA a quarter more (default 2)")
       ->type_name("N");
   app.add_option("--cache", options.cache, "the plan cache (default: TANDEM_PLAN_CACHE)")->type_name("FILE");
   add_report(app, options.report);

@@ -56,4 +56,11 @@ void check_gemm(const GemmSpec& spec) {
 
 Gemm::~Gemm() = default;
 
+std::vector<std::string> Gemm::algorithms(std::int64_t m) const {
+  if (m < 0 || m > spec().m) {
+    throw InvalidArgument(format("the algorithms of a GEMM for m = {}; it was planned for 0 to {}", m, spec().m));
+  }
+  return {};
+}
+
 }  // namespace tandem

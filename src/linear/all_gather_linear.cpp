@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tandem/base/error.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
@@ -22,7 +23,7 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), std::max(choice.groups, 1),
              operation),
-      gemm(team, team.device().gemm(local_gemm(spec))),
+      gemm(team, tuned_gemm(team, local_gemm(spec))),
       communication(team) {}
 
 void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tandem/base/error.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
@@ -37,7 +38,7 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       gathered(its_gathered),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, gathered_row_bytes(spec, gathered), std::max(choice.groups, 1), operation),
-      gemm(team, team.device().gemm(product(spec))),
+      gemm(team, tuned_gemm(team, product(spec))),
       communication(team) {}
 
 void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows,

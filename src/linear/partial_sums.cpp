@@ -5,6 +5,7 @@
 
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
@@ -38,7 +39,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       staging_(team, std::make_shared<Buffer>(
                          team.shared_device(),
                          choice.algorithm == direct ? 0 : static_cast<std::size_t>(spec.m) * row_bytes_)),
-      gemm_(team, team.device().gemm(partial_product(spec))) {}
+      gemm_(team, tuned_gemm(team, partial_product(spec))) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();

@@ -54,7 +54,7 @@ class GemmTest : public OnDevice {
     const Buffer bias_memory = upload(bias);
     const Buffer d_memory = upload(d);
     Stream stream(device());
-    const std::unique_ptr<Gemm> gemm = device().gemm(spec);
+    const std::unique_ptr<Gemm> gemm = device().gemm(spec, algorithms_);
     EXPECT_FALSE(gemm->describe().empty());
     const void* const bias_data = spec.bias ? bias_memory.data() : nullptr;
     // Nothing of the weights that the same object multiplied before may be left in what counts.
@@ -184,9 +184,75 @@ class GemmTest : public OnDevice {
       }
     }
   }
+
+  std::vector<GemmAlgorithm> algorithms_;  // that products are checked by; none: the device's own
 };
 
 TEST_P(GemmTest, IsRightForRandomShapes) { check_random(12, 90); }
+
+TEST_P(GemmTest, IsRightByEachOfItsAlgorithms) {
+  const GemmSpec shapes[] = {{.m = 136, .n = 72, .k = 264, .beta = 0.5F},
+                             {.m = 16, .n = 24, .k = 3000, .bias = true},  // with its k split
+                             {.m = 67, .n = 41, .k = 53, .bias = true, .activation = Activation::gelu_tanh}};
+  for (GemmSpec spec : shapes) {
+    for (const int layout : {0, 1, 2, 3}) {
+      for (const DType dtype : {f32, f16, bf16}) {
+        spec.transpose_a = (layout & 1) != 0;
+        spec.transpose_b = (layout & 2) != 0;
+        spec.dtype = dtype;
+        spec.out_dtype = layout == 3 ? f32 : dtype;
+        const std::vector<std::string> names = device().gemm(spec)->algorithms(spec.m);
+        // Of 16 bits on odd addresses there may be none.
+        if (!device().has_gemm_algorithms() || dtype == f32) {
+          EXPECT_EQ(!names.empty(), device().has_gemm_algorithms()) << text(spec);
+        }
+        for (const std::string& name : names) {
+          SCOPED_TRACE(name);
+          algorithms_ = {{.m = spec.m, .name = name}};
+          expect_says(device().gemm(spec, algorithms_)->describe(), {name, "tuned for m = " + std::to_string(spec.m)});
+          check(spec);
+          check(spec, spec.m - 3, spec.k - 8);  // which it may not fit
+          if (HasFatalFailure()) return;
+        }
+        algorithms_.clear();
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, NamesItsAlgorithmsForEveryone) {
+  const GemmSpec spec{.m = 256, .n = 128, .k = 512, .transpose_b = true, .dtype = bf16, .out_dtype = bf16};
+  GemmSpec half = spec;
+  half.m = 128;
+  const auto gemm = device().gemm(spec);
+  const auto another = open_device(device().id(), options());
+  EXPECT_EQ(gemm->algorithms(256).empty(), !device().has_gemm_algorithms());
+  EXPECT_EQ(gemm->algorithms(256), another->gemm(spec)->algorithms(256));
+  EXPECT_EQ(gemm->algorithms(128), another->gemm(half)->algorithms(128));
+  EXPECT_TRUE(gemm->algorithms(0).empty());
+  if (!device().has_gemm_algorithms()) return;
+  // For pieces alone, and for pieces and the whole.
+  std::vector<GemmAlgorithm> algorithms{{.m = 128, .name = another->gemm(half)->algorithms(128).back()}};
+  expect_says(device().gemm(spec, algorithms)->describe(), {"tuned for m = 128,"});
+  algorithms.insert(algorithms.begin(), {.m = 256, .name = gemm->algorithms(256).back()});
+  expect_says(device().gemm(spec, algorithms)->describe(), {algorithms[0].name, "tuned for m = 256, 128,"});
+}
+
+TEST_P(GemmTest, RefusesAlgorithmsThatAreNotOffered) {
+  const GemmSpec spec{.m = 64, .n = 64, .k = 64};
+  const auto gemm = device().gemm(spec);
+  EXPECT_THROW(static_cast<void>(gemm->algorithms(65)), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(gemm->algorithms(-1)), InvalidArgument);
+  const auto make = [&](std::int64_t m, const std::string& name) {
+    const GemmAlgorithm algorithm{.m = m, .name = name};
+    static_cast<void>(device().gemm(spec, {&algorithm, 1}));
+  };
+  expect_error<InvalidArgument>([&] { make(64, "algo 7 of telepathy"); }, {"algo 7 of telepathy", "m = 64"});
+  if (!device().has_gemm_algorithms()) return;
+  const std::string name = gemm->algorithms(64).front();
+  expect_error<InvalidArgument>([&] { make(64, name + "0"); }, {name + "0"});
+  expect_error<InvalidArgument>([&] { make(48, name); }, {"64", "half"});
+}
 
 TEST_P(GemmTest, IsRightAcrossPanels) {
   // Larger than the panels that 16-bit operands go through, by a little.

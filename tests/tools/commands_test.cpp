@@ -154,7 +154,7 @@ TEST_P(CommandsOfSeveralRanks, TuneKeepsWhatPlansThenRun) {
     EXPECT_FALSE(contains(tandem_command("plan " + what).out, "tuned"));
   }
   EXPECT_EQ(nlohmann::json::parse(tandem_command("info --json", "TANDEM_PLAN_CACHE=" + cache).out)["plan_cache"],
-            cache + ": 4 tuned plans");
+            cache + ": 4 tuned plans and products");
 }
 
 TEST_P(CommandsOfSeveralRanks, TuneKeepsNothingThatIsWrong) {

@@ -13,17 +13,17 @@
 
 namespace tandem {
 
-/// What was measured to be the best way to run a plan.
+/// What was measured to be the best way to run a plan, or a product of one rank's.
 struct TunedChoice {
-  std::string algorithm;
-  int groups = 0;      ///< of a pipeline; else 0
-  double seconds = 0;  ///< a run, when it was measured
+  std::string algorithm;  ///< a plan's, or what Gemm::algorithms names
+  int groups = 0;         ///< of a pipeline; else 0
+  double seconds = 0;     ///< a run, when it was measured
 
   friend bool operator==(const TunedChoice&, const TunedChoice&) = default;
 };
 
-/// The file of what `tandem tune` measured (Env::plan_cache): a line of text for each plan. Nothing else writes it. A
-/// file that is damaged, or is no plan cache, counts as empty, and a line in the log says so.
+/// The file of what `tandem tune` measured (Env::plan_cache): a line of text for each plan or product. Nothing else
+/// writes it. A file that is damaged, or is no plan cache, counts as empty, and a line in the log says so.
 class TANDEM_API PlanCache {
  public:
   /// Reads nothing yet. An empty path: nothing is ever found, nothing can be kept.
@@ -37,7 +37,7 @@ class TANDEM_API PlanCache {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// Why the file cannot be read as a plan cache; empty if it can, or if there is none.
   [[nodiscard]] std::string trouble() const;
-  /// How many plans the file has a choice for.
+  /// How many choices the file has.
   [[nodiscard]] std::size_t size() const;
   /// What the file holds under `key` now.
   [[nodiscard]] std::optional<TunedChoice> find(const std::string& key, const Log& log) const;

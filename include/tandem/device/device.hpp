@@ -132,7 +132,13 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void column_sum(StreamRef stream, const ColumnSum& sum) = 0;
   /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument
   /// or Unsupported.
-  [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec) = 0;
+  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) { return gemm(spec, {}); }
+  /// The same with these algorithms in place of the library's first, each for an m of spec.m, spec.m / 2, spec.m / 4 …
+  /// Where a run's layout or addresses do not allow one of them, the library's first that fits runs. Throws
+  /// InvalidArgument where the library does not offer one for its m.
+  [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) = 0;
+  /// False where products have no algorithms to choose from.
+  [[nodiscard]] virtual bool has_gemm_algorithms() const noexcept { return false; }
   /// Runs a function of the host's in the stream's order. It must not call the device's API, nor be the last to hold
   /// anything that keeps the device alive.
   virtual void launch(StreamRef stream, std::function<void()> function) = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/export.hpp"
@@ -72,6 +73,15 @@ struct GemmOperands {
   Weights weights = Weights::once;
 };
 
+/// One of a library's algorithms for a product, by the name that `Gemm::algorithms` gives it. It is chosen for runs of
+/// up to `m` rows, down to the next smaller m that has a choice.
+struct GemmAlgorithm {
+  std::int64_t m = 0;
+  std::string name;
+
+  friend bool operator==(const GemmAlgorithm&, const GemmAlgorithm&) = default;
+};
+
 /// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it
 /// is asynchronous and allocates nothing. Two runs of one Gemm are ordered by their stream or by the caller, since
 /// they share the workspace.
@@ -84,6 +94,10 @@ class TANDEM_API Gemm {
   virtual void run(StreamRef stream, const GemmOperands& operands) = 0;
   /// "cublasLt algo 21, workspace 32 MiB", "oneDNN sgemm, bf16 through f32 panels", …
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// The best few algorithms for `m` rows, as the library ranks them; the first is what runs unless Device::gemm is
+  /// told otherwise. A name means the same to another process with the same model of device and version of the library.
+  /// Empty where there is nothing to choose from. Throws InvalidArgument unless 0 ≤ m ≤ spec().m.
+  [[nodiscard]] virtual std::vector<std::string> algorithms(std::int64_t m) const;
   [[nodiscard]] const GemmSpec& spec() const noexcept { return spec_; }
 
  protected:

@@ -107,7 +107,8 @@ class CudaDevice final : public Device {
   void reduce(StreamRef stream, const Reduction& reduction) override;
   void map(StreamRef stream, const Map& map) override;
   void column_sum(StreamRef stream, const ColumnSum& sum) override;
-  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) override;
+  [[nodiscard]] bool has_gemm_algorithms() const noexcept override { return true; }
   void launch(StreamRef stream, std::function<void()> function) override;
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
@@ -461,7 +462,7 @@ void CudaDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
   check(launch_column_sum(sum, native(stream)), "a column sum");
 }
 
-std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec) {
+std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) {
   const CurrentContext current(*context_);
   std::shared_ptr<const BlasHandle> blas;
   {
@@ -469,7 +470,7 @@ std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec) {
     if (blas_ == nullptr) blas_ = std::make_shared<const BlasHandle>(context_);
     blas = blas_;
   }
-  return std::make_unique<CudaGemm>(context_, std::move(blas), properties_.multiprocessors, spec);
+  return std::make_unique<CudaGemm>(context_, std::move(blas), properties_.multiprocessors, spec, algorithms);
 }
 
 void CudaDevice::launch(StreamRef stream, std::function<void()> function) {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS recommends for sm_90
 constexpr std::size_t max_known = 4096;
+constexpr int best_few = 8;  // of the heuristic's algorithms, to choose from
 
 cudaDataType_t cuda_type(DType dtype) {
   switch (dtype) {
@@ -33,14 +34,14 @@ bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(
 }  // namespace
 
 CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
-                   const GemmSpec& spec)
+                   const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms)
     : Gemm(spec), context_(std::move(context)), blas_(std::move(blas)), multiprocessors_(multiprocessors) {
   static_cast<void>(cuda_type(spec.dtype));
   check_gemm(spec);
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
   const CurrentContext current(*context_);
   workspace_ = DeviceMemory(workspace_bytes);
-  choose();
+  choose(algorithms);
 }
 
 CudaGemm::~CudaGemm() {
@@ -119,16 +120,28 @@ std::size_t CudaGemm::scratch_bytes() const {
          256;
 }
 
-void CudaGemm::choose() {
+void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
   const DeviceMemory scratch(scratch_bytes());
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
   if (activation_of_sums() == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
     fused_activation_ = true;
-    ask_heuristic(spec().m, aligned, scratch.data());
-    fused_activation_ = !choices_.empty();
+    fused_activation_ = !ask_heuristic(spec().m, aligned, 1, scratch.data()).empty();
   }
-  for (std::int64_t m = spec().m; m > 0; m /= 2) ask_heuristic(m, aligned, scratch.data());
-  if (aligned) ask_heuristic(spec().m, false, scratch.data());
+  std::size_t named = 0;
+  for (std::int64_t m = spec().m; m > 0; m /= 2) {
+    add_first(m, aligned, scratch.data());
+    for (const GemmAlgorithm& given : algorithms) {
+      if (given.m != m) continue;
+      add_named(given, aligned, scratch.data());
+      ++named;
+    }
+  }
+  if (named != algorithms.size()) {
+    throw InvalidArgument(
+        format("of {} algorithms for a GEMM {} are for an m that is not {}, or a half of it, or a half of that …",
+               algorithms.size(), algorithms.size() - named, spec().m));
+  }
+  if (aligned) add_first(spec().m, false, scratch.data());
 
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -143,7 +156,8 @@ void CudaGemm::choose() {
   check(cudaStreamSynchronize(stream), "the first run of a GEMM");
 }
 
-void CudaGemm::ask_heuristic(std::int64_t m, bool aligned, const std::byte* scratch) {
+std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool aligned, int most,
+                                                          const std::byte* scratch) const {
   const CublasLt& lt = blas_->library();
   cublasLtMatmulPreferenceOpaque_t preference{};
   lt.check(lt.cublasLtMatmulPreferenceInit_internal(&preference, sizeof preference), "cublasLtMatmulPreferenceInit");
@@ -161,16 +175,59 @@ void CudaGemm::ask_heuristic(std::int64_t m, bool aligned, const std::byte* scra
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   // The heuristic reads the bias' alignment off its address.
   Problem p = problem(m, spec().k, planned_pitches(m, aligned), scratch + (aligned ? 0 : size_of(spec().out_dtype)));
-  cublasLtMatmulHeuristicResult_t result{};
+  std::array<cublasLtMatmulHeuristicResult_t, best_few> results{};
   int found = 0;
   const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
-                                                                  &preference, 1, &result, &found);
+                                                                  &preference, most, results.data(), &found);
   // "Not supported" and an empty list are the same answer: there is no algorithm for this.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0) return {};
   lt.check(status, "cublasLtMatmulAlgoGetHeuristic");
+  std::vector<cublasLtMatmulAlgo_t> best;
+  for (const auto& result : std::span(results).first(static_cast<std::size_t>(found))) {
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_bytes) best.push_back(result.algo);
+  }
+  return best;
+}
+
+void CudaGemm::add_first(std::int64_t m, bool aligned, const std::byte* scratch) {
+  const std::vector<cublasLtMatmulAlgo_t> first = ask_heuristic(m, aligned, 1, scratch);
+  if (first.empty()) return;
   const bool known = !choices_.empty() && choices_.back().aligned == aligned &&
-                     std::memcmp(&choices_.back().algorithm, &result.algo, sizeof result.algo) == 0;
-  if (!known) choices_.push_back({m, aligned, result.algo});
+                     std::memcmp(&choices_.back().algorithm, first.data(), sizeof first.front()) == 0;
+  if (!known) choices_.push_back({m, aligned, false, first.front()});
+}
+
+void CudaGemm::add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch) {
+  const std::vector<cublasLtMatmulAlgo_t> best = ask_heuristic(given.m, aligned, best_few, scratch);
+  const auto found = std::ranges::find(best, given.name, [this](const auto& each) { return name_of(each); });
+  if (found == best.end()) {
+    throw InvalidArgument(
+        format("cublasLt {} does not offer algorithm '{}' for m = {} of a GEMM of n = {}, k = {}, {} into {}",
+               blas_->library().cublasLtGetVersion(), given.name, given.m, spec().n, spec().k, name(spec().dtype),
+               name(spec().out_dtype)));
+  }
+  choices_.push_back({given.m, aligned, true, *found});
+}
+
+std::string CudaGemm::name_of(const cublasLtMatmulAlgo_t& algorithm) const {
+  const CublasLt& lt = blas_->library();
+  // What an older library does not know is 0, as what it leaves undefined.
+  const auto attribute = [&]<typename T>(cublasLtMatmulAlgoConfigAttributes_t which, T value) {
+    std::size_t written = 0;
+    const cublasStatus_t status =
+        lt.cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, &value, sizeof value, &written);
+    return status == CUBLAS_STATUS_SUCCESS ? value : T{0};
+  };
+  return format("algo {} tile {} stages {} split-k {} reduction {} swizzle {} option {} inner {} cluster {}",
+                attribute(CUBLASLT_ALGO_CONFIG_ID, std::int32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_STAGES_ID, std::uint32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, std::uint32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, std::uint32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, std::uint32_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, std::uint16_t{0}),
+                attribute(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, std::uint16_t{0}));
 }
 
 void CudaGemm::multiply(Problem& p, const Choice& choice, const GemmOperands& operands, float beta,
@@ -305,30 +362,39 @@ void CudaGemm::multiply_any(const GemmOperands& operands, std::int64_t m, std::i
   if (activation_of_sums() != Activation::none && !fused_activation_) apply_activation(operands.d, m, stream);
 }
 
-std::string CudaGemm::describe() const {
-  const CublasLt& lt = blas_->library();
-  const auto config = [&](const Choice& choice, cublasLtMatmulAlgoConfigAttributes_t attribute) {
-    std::int32_t value = -1;
-    std::size_t written = 0;
-    static_cast<void>(
-        lt.cublasLtMatmulAlgoConfigGetAttribute(&choice.algorithm, attribute, &value, sizeof value, &written));
-    return value;
-  };
-  const auto text = [&](bool aligned) -> std::string {
-    const auto first =
-        std::find_if(choices_.begin(), choices_.end(), [=](const Choice& c) { return c.aligned == aligned; });
-    if (first == choices_.end()) return "own tiled kernel (slow)";
-    return format("cublasLt {} algo {} tile {} split-k {}", lt.cublasLtGetVersion(),
-                  config(*first, CUBLASLT_ALGO_CONFIG_ID), config(*first, CUBLASLT_ALGO_CONFIG_TILE_ID),
-                  config(*first, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
-  };
-  if (spec().m == 0 || spec().n == 0 || spec().k == 0) return "nothing to multiply";
+std::vector<std::string> CudaGemm::algorithms(std::int64_t m) const {
+  static_cast<void>(Gemm::algorithms(m));  // refuses what is no m of this
+  if (m == 0 || spec().n == 0 || spec().k == 0) return {};
+  const CurrentContext current(*context_);
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
-  const auto same =
-      std::count_if(choices_.begin(), choices_.end(), [=](const Choice& c) { return c.aligned == aligned; });
+  std::vector<std::string> names;
+  for (const cublasLtMatmulAlgo_t& each : ask_heuristic(m, aligned, best_few, workspace_.data())) {
+    std::string name = name_of(each);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::string CudaGemm::describe() const {
+  if (spec().m == 0 || spec().n == 0 || spec().k == 0) return "nothing to multiply";
+  const auto text = [&](bool aligned) -> std::string {
+    const Choice* whole = nullptr;  // of those for the largest m, the last counts
+    for (const Choice& choice : choices_) {
+      if (choice.aligned == aligned && (whole == nullptr || choice.m == whole->m)) whole = &choice;
+    }
+    if (whole == nullptr) return "own tiled kernel (slow)";
+    return format("cublasLt {} {}", blas_->library().cublasLtGetVersion(), name_of(whole->algorithm));
+  };
+  const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
+  const auto untuned = std::count_if(choices_.begin(), choices_.end(),
+                                     [=](const Choice& c) { return c.aligned == aligned && !c.named; });
   std::string out = text(aligned);
-  if (same > 1) out += format(", {} more for smaller m", same - 1);
-  out += format(", workspace {} MiB", workspace_bytes >> 20);
+  if (untuned > 1) out += format(", {} more for smaller m", untuned - 1);
+  std::string tuned;
+  for (const Choice& choice : choices_) {
+    if (choice.named) tuned += format("{}{}", tuned.empty() ? ", tuned for m = " : ", ", choice.m);
+  }
+  out += tuned + format(", workspace {} MiB", workspace_bytes >> 20);
   if (aligned) out += format("; rows not on 16 bytes: {}", text(false));
   if (spec().activation != Activation::none) {
     out += fused_activation_ ? "; activation in its epilogue" : "; activation by a kernel of its own";

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ namespace tandem::cuda {
 /// deadlock against one that waits for a peer. Which of them fits a run's (m, k, alignment) is found on the host, on
 /// first use, and kept.
 ///
+/// An algorithm's name is its public attributes. It is looked up among what the heuristic offers for the very product,
+/// never rebuilt from them: whatever a file says, nothing runs that the library did not propose for it, and what it
+/// has beyond those attributes is not lost.
+///
 /// cuBLASLt's GELU is the tanh form, by the hardware's approximation; it is used for 16-bit outputs, whose rounding is
 /// coarser. Otherwise the activation is a kernel of its own behind the product, which for gelu_erf into 16 bits means
 /// two roundings, as in the two operations written one after the other.
@@ -35,17 +40,19 @@ class CudaGemm final : public Gemm {
  public:
   /// Throws InvalidArgument, Unsupported or OutOfMemory.
   CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
-           const GemmSpec& spec);
+           const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms);
   ~CudaGemm() override;
 
   void run(StreamRef stream, const GemmOperands& operands) override;
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] std::vector<std::string> algorithms(std::int64_t m) const override;
 
  private:
   /// An algorithm that has run once, and what it was chosen for.
   struct Choice {
     std::int64_t m;
     bool aligned;  ///< wants every row of every operand on 16 bytes
+    bool named;    ///< by who made this, in place of the heuristic's first
     cublasLtMatmulAlgo_t algorithm;
   };
   /// What cuBLASLt wants to know of one product. It computes column-major: our D, read so, is Dᵀ = op(B)ᵀ · op(A)ᵀ, so
@@ -69,9 +76,15 @@ class CudaGemm final : public Gemm {
   /// Those that an algorithm for `m` is chosen by.
   [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
   [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias) const;
-  void choose();
+  void choose(std::span<const GemmAlgorithm> algorithms);
+  /// At most the heuristic's best `most` for `m`, best first. `scratch` is an address on 16 bytes.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ask_heuristic(std::int64_t m, bool aligned, int most,
+                                                                const std::byte* scratch) const;
   /// Adds the heuristic's algorithm for `m` unless there is none or it is that of the next larger m.
-  void ask_heuristic(std::int64_t m, bool aligned, const std::byte* scratch);
+  void add_first(std::int64_t m, bool aligned, const std::byte* scratch);
+  /// Adds the one of that name, which counts for more than the heuristic's for the same m.
+  void add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch);
+  [[nodiscard]] std::string name_of(const cublasLtMatmulAlgo_t& algorithm) const;
   [[nodiscard]] std::size_t scratch_bytes() const;
   void multiply(Problem& problem, const Choice& choice, const GemmOperands& operands, float beta,
                 cudaStream_t stream) const;

@@ -318,7 +318,11 @@ void HostDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
   host_stream(stream).enqueue([sum] { column_sum_now(sum); }, weight_of(bytes));
 }
 
-std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec) {
+std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) {
+  if (!algorithms.empty()) {
+    throw InvalidArgument(format("a GEMM on the host was given algorithm '{}' for m = {}; it has none to choose from",
+                                 algorithms.front().name, algorithms.front().m));
+  }
   return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_, *workers_);
 }
 

@@ -62,7 +62,7 @@ class HostDevice final : public Device {
   void reduce(StreamRef stream, const Reduction& reduction) override;
   void map(StreamRef stream, const Map& map) override;
   void column_sum(StreamRef stream, const ColumnSum& sum) override;
-  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) override;
   void launch(StreamRef stream, std::function<void()> function) override;
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;

@@ -2,6 +2,7 @@
 // Linear operations that are captured into CUDA graphs.
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
@@ -14,6 +15,7 @@
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "linear/tensors.hpp"
 #include "support/cuda/captured_graph.hpp"
@@ -135,6 +137,32 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
       check_reducing(world.team());
     });
   }
+}
+
+TEST_P(LinearCapture, ReplaysRunTunedProducts) {
+  testing::RankOptions options;
+  options.env.plan_cache = ::testing::TempDir() + "captured_plans";
+  std::filesystem::remove(options.env.plan_cache);
+  on(
+      2,
+      [](World& world) {
+        const PlanCache cache(world.env().plan_cache);
+        const GemmSpec product{.m = m, .n = n, .k = k, .transpose_b = true};
+        const auto gemm = world.device().gemm(product);
+        for (const std::int64_t rows : tuned_rows(product)) {
+          if (!world.device().has_gemm_algorithms() || world.rank() != 0) continue;
+          cache.keep(product_cache_key(product, rows, world.device()),
+                     {.algorithm = gemm->algorithms(rows).back(), .groups = 0, .seconds = 1e-6});
+        }
+        const bool tuned =
+            AllGatherLinear(world.team(), {.m = m, .n = n, .k = k}).describe().find("tuned for m = 45") !=
+            std::string::npos;
+        EXPECT_EQ(tuned, world.device().has_gemm_algorithms());
+        check_gathering(world.team());
+        check_reducing(world.team());
+      },
+      options);
+  std::filesystem::remove(options.env.plan_cache);
 }
 
 TEST_P(LinearCapture, WhatARunGatheredIsKeptUntilTheNext) {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/linear/tuned_product.hpp"
+
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+#include "team/wire.hpp"
+
+namespace tandem {
+namespace {
+
+std::string text_of(const GemmSpec& spec, std::int64_t m) {
+  return format("m={} n={} k={}{}{} {} into {}", m, spec.n, spec.k, spec.transpose_a ? " A transposed" : "",
+                spec.transpose_b ? " B transposed" : "", name(spec.dtype), name(spec.out_dtype));
+}
+
+/// What the team's first rank has for this rank's product: the files that the ranks read need not be the same.
+std::vector<GemmAlgorithm> agreed_algorithms(const Team& team, const GemmSpec& spec) {
+  const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
+  if (team.size() == 1) return kept_algorithms(spec, team.device(), cache, team.log());
+
+  Parcel mine;
+  mine.bytes = WireWriter().number(spec.m).number(spec.n).number(spec.k).take();
+  const std::vector<Parcel> sizes = team.exchange("the sizes of a local product", std::move(mine));
+  Parcel answers;
+  if (team.rank() == 0) {
+    std::map<std::array<std::int64_t, 3>, std::vector<GemmAlgorithm>> known;
+    WireWriter out;
+    for (const Parcel& each : sizes) {
+      WireReader reader(each.bytes);
+      GemmSpec its = spec;
+      its.m = reader.number<std::int64_t>();
+      its.n = reader.number<std::int64_t>();
+      its.k = reader.number<std::int64_t>();
+      const auto [found, is_new] = known.try_emplace({its.m, its.n, its.k});
+      if (is_new) found->second = kept_algorithms(its, team.device(), cache, team.log());
+      out.number(static_cast<std::uint64_t>(found->second.size()));
+      for (const GemmAlgorithm& algorithm : found->second) out.number(algorithm.m).text(algorithm.name);
+    }
+    answers.bytes = out.take();
+  }
+  const std::vector<Parcel> all = team.exchange("the algorithms of local products", std::move(answers));
+  WireReader reader(all.front().bytes);
+  std::vector<GemmAlgorithm> algorithms;
+  for (int rank = 0; rank <= team.rank(); ++rank) {
+    algorithms.clear();
+    for (auto left = reader.number<std::uint64_t>(); left > 0; --left) {
+      const auto m = reader.number<std::int64_t>();
+      algorithms.push_back({.m = m, .name = reader.text()});
+    }
+  }
+  return algorithms;
+}
+
+}  // namespace
+
+std::string product_cache_key(const GemmSpec& spec, std::int64_t m, const Device& device) {
+  return PlanCache::key("local product", text_of(spec, m), 1, device);
+}
+
+std::vector<std::int64_t> tuned_rows(const GemmSpec& spec) {
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t part : {1, 2, 4, 8}) {
+    if (spec.m >= part) rows.push_back(spec.m / part);
+  }
+  return rows;
+}
+
+std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& device, const PlanCache& cache,
+                                           const Log& log) {
+  std::vector<GemmAlgorithm> algorithms;
+  for (const std::int64_t m : tuned_rows(spec)) {
+    if (const std::optional<TunedChoice> kept = cache.find(product_cache_key(spec, m, device), log)) {
+      algorithms.push_back({.m = m, .name = kept->algorithm});
+    }
+  }
+  return algorithms;
+}
+
+std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
+  Device& device = team.device();
+  if (!device.has_gemm_algorithms()) return device.gemm(spec);
+  const std::vector<GemmAlgorithm> algorithms = agreed_algorithms(team, spec);
+  try {
+    return device.gemm(spec, algorithms);
+  } catch (const InvalidArgument& error) {
+    if (algorithms.empty()) throw;
+    team.log().write(LogLevel::warn, format("what the plan cache has of the local product {} is ignored: {}",
+                                            text_of(spec, spec.m), error.what()));
+  }
+  return device.gemm(spec);
+}
+
+}  // namespace tandem
