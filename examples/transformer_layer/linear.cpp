@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transformer_layer/linear.hpp"
+
+#include "tandem/device/trace_range.hpp"
+
+namespace tandem::transformer_layer {
+namespace {
+
+std::int64_t own_share(const Team& team, std::int64_t whole) {
+  return shard_rows(whole, team.size(), team.rank()).count;
+}
+
+std::string in_short(const LinearPlan& plan) {
+  const LinearChoice& choice = plan.choice();
+  return choice.groups > 0 ? choice.algorithm + "/" + std::to_string(choice.groups) : choice.algorithm;
+}
+
+}  // namespace
+
+// Column-parallel: gather and multiply forward, multiply and scatter back.
+
+ColumnParallel::ColumnParallel(const Team& team, const LinearSizes& sizes, DType dtype, const LinearOptions& options)
+    : forward_(team, {.m = sizes.tokens, .n = own_share(team, sizes.outputs), .k = sizes.inputs, .dtype = dtype},
+               options),
+      input_gradient_(team,
+                      {.m = sizes.tokens,
+                       .n = sizes.inputs,
+                       .k = own_share(team, sizes.outputs),
+                       .dtype = dtype,
+                       .weight = Layout::transposed},
+                      options),
+      weight_gradient_(team,
+                       {.m = sizes.tokens, .n = own_share(team, sizes.outputs), .k = sizes.inputs, .dtype = dtype},
+                       GatheredOperand::x, options) {}
+
+void ColumnParallel::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
+  forward_(x, weight, y, stream);
+}
+
+void ColumnParallel::input_gradient(const TensorView& dy, const TensorView& weight, const TensorView& dx,
+                                    StreamRef stream) {
+  input_gradient_(dy, weight, dx, stream);
+}
+
+void ColumnParallel::weight_gradient(const TensorView& dy, const TensorView& x, const TensorView& dw,
+                                     StreamRef stream) {
+  weight_gradient_(dy, x, dw, stream);
+}
+
+ParallelLinear::Algorithms ColumnParallel::algorithms() const {
+  return {in_short(forward_), in_short(input_gradient_), in_short(weight_gradient_)};
+}
+
+// Row-parallel: multiply and scatter forward, gather and multiply back.
+
+RowParallel::RowParallel(const Team& team, const LinearSizes& sizes, DType dtype, const LinearOptions& options)
+    : forward_(team, {.m = sizes.tokens, .n = sizes.outputs, .k = own_share(team, sizes.inputs), .dtype = dtype},
+               options),
+      input_gradient_(team,
+                      {.m = sizes.tokens,
+                       .n = own_share(team, sizes.inputs),
+                       .k = sizes.outputs,
+                       .dtype = dtype,
+                       .weight = Layout::transposed},
+                      {.algorithm = options.algorithm, .groups = options.groups, .keep_gathered = true}),
+      weight_gradient_(team.device().gemm({.m = sizes.outputs,
+                                           .n = own_share(team, sizes.inputs),
+                                           .k = sizes.tokens,
+                                           .transpose_a = true,
+                                           .dtype = dtype,
+                                           .out_dtype = f32})) {}
+
+void RowParallel::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
+  forward_(x, weight, y, stream);
+}
+
+void RowParallel::input_gradient(const TensorView& dy, const TensorView& weight, const TensorView& dx,
+                                 StreamRef stream) {
+  input_gradient_(dy, weight, dx, stream);
+}
+
+void RowParallel::weight_gradient(const TensorView& /*dy*/, const TensorView& x, const TensorView& dw,
+                                  StreamRef stream) {
+  const TraceRange range(input_gradient_.team().device(), stream, "weight gradient", TraceKind::compute);
+  weight_gradient_->run(stream, {.a = input_gradient_.gathered().data(), .b = x.data(), .d = dw.data()});
+}
+
+ParallelLinear::Algorithms RowParallel::algorithms() const {
+  return {in_short(forward_), in_short(input_gradient_), "local"};
+}
+
+// Three products of one rank alone.
+
+LocalLinear::LocalLinear(Device& device, const LinearSizes& sizes, DType dtype)
+    : forward_(device.gemm({.m = sizes.tokens,
+                            .n = sizes.outputs,
+                            .k = sizes.inputs,
+                            .transpose_b = true,
+                            .dtype = dtype,
+                            .out_dtype = dtype})),
+      input_gradient_(
+          device.gemm({.m = sizes.tokens, .n = sizes.inputs, .k = sizes.outputs, .dtype = dtype, .out_dtype = dtype})),
+      weight_gradient_(device.gemm({.m = sizes.outputs,
+                                    .n = sizes.inputs,
+                                    .k = sizes.tokens,
+                                    .transpose_a = true,
+                                    .dtype = dtype,
+                                    .out_dtype = f32})) {}
+
+void LocalLinear::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
+  forward_->run(stream, {.a = x.data(), .b = weight.data(), .d = y.data()});
+}
+
+void LocalLinear::input_gradient(const TensorView& dy, const TensorView& weight, const TensorView& dx,
+                                 StreamRef stream) {
+  input_gradient_->run(stream, {.a = dy.data(), .b = weight.data(), .d = dx.data()});
+}
+
+void LocalLinear::weight_gradient(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream) {
+  weight_gradient_->run(stream, {.a = dy.data(), .b = x.data(), .d = dw.data()});
+}
+
+ParallelLinear::Algorithms LocalLinear::algorithms() const { return {"local", "local", "local"}; }
+
+}  // namespace tandem::transformer_layer

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "tandem/device/event.hpp"
+#include "tandem/memory/symmetric_memory.hpp"
+
+namespace tandem::transformer_layer {
+
+/// Times work on a stream over a team: medians of the slowest rank's time.
+class Timing {
+ public:
+  /// Collective.
+  Timing(const Team& team, StreamRef stream);
+
+  /// Collective. Runs all bodies in turns, so that all meet the same clocks: `warmup` times untimed, then `iterations`
+  /// times, each behind a barrier of the team's streams. Gives each body's median, in seconds. On CUDA, events take the
+  /// time; on the host, the clock around the run and its synchronisation.
+  [[nodiscard]] std::vector<double> in_turns(const std::vector<std::function<void()>>& bodies, int warmup,
+                                             int iterations);
+
+ private:
+  void run(const std::function<void()>& body);
+  /// Each run's seconds since the last call, as the slowest rank took them.
+  [[nodiscard]] std::vector<double> collect();
+
+  struct Pair {
+    Event begin;
+    Event end;
+  };
+  Team team_;
+  StreamRef stream_;
+  SymmetricMemory pad_;
+  std::vector<Pair> events_;  // made when first needed, and used again
+  std::size_t used_ = 0;
+  std::vector<double> seconds_;
+};
+
+}  // namespace tandem::transformer_layer
