@@ -246,7 +246,6 @@ int run(const Options& options) {
   const bool table = speaks && options.json != "-";
   if (!options.save.empty()) std::filesystem::create_directories(options.save);
 
-  // [layer]
   std::vector<Operands> operands;
   for (std::size_t part = 0; part < parts_of(options.sizes).size(); ++part) {
     operands.push_back(make_operands(team, options.sizes, part, dtype, options.seed));
@@ -256,7 +255,6 @@ int run(const Options& options) {
   layer.forward(operands, stream);  // asynchronous, as often as wanted
   layer.backward(operands, stream);
   team.synchronize(stream);
-  // [/layer]
 
   if (table) {
     std::printf("# linear parts of one layer: %" PRId64 " tokens, hidden %" PRId64 ", MLP %" PRId64 ", QKV %" PRId64

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the layer's results must be, in fp64, and how far each element may be off."""
+
+import math
+
+import layer
+import values
+
+# Each result is a product of two of its part's tensors, of which this says which, and over which of their dimensions
+# they are summed: y = x·Wᵀ, dx = dy·W, dw = dyᵀ·x. Tensors are x (0), the weight (1) and dy (2).
+LIKE = {"y": "y", "dx": "x", "dw": "weight"}
+ROWS_AT_ONCE = 2048
+
+
+def lines(torch, part, tensor, tokens, seed, chosen, along_rows, device):
+    """[len(chosen), terms] in fp64: the chosen rows, or columns, of a generated tensor. `chosen` is a range."""
+    rows, columns = layer.sizes_of(part, ("x", "weight", "y")[tensor], tokens)
+    key = values.key_of(seed, 3 * part.number + tensor)
+    if not len(chosen):
+        return torch.empty(0, columns if along_rows else rows, dtype=torch.float64, device=device)
+    span = (chosen[0], chosen[-1] + 1)
+    own_rows, own_columns = (span, (0, columns)) if along_rows else ((0, rows), span)
+    block = values.block(torch, key, columns, own_rows, own_columns, torch.float32, device)
+    block = block if along_rows else block.t()
+    return block[::chosen.step].to(torch.float64)
+
+
+def compare(torch, part, result, tokens, seed, ranks, rank, own, other=None, only=None):
+    """Compares a rank's block of a result with fp64 sums: (compared, #wrong, largest error / what is allowed).
+
+    `own` is (block, roundings), `other` the same of who else computed it, or None: then the difference between the two
+    is held against the sum of what each is allowed. `only`: how many rows to compare, evenly spread; None for all.
+
+    An element is right if
+        |out - sum| <= sqrt(2 K) eps32 sum|a b| + eps (|sum| + roundings · sum over ranks |its partial sum|)
+    where eps is of the block's dtype: K terms are multiplied and added in fp32, and what is stored, or travels as a
+    partial sum, is rounded, the latter `roundings` times.
+    """
+    (first, last), (left, right) = layer.block_of(part, LIKE[result], tokens, ranks, rank)
+    device = own[0].device
+    terms, a, b, travels = {
+        "y": (part.inputs, (0, True), (1, True), not part.splits_outputs),
+        "dx": (part.outputs, (2, True), (1, False), part.splits_outputs),
+        "dw": (tokens, (2, False), (0, False), False),
+    }[result]
+    step = max(1, (last - first) // only) if only else 1
+    rows = range(first, last, step)
+    against = lines(torch, part, b[0], tokens, seed, range(left, right), b[1], device).t().contiguous()
+    shares = [layer.shard(terms, ranks, r) for r in range(ranks)] if travels else [(0, terms)]
+    compared, wrong, worst = 0, 0, 0.0
+    apart = 0.0
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[begin:begin + ROWS_AT_ONCE]
+        mine = lines(torch, part, a[0], tokens, seed, some, a[1], device)
+        exact = torch.zeros(len(some), right - left, dtype=torch.float64, device=device)
+        magnitude = torch.zeros_like(exact)
+        partials = torch.zeros_like(exact)
+        for share in shares:
+            x, w = mine[:, share[0]:share[1]], against[share[0]:share[1]]
+            partial = x @ w
+            exact += partial
+            partials += partial.abs()
+            magnitude += x.abs() @ w.abs()
+
+        def error_of(out):
+            block, roundings = out
+            eps = torch.finfo(block.dtype).eps / 2
+            allowed = math.sqrt(2 * terms) * 2.0 ** -24 * magnitude
+            # What was rounded once may be rounded again.
+            allowed += eps * (1 + 2 * eps) * (exact.abs() + roundings * (partials if travels else 0))
+            got = block[some[0] - first:some[-1] - first + 1:step].to(torch.float64)
+            return got, allowed
+
+        if exact.numel() == 0:
+            continue
+        got, allowed = error_of(own)
+        error = (got - exact).abs()
+        compared += exact.numel()
+        wrong += int((~(error <= allowed)).sum())  # also where it is NaN
+        worst = max(worst, float((error / allowed).nan_to_num(nan=math.inf).max()))
+        if other:
+            theirs, allowed_too = error_of(other)
+            apart = max(apart, float(((got - theirs).abs() / (allowed + allowed_too)).nan_to_num(nan=math.inf).max()))
+    return compared, wrong, worst, apart

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The linear parts of one transformer layer through Tandem and through PyTorch, in turns, checked against each other.
+# Build the target transformer_layer first.
+set -uo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: benchmarks/transformer_layer/run.sh [--ranks N] [--device host|cuda] [--rounds N] [--build DIR] [--python PROGRAM]
+                                           [--out DIR] [--modes NAMES] [--rows N] [--size NAME] [--tokens N] [--hidden N]
+                                           [--mlp N] [--qkv N] [--dtype NAME] [--iters N] [--warmup N] [--seed N]
+
+Tandem and PyTorch run the layer in turns, N rounds long (default 3); the medians of the rounds are printed. Each checks
+its results in every round: Tandem a grid of each, PyTorch every element (--rows N: N rows of each). In the first, every
+element that Tandem has computed is checked, too, and compared with PyTorch's. --out DIR keeps the rounds' figures.
+Example: benchmarks/transformer_layer/run.sh --build build/cuda --device cuda --size llama-70b
+USAGE
+}
+
+build=build/release
+rounds=3
+ranks=4
+device=host
+python=python3
+out=
+layer=()    # what both are told
+pytorch=()  # what PyTorch is told besides
+while (($#)); do
+  case $1 in
+    --ranks) ranks=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --device) device=$2; shift 2 ;;
+    --python) python=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --modes | --rows) pytorch+=("$1" "$2"); shift 2 ;;
+    --size | --tokens | --hidden | --mlp | --qkv | --dtype | --iters | --warmup | --seed) layer+=("$1" "$2"); shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+here=$(dirname "${BASH_SOURCE[0]}")
+program=$build/examples/transformer_layer/transformer_layer
+for needed in "$program" "$build/tools/tandem"; do
+  if [[ ! -x $needed ]]; then
+    echo "run.sh: $needed is not there; build the targets transformer_layer and tandem-cli" >&2
+    exit 1
+  fi
+done
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+if [[ -n $out ]]; then
+  mkdir -p "$out" || exit 1
+  rm -f "$out"/tandem.*.json "$out"/pytorch.*.json
+else
+  out=$folder
+fi
+
+has_pytorch=true
+if ! "$python" -c 'import torch' >/dev/null 2>&1; then
+  echo "pytorch: left out, since $python has no torch"
+  has_pytorch=false
+fi
+
+failures=0
+# measure NAME COMMAND...
+measure() {
+  local name=$1 status=0
+  shift
+  timeout 600 "$@" >"$folder/log" 2>&1 || status=$?
+  if ((status == 0)); then return; fi
+  failures=$((failures + 1))
+  echo "$name: ended with $status; the last that it said:"
+  tail -n 15 "$folder/log"
+}
+
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
+for ((round = 1; round <= rounds; ++round)); do
+  echo "round $round of $rounds" >&2
+  save=() compare=()
+  if ((round == 1)) && $has_pytorch; then save=(--save "$folder/saved"); fi
+  measure tandem "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" "${save[@]}" \
+    --json "$out/tandem.$round.json"
+  if [[ -f $folder/saved/layer.json ]]; then compare=(--compare "$folder/saved"); fi
+  if $has_pytorch; then
+    measure pytorch "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
+      --device "$device" "${layer[@]}" "${pytorch[@]}" "${compare[@]}" --json "$out/pytorch.$round.json"
+    rm -rf "$folder/saved"
+  fi
+done
+
+python3 "$here/table.py" "$out" || failures=$((failures + 1))
+exit $((failures > 0))

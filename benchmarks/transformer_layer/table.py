@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Puts rounds of the transformer layer's figures, Tandem's and PyTorch's, into one table.
+
+    table.py FOLDER
+
+reads FOLDER/tandem.ROUND.json (transformer_layer --json) and FOLDER/pytorch.ROUND.json (pytorch.py --json).
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+MODES = ("plain", "compiled", "async")
+SAME = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "ranks", "device")
+
+
+def load(folder, name):
+    """The rounds' documents, in order."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(f"{name}.*.json"))]
+
+
+def tandem_rows(document):
+    """{(part, pass): {column: us}}; dgrad and wgrad of a part are its backward together."""
+    rows = {}
+    for row in document["rows"]:
+        name = "backward" if row["pass"] in ("dgrad", "wgrad") else row["pass"]
+        together = rows.setdefault((row["part"], name), {"GEMM": 0, "sequence": 0, "Tandem": 0})
+        for column, key in (("GEMM", "gemm_us"), ("sequence", "sequence_us"), ("Tandem", "tandem_us")):
+            together[column] += row[key]
+    return rows
+
+
+def pytorch_rows(document):
+    return {(row["part"], row["pass"]): {mode: row[f"{mode}_us"] for mode in MODES if f"{mode}_us" in row}
+            for row in document["rows"]}
+
+
+def medians(rounds):
+    """{(part, pass): {column: median of the rounds}}, in the order of the first."""
+    out = {}
+    for rows in rounds:
+        for place, columns in rows.items():
+            for column, us in columns.items():
+                out.setdefault(place, {}).setdefault(column, []).append(us)
+    return {place: {column: statistics.median(us) for column, us in columns.items()} for place, columns in out.items()}
+
+
+def verdict(name, rounds):
+    """One line: of all rounds of one program, or of one of its ways, how many elements were wrong."""
+    return (f"# {name}: {sum(r['compared'] for r in rounds)} elements compared, #wrong {sum(r['wrong'] for r in rounds)}, "
+            f"largest error {max(r['worst'] for r in rounds):.3f} of the bound")
+
+
+def render(tandem, pytorch):
+    """(the lines of the table, whether nothing was wrong)."""
+    wrong = sum(document["wrong"] for document in tandem)
+    first = tandem[0]
+    lines = [f"# linear parts of one layer: {first['tokens']} tokens, hidden {first['hidden']}, MLP {first['mlp']}, QKV "
+             f"{first['qkv']}; {first['dtype']}, {first['ranks']} ranks on {first['device']}"]
+    for document in tandem[1:] + pytorch:
+        for name in SAME:
+            if document[name] != first[name]:
+                raise SystemExit(f"table.py: one round has {name} {document[name]}, another one {first[name]}")
+    lines.append(verdict("Tandem, by itself", tandem))
+    rows = medians([tandem_rows(document) for document in tandem])
+    columns = ["GEMM", "sequence", "Tandem"]
+    for mode in MODES:
+        found = [document["modes"][mode] for document in pytorch if mode in document["modes"]]
+        for document in pytorch:
+            if mode in document["left_out"]:
+                lines.append(f"# PyTorch, {mode}: left out, {document['left_out'][mode]}")
+                break
+        if found:
+            wrong += sum(r["wrong"] for r in found)
+            lines.append(verdict(f"PyTorch {pytorch[0]['torch']}, {mode}", found))
+            columns.append(mode)
+    fused = [document["fused"] for document in pytorch if "fused" in document]
+    if fused:
+        lines.append(f"# PyTorch, async: {min(fused)} operations of a pass forward and backward are fused")
+    saved = [document["saved"] for document in pytorch if "saved" in document]
+    if saved:
+        wrong += sum(r["wrong"] for r in saved)
+        lines.append(verdict("Tandem, by PyTorch", saved) +
+                     f"; at most {max(r['apart'] for r in saved):.3f} of both bounds from PyTorch's")
+    for place, more in medians([pytorch_rows(document) for document in pytorch]).items():
+        rows.setdefault(place, {}).update(more)
+    lines.append(f"# us, medians of {len(tandem)} rounds; GEMM: the products alone; ratio: the best of PyTorch / Tandem")
+    lines.append(f"{'part':<6}{'pass':<9}" + "".join(f"{column:>12}" for column in columns) + f"{'ratio':>8}")
+    for (part, name), figures in rows.items():
+        line = f"{part:<6}{name:<9}"
+        for column in columns:
+            line += f"{figures[column]:>12.1f}" if column in figures else f"{'-':>12}"
+        peers = [figures[mode] for mode in MODES if mode in figures]
+        line += f"{min(peers) / figures['Tandem']:>8.3f}" if peers and "Tandem" in figures else f"{'-':>8}"
+        lines.append(line)
+    return lines, wrong == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    tandem = load(folder, "tandem")
+    if not tandem:
+        sys.exit(f"table.py: {folder} has no tandem.*.json")
+    lines, right = render(tandem, load(folder, "pytorch"))
+    print("\n".join(lines))
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
