@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -127,9 +128,27 @@ std::vector<Row> rows_of(const LayerSizes& sizes, TransformerLayer& layer, int r
   return rows;
 }
 
+/// Waits for a stream before what its work uses goes away, also where something was thrown. Each wait in that work has
+/// a deadline.
+class Settled {
+ public:
+  explicit Settled(const Stream& stream) noexcept : stream_(stream) {}
+  Settled(const Settled&) = delete;
+  Settled& operator=(const Settled&) = delete;
+  ~Settled() {
+    try {
+      stream_.synchronize();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the error that matters has been thrown before
+    }
+  }
+
+ private:
+  const Stream& stream_;
+};
+
 /// Collective. Fills in the rows' times.
 void measure(std::vector<Row>& rows, const Team& team, const Options& options, DType dtype, TransformerLayer& layer,
-             const std::vector<Operands>& operands, StreamRef stream) {
+             const std::vector<Operands>& operands, const Stream& stream) {
   TransformerLayer sequence(team, options.sizes, dtype, {.algorithm = "sequence", .groups = std::nullopt});
   TransformerLayer local = TransformerLayer::local(team, options.sizes, dtype);
   std::vector<Operands> whole;
@@ -137,6 +156,7 @@ void measure(std::vector<Row>& rows, const Team& team, const Options& options, D
     whole.push_back(make_local_operands(team, options.sizes, i, dtype, options.seed));
   }
   Timing timing(team, stream);
+  const Settled settled(stream);
   std::vector<std::function<void()>> bodies;
   for (const Row& row : rows) {
     bodies.emplace_back([&] { row.run(local, whole); });
@@ -252,6 +272,7 @@ int run(const Options& options) {
   }
   TransformerLayer layer(team, options.sizes, dtype);  // all plans, once: may block, allocates, chooses
   const Stream stream(world.device());
+  const Settled settled(stream);
   layer.forward(operands, stream);  // asynchronous, as often as wanted
   layer.backward(operands, stream);
   team.synchronize(stream);
