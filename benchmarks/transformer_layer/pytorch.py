@@ -180,9 +180,10 @@ def make_layer(mode, parts, operands, mesh, options):
     everything = range(len(parts))
     try:
         if mode != "plain":
-            # One forward function is compiled for each part and mode. Options keep the modes apart.
+            # One forward function is compiled for each part and mode; the option keeps the modes apart.
             torch._dynamo.config.recompile_limit = 64
-            modules = [torch.compile(module, options={"_micro_pipeline_tp": mode == "async"}) for module in modules]
+            options_of = {"options": {"_micro_pipeline_tp": True}} if mode == "async" else {}
+            modules = [torch.compile(module, **options_of) for module in modules]
         made = Layer(parts, modules, operands)
         made.forward(everything)  # compiles both ways
         made.backward(everything)
