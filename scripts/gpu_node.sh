@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in five parts of at most eight minutes each:
-#   check     the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
-#   graphs    the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size
-#   memcheck  the GPU tests under compute-sanitizer, those that take it no longer than minutes
-#   fault     the tests that kill ranks
-#   bench     collectives and overlapped linear layers
+# What only a node with GPUs can show, in six parts of at most eight minutes each:
+#   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
+#   collectives  the tests of collectives at every team size, but for those of `graphs`
+#   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size
+#   memcheck     the GPU tests under compute-sanitizer, those that take it no longer than minutes
+#   fault        the tests that kill ranks
+#   bench        collectives and overlapped linear layers
 # Stress tests do a tenth of their rounds, unless TANDEM_TEST_SCALE says otherwise.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
@@ -15,7 +16,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 usage() {
-  sed -n '3,14s/^# \{0,1\}//p' "scripts/gpu_node.sh"
+  sed -n '3,15s/^# \{0,1\}//p' "scripts/gpu_node.sh"
   exit "$1"
 }
 
@@ -24,7 +25,7 @@ build=""
 out="${OUT:-build/gpu_node}"
 while [ $# -gt 0 ]; do
   case "$1" in
-    --part) part="${2:?--part needs check, graphs, memcheck, fault or bench}"; shift 2 ;;
+    --part) part="${2:?--part needs check, collectives, graphs, memcheck, fault or bench}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     -h | --help) usage 0 ;;
@@ -32,8 +33,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 case "$part" in
-  check | graphs | memcheck | fault | bench) ;;
-  *) echo "--part is '$part'; allowed: check, graphs, memcheck, fault, bench" >&2; exit 2 ;;
+  check | collectives | graphs | memcheck | fault | bench) ;;
+  *) echo "--part is '$part'; allowed: check, collectives, graphs, memcheck, fault, bench" >&2; exit 2 ;;
 esac
 out="$out/$part"
 rm -rf "$out"
@@ -211,9 +212,12 @@ case "$part" in
     step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
       --cache "$out/plans"
     # The part `graphs` has the others.
-    test_steps collective "$(on_teams '')" 90 'Capture|Interleaving|TwoTeams'
     test_steps linear '*.*/cuda*' 90 'Capture|Interleaving'
     test_steps language-model '*.*/cuda' 90
+    test_steps transformer-layer '*.*/cuda*' 90
+    ;;
+  collectives)
+    test_steps collective "$(on_teams '')" 180 'Capture|Interleaving|TwoTeams'
     ;;
   graphs)
     test_steps collective '*Capture*.*/cuda*' 240
@@ -266,6 +270,8 @@ case "$part" in
       step "bench $operation" 90 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 \
         --shape 8192,8192,28672 --shape 8192,8192,8192 --shape 4096,12288,49152 --shape 1024,8192,28672 --shape 64,8192,28672
     done
+    step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
+      "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
     figures
     ;;
 esac
