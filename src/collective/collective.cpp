@@ -88,8 +88,9 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
 void Collective::make_lanes(std::size_t bytes) {
   const std::string& algorithm = options_.algorithm;
   const bool asked = algorithm.starts_with("one_kernel");
-  if (asked && !options_.staging)
+  if (asked && !options_.staging) {
     refuse(format("algorithm '{0}' was asked for without staging; {0} needs it", algorithm));
+  }
   if (asked && options_.sms == 0) refuse(format("algorithm '{0}' was asked for on 0 SMs; {0} needs 1", algorithm));
   if (asked && !device().exchanges_mail()) {
     throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for, and {} has no kernel for it", kind(),

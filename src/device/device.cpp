@@ -8,6 +8,7 @@
 
 #if defined(TANDEM_WITH_CUDA)
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/visible_devices.hpp"
 #endif
 
 namespace tandem {

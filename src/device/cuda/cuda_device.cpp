@@ -23,6 +23,7 @@
 #include "device/cuda/driver.hpp"
 #include "device/cuda/graphs.hpp"
 #include "device/cuda/host_calls.hpp"
+#include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels/gemm.hpp"
 #include "device/cuda/kernels/mailed_exchange.hpp"
 #include "device/cuda/kernels/map.hpp"
@@ -31,7 +32,6 @@
 #include "device/cuda/native_stream.hpp"
 #include "device/cuda/properties.hpp"
 #include "device/cuda/stream_trace.hpp"
-#include "device/cuda/visible_devices.hpp"
 
 namespace tandem {
 namespace {
@@ -44,27 +44,6 @@ constexpr int blocks_per_multiprocessor = 8;
 std::string version_text(int version) { return format("{}.{}", version / 1000, version % 1000 / 10); }
 
 cudaEvent_t as_event(void* event) noexcept { return static_cast<cudaEvent_t>(event); }
-
-SignalArguments arguments_of(std::span<const SignalPut> puts) {
-  if (puts.size() > max_signals) {
-    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
-  }
-  SignalArguments arguments{};
-  std::copy(puts.begin(), puts.end(), arguments.puts);
-  arguments.count = static_cast<std::uint32_t>(puts.size());
-  return arguments;
-}
-
-WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* control) {
-  if (waits.size() > max_signals) {
-    throw InvalidArgument(format("{} waits in one call; at most {}", waits.size(), max_signals));
-  }
-  WaitArguments arguments{};
-  std::copy(waits.begin(), waits.end(), arguments.waits);
-  arguments.count = static_cast<std::uint32_t>(waits.size());
-  arguments.control = control;
-  return arguments;
-}
 
 class CudaDevice final : public Device {
  public:
@@ -421,23 +400,8 @@ void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 }
 
 void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
-  if (reduction.sources.size() > max_reduce_operands || reduction.destinations.size() > max_reduce_operands) {
-    throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} each",
-                                 reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
-  }
-  if (!can_reduce(reduction.dtype, reduction.out_dtype)) {
-    throw Unsupported(format("a reduction of {} into {} on CUDA", name(reduction.dtype), name(reduction.out_dtype)));
-  }
+  const ReduceArguments arguments = arguments_of(reduction);
   if (reduction.count == 0) return;
-  ReduceArguments arguments{};
-  std::copy(reduction.sources.begin(), reduction.sources.end(), arguments.sources);
-  std::copy(reduction.destinations.begin(), reduction.destinations.end(), arguments.destinations);
-  arguments.source_count = static_cast<std::int32_t>(reduction.sources.size());
-  arguments.destination_count = static_cast<std::int32_t>(reduction.destinations.size());
-  arguments.count = reduction.count;
-  arguments.bias = reduction.bias;
-  arguments.columns = reduction.columns;
-  arguments.activation = reduction.activation;
   const int blocks = reduction.most_blocks == 0 ? max_blocks() : std::min(max_blocks(), reduction.most_blocks);
   const CurrentContext current(*context_);
   check(launch_reduce(arguments, reduction.dtype, reduction.out_dtype, blocks, native(stream)), "a reduction");
@@ -499,31 +463,7 @@ void CudaDevice::signal_and_wait(StreamRef stream, std::span<const SignalPut> pu
 }
 
 void CudaDevice::mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) {
-  MailedExchangeArguments arguments{};
-  if (exchange.peers.size() > std::size(arguments.peers)) {
-    throw InvalidArgument(
-        format("an exchange by mail with {} peers; at most {}", exchange.peers.size(), std::size(arguments.peers)));
-  }
-  if (!can_exchange_mail(exchange.form, exchange.dtype)) {
-    throw Unsupported(format("a sum by mail of {} on CUDA", name(exchange.dtype)));
-  }
-  std::copy(exchange.peers.begin(), exchange.peers.end(), arguments.peers);
-  arguments.peer_count = static_cast<std::int32_t>(exchange.peers.size());
-  arguments.rank = exchange.rank;
-  arguments.input = exchange.input;
-  arguments.out = exchange.out;
-  arguments.count = exchange.count;
-  arguments.shard = exchange.shard;
-  arguments.length = exchange.length;
-  const std::int64_t own = exchange.rank * exchange.shard;
-  arguments.input_begin = exchange.form == MailedForm::all_gather ? own : 0;
-  arguments.out_begin = exchange.form == MailedForm::reduce_scatter ? own : 0;
-  arguments.slice = exchange.slice;
-  arguments.lane_pitch = exchange.lane_pitch;
-  arguments.turn_pitch = exchange.turn_pitch;
-  arguments.gathers = exchange.form == MailedForm::two_shot;
-  arguments.operation = exchange.operation;
-  arguments.control = control;
+  const MailedExchangeArguments arguments = arguments_of(exchange, control);
   const auto lanes = static_cast<int>((exchange.length + exchange.slice - 1) / exchange.slice);
   const CurrentContext current(*context_);
   check(launch_mailed_exchange(arguments, exchange.form, exchange.dtype, lanes, native(stream)), "an exchange by mail");
@@ -558,30 +498,6 @@ std::shared_ptr<Device> open_cuda_device(int index) {
     throw InvalidArgument(format("CUDA device {}; this process sees {}, numbered from 0", index, count));
   }
   return std::make_shared<CudaDevice>(index);
-}
-
-int cuda_device_count() noexcept try {
-  if (!Driver::why_not_loaded().empty()) return 0;
-  if (!Driver::is_started()) {
-    if (const std::optional<int> visible = count_visible_devices()) return *visible;
-  }
-  if (!Driver::why_not_started().empty()) return 0;
-  int count = 0;
-  const cudaError_t result = cudaGetDeviceCount(&count);
-  ignore(result);
-  return result == cudaSuccess ? count : 0;
-} catch (const std::exception&) {
-  return 0;  // no memory for the reason
-}
-
-std::string why_no_cuda_device() {
-  if (!Driver::why_not_loaded().empty()) return Driver::why_not_loaded();
-  if (cuda_device_count() > 0) return {};
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
-    return format("no GPU is seen with CUDA_VISIBLE_DEVICES='{}'", visible);
-  }
-  if (!Driver::why_not_started().empty()) return Driver::why_not_started();
-  return "the driver sees no GPU";
 }
 
 }  // namespace tandem

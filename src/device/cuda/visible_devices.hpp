@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
+#include <string>
 
-namespace tandem::cuda {
+namespace tandem {
 
-/// How many GPUs this process sees, told by NVML and CUDA_VISIBLE_DEVICES. CUDA itself is not started, so that a
-/// launcher or a test may ask and then fork: a child of a process that has started CUDA cannot use it. None where only
-/// CUDA can say: NVML is missing, or devices are named by UUIDs.
-[[nodiscard]] std::optional<int> count_visible_devices();
+/// How many CUDA devices this process sees; 0 without a driver. Does not start CUDA where that can be avoided, so that
+/// the process may still fork.
+[[nodiscard]] int cuda_device_count() noexcept;
+/// Why `cuda_device_count` says 0; empty if it does not.
+[[nodiscard]] std::string why_no_cuda_device();
 
-}  // namespace tandem::cuda
+}  // namespace tandem

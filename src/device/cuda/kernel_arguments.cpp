@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/kernel_arguments.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem::cuda {
+
+SignalArguments arguments_of(std::span<const SignalPut> puts) {
+  if (puts.size() > max_signals) {
+    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
+  }
+  SignalArguments arguments{};
+  std::copy(puts.begin(), puts.end(), arguments.puts);
+  arguments.count = static_cast<std::uint32_t>(puts.size());
+  return arguments;
+}
+
+WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* control) {
+  if (waits.size() > max_signals) {
+    throw InvalidArgument(format("{} waits in one call; at most {}", waits.size(), max_signals));
+  }
+  WaitArguments arguments{};
+  std::copy(waits.begin(), waits.end(), arguments.waits);
+  arguments.count = static_cast<std::uint32_t>(waits.size());
+  arguments.control = control;
+  return arguments;
+}
+
+ReduceArguments arguments_of(const Reduction& reduction) {
+  if (reduction.sources.size() > max_reduce_operands || reduction.destinations.size() > max_reduce_operands) {
+    throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} each",
+                                 reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
+  }
+  if (!can_reduce(reduction.dtype, reduction.out_dtype)) {
+    throw Unsupported(format("a reduction of {} into {} on CUDA", name(reduction.dtype), name(reduction.out_dtype)));
+  }
+  ReduceArguments arguments{};
+  std::copy(reduction.sources.begin(), reduction.sources.end(), arguments.sources);
+  std::copy(reduction.destinations.begin(), reduction.destinations.end(), arguments.destinations);
+  arguments.source_count = static_cast<std::int32_t>(reduction.sources.size());
+  arguments.destination_count = static_cast<std::int32_t>(reduction.destinations.size());
+  arguments.count = reduction.count;
+  arguments.bias = reduction.bias;
+  arguments.columns = reduction.columns;
+  arguments.activation = reduction.activation;
+  return arguments;
+}
+
+MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control) {
+  MailedExchangeArguments arguments{};
+  if (exchange.peers.size() > std::size(arguments.peers)) {
+    throw InvalidArgument(
+        format("an exchange by mail with {} peers; at most {}", exchange.peers.size(), std::size(arguments.peers)));
+  }
+  if (!can_exchange_mail(exchange.form, exchange.dtype)) {
+    throw Unsupported(format("a sum by mail of {} on CUDA", name(exchange.dtype)));
+  }
+  std::copy(exchange.peers.begin(), exchange.peers.end(), arguments.peers);
+  arguments.peer_count = static_cast<std::int32_t>(exchange.peers.size());
+  arguments.rank = exchange.rank;
+  arguments.input = exchange.input;
+  arguments.out = exchange.out;
+  arguments.count = exchange.count;
+  arguments.shard = exchange.shard;
+  arguments.length = exchange.length;
+  const std::int64_t own = exchange.rank * exchange.shard;
+  arguments.input_begin = exchange.form == MailedForm::all_gather ? own : 0;
+  arguments.out_begin = exchange.form == MailedForm::reduce_scatter ? own : 0;
+  arguments.slice = exchange.slice;
+  arguments.lane_pitch = exchange.lane_pitch;
+  arguments.turn_pitch = exchange.turn_pitch;
+  arguments.gathers = exchange.form == MailedForm::two_shot;
+  arguments.operation = exchange.operation;
+  arguments.control = control;
+  return arguments;
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "tandem/device/mailed_exchange.hpp"
+#include "tandem/device/reduce.hpp"
+#include "tandem/device/signal.hpp"
+
+#include "device/cuda/kernels/mailed_exchange.hpp"
+#include "device/cuda/kernels/reduce.hpp"
+#include "device/cuda/kernels/signal.hpp"
+
+namespace tandem::cuda {
+
+/// What a device is asked for, by value, as its kernels take it. Throw InvalidArgument (more operands than a kernel's
+/// parameters hold), Unsupported (a dtype without a kernel).
+[[nodiscard]] SignalArguments arguments_of(std::span<const SignalPut> puts);
+[[nodiscard]] WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* control);
+[[nodiscard]] ReduceArguments arguments_of(const Reduction& reduction);
+[[nodiscard]] MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control);
+
+}  // namespace tandem::cuda
