@@ -5,12 +5,11 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
 
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
 
-#include "support/devices.hpp"
+#include "linear/plan_cache_folder.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 
@@ -21,33 +20,7 @@ namespace fs = std::filesystem;
 using testing::contents_of;
 using testing::expect_says;
 
-/// A folder of its own for each test, with a plan cache.
-class TunedChoices : public testing::OnEachDevice {
- protected:
-  void SetUp() override {
-    testing::OnEachDevice::SetUp();
-    if (IsSkipped()) return;
-    std::string folder = ::testing::TempDir() + "tuned_choice.XXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
-  }
-  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  [[nodiscard]] PlanCache cache() const { return PlanCache(at("plans")); }
-  /// Ranks that read `path`, each in a folder of its own where it is no absolute one.
-  [[nodiscard]] testing::RankOptions reading(const std::string& path) const {
-    testing::RankOptions options;
-    options.env.plan_cache = path;
-    options.env.log = LogLevel::warn;
-    options.env.log_file = at("log.%r");
-    return options;
-  }
-
- private:
-  fs::path folder_;
-};
+class TunedChoices : public testing::PlanCacheFolder {};
 
 constexpr LinearSpec spec{.m = 48, .n = 16, .k = 24};
 const TunedChoice finest{.algorithm = "pipeline", .groups = 8, .seconds = 7e-6};

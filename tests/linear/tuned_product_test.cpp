@@ -1,55 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/tuned_product.hpp"
 
-#include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
 
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 
 #include "linear/local_gemm.hpp"
+#include "linear/plan_cache_folder.hpp"
 #include "linear/tensors.hpp"
-#include "support/devices.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 
 namespace tandem {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::contents_of;
 using testing::expect_says;
 using testing::GuardedTensor;
 using testing::Matrix;
 
-/// A folder of its own for each test, with a plan cache.
-class TunedProducts : public testing::OnEachDevice {
- protected:
-  void SetUp() override {
-    testing::OnEachDevice::SetUp();
-    if (IsSkipped()) return;
-    std::string folder = ::testing::TempDir() + "tuned_product.XXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
-  }
-  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  [[nodiscard]] PlanCache cache() const { return PlanCache(at("plans")); }
-  [[nodiscard]] testing::RankOptions reading_it() const {
-    testing::RankOptions options;
-    options.env.plan_cache = cache().path();
-    options.env.log = LogLevel::warn;
-    options.env.log_file = at("log.%r");
-    return options;
-  }
-
- private:
-  fs::path folder_;
-};
+class TunedProducts : public testing::PlanCacheFolder {};
 
 constexpr LinearSpec spec{.m = 96, .n = 64, .k = 128, .dtype = bf16};
 
@@ -145,7 +117,7 @@ TEST_P(TunedProducts, AreWhatPlansRun) {
         team.synchronize(stream);
         EXPECT_TRUE(y.get() == first) << "another run, other bits";
       },
-      reading_it());
+      reading(cache().path()));
 }
 
 TEST_P(TunedProducts, ThatTheLibraryDoesNotOfferAreIgnored) {
@@ -162,7 +134,7 @@ TEST_P(TunedProducts, ThatTheLibraryDoesNotOfferAreIgnored) {
         expect_says(contents_of(at("log." + std::to_string(world.rank()))),
                     {"warning", "m=96 n=64 k=128", "is ignored", "algo 7 of telepathy"});
       },
-      reading_it());
+      reading(cache().path()));
 }
 
 TANDEM_ON_EACH_DEVICE(TunedProducts);
