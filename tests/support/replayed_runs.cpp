@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/replayed_runs.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <thread>
+#include <utility>
+
+#include "tandem/device/device.hpp"
+#include "tandem/device/graph.hpp"
+
+#include "support/oracle.hpp"
+#include "support/ranks.hpp"
+
+namespace tandem::testing {
+namespace {
+
+constexpr int replays_between_checks = 500;
+constexpr int replays_in_flight = 50;
+constexpr std::uint64_t calls_a_delay = 64;
+constexpr std::uint64_t longest_delay_us = 300;
+
+std::vector<float> floats(const GuardedTensor& tensor) {
+  const Bytes bytes = tensor.get();
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// In one of `calls_a_delay` calls, for a while; every rank has a sequence of its own.
+class Delays {
+ public:
+  explicit Delays(std::uint64_t key) : key_(key) {}
+  void operator()() {
+    const std::uint64_t bits = random_bits(key_, call_++);
+    if (bits % calls_a_delay != 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds((bits >> 8) % longest_delay_us));
+  }
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t call_ = 0;
+};
+
+}  // namespace
+
+ReplayedRuns::ReplayedRuns(const Team& team) : team_(team), stream_(team.device()) {}
+
+void ReplayedRuns::add(std::string what, const TensorView& result, std::function<void(int set)> run) {
+  const auto tensors = [&] {
+    return std::array{GuardedTensor(team_, result.sizes(), f32), GuardedTensor(team_, result.sizes(), f32)};
+  };
+  runs_.push_back({std::move(what), result, std::move(run), tensors(), tensors()});
+}
+
+void ReplayedRuns::run_eagerly() {
+  for (const Run& run : runs_) {
+    for (int set = 0; set < sets; ++set) {
+      const auto at = static_cast<std::size_t>(set);
+      team_.device().fill(stream_, run.result.data(), poison_of(f32), run.result.bytes());
+      run.queue(set);
+      team_.device().copy(stream_,
+                          {.dst = run.eager[at].view().data(), .src = run.result.data(), .bytes = run.result.bytes()});
+      team_.device().fill(stream_, run.total[at].view().data(), std::byte{0}, run.result.bytes());
+    }
+  }
+  team_.synchronize(stream_);
+}
+
+void ReplayedRuns::queue_with_totals(const Run& run, std::uint64_t delays) {
+  team_.device().launch(stream_, Delays(delays));
+  for (int set = 0; set < sets; ++set) {
+    // What no run writes is to show, in all totals that follow: NaNs stay.
+    team_.device().fill(stream_, run.result.data(), poison_of(f32), run.result.bytes());
+    run.queue(set);
+    void* const total = run.total[static_cast<std::size_t>(set)].view().data();
+    const std::array<const void*, 2> sources{total, run.result.data()};
+    team_.device().reduce(stream_,
+                          {.sources = sources, .destinations = std::span(&total, 1), .count = run.result.numel()});
+  }
+}
+
+void ReplayedRuns::replay(int times) {
+  run_eagerly();
+  const Graph graph(team_.device(), stream_, [&] {
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      queue_with_totals(runs_[i], key(seed(), {i, static_cast<std::uint64_t>(team_.rank())}));
+    }
+  });
+  bool right = true;  // a rank that found something goes on, since the others wait for it
+  for (int replay = 1; replay <= times; ++replay) {
+    graph.launch(stream_);
+    if (replay % replays_in_flight != 0 && replay != times) continue;
+    team_.synchronize(stream_);
+    if (right && (replay % replays_between_checks == 0 || replay == times)) right = check_totals(replay);
+  }
+}
+
+bool ReplayedRuns::check_totals(int replays) const {
+  bool right = true;
+  for (const Run& run : runs_) {
+    for (int set = 0; set < sets; ++set) {
+      const auto at = static_cast<std::size_t>(set);
+      const std::vector<float> once = floats(run.eager[at]);
+      const std::vector<float> total = floats(run.total[at]);
+      for (std::size_t i = 0; i < once.size(); ++i) {
+        const float wanted = once[i] * static_cast<float>(replays);
+        if (total[i] == wanted) continue;
+        ADD_FAILURE() << run.what << ", inputs " << set << ", rank " << team_.rank() << " of " << team_.size()
+                      << ": element " << i << " of " << replays << " replays adds up to " << total[i] << ", not "
+                      << wanted;
+        right = false;
+        break;
+      }
+    }
+  }
+  return right;
+}
+
+}  // namespace tandem::testing
