@@ -121,8 +121,11 @@ TEST(Launchers, NothingThatARankStartedOutlivesIt) {
   expect_all_end(run(tandem_run + "-n 2 --no-prefix -- sh -c '" + quiet_sleep + " & echo pid $!'"), 2);
 }
 
+// In a temporary folder of its own: two mpiruns of one user that begin and end at once take away each other's.
 const std::string mpirun =
-    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none ";
+    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 sh -c '"
+    "export TMPDIR=$(mktemp -d); trap \"rm -rf $TMPDIR\" EXIT; trap \"exit 143\" TERM; "
+    "mpirun --oversubscribe --bind-to none \"$@\"' mpirun ";
 
 bool has_open_mpi() { return installed("mpirun --version | grep -q 'Open MPI'"); }
 
