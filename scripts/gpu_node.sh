@@ -8,26 +8,31 @@
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
 # Stress tests do a tenth of their rounds, unless TANDEM_TEST_SCALE says otherwise.
+# Ranks that have to share a lone GPU run at once where the node has CUDA's multi-process service: the parts check,
+# collectives, graphs and bench start one of their own, which ends with them. Without it (--no-mps), ranks take turns of
+# milliseconds on the GPU.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
 #
-#   scripts/gpu_node.sh --part check [--build DIR] [--out DIR]
+#   scripts/gpu_node.sh --part check [--build DIR] [--out DIR] [--no-mps]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 usage() {
-  sed -n '3,15s/^# \{0,1\}//p' "scripts/gpu_node.sh"
+  sed -n '/^set /q; 3,$s/^# \{0,1\}//p' "scripts/gpu_node.sh"
   exit "$1"
 }
 
 part=""
 build=""
 out="${OUT:-build/gpu_node}"
+mps=true
 while [ $# -gt 0 ]; do
   case "$1" in
     --part) part="${2:?--part needs check, collectives, graphs, memcheck, fault or bench}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
+    --no-mps) mps=false; shift ;;
     -h | --help) usage 0 ;;
     *) echo "unknown argument '$1'" >&2; usage 2 ;;
   esac
@@ -113,7 +118,8 @@ table() {
   printf '\n%-44s %-8s %5s  %s\n' "step" "result" "time" "what it said"
   printf '%s\n' "${rows[@]:0:54}"
   [ "${#rows[@]}" -le 54 ] || printf '… and %s more steps: see the logs\n' "$((${#rows[@]} - 54))"
-  printf 'part %s: %s steps, %s not passed, %s s; logs in %s\n' "$part" "${#rows[@]}" "$failures" "$((SECONDS - started))" "$out"
+  printf 'part %s: %s steps, %s not passed, %s s; %s GPU%s%s; logs in %s\n' "$part" "${#rows[@]}" "$failures" \
+    "$((SECONDS - started))" "$gpus" "$([ "$gpus" -eq 1 ] || echo s)" "$($at_once && echo ', whose ranks run at once')" "$out"
 }
 
 # The rows of the benchmarks' tables, without their comments.
@@ -170,6 +176,22 @@ if [ "$gpus" -eq 0 ]; then
   echo "no GPU here: nvidia-smi lists none" >&2
   exit 2
 fi
+
+# run_at_once: starts the service; false where there is none.
+run_at_once() {
+  command -v nvidia-cuda-mps-control >/dev/null || return
+  CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d) || return
+  export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY="$CUDA_MPS_PIPE_DIRECTORY"
+  trap 'nvidia-cuda-mps-control <<<quit >/dev/null 2>&1; rm -rf "$CUDA_MPS_PIPE_DIRECTORY"' EXIT
+  timeout 20 nvidia-cuda-mps-control -d >/dev/null 2>&1 </dev/null
+}
+# Not where ranks are killed, nor beside compute-sanitizer: the service would go down with one of its clients.
+at_once=false
+case "$part" in
+  check | collectives | graphs | bench)
+    if [ "$gpus" -eq 1 ] && $mps && run_at_once; then at_once=true; fi
+    ;;
+esac
 nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.sm,clocks.max.sm --format=csv >"$out/gpus.csv" 2>&1
 
 if [ -z "$build" ]; then
@@ -186,9 +208,8 @@ export LD_LIBRARY_PATH="$build/src${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 # One rank for each GPU; a lone GPU is shared by two.
 ranks=$((gpus > 1 ? gpus : 2))
-# Teams as large as there are GPUs; up to 5 also where ranks share them. Ranks that share a GPU take turns of
-# milliseconds, so there is time for fewer cases, and for a tenth of the training. The demo's time is its fp64 reference's,
-# which grows with blocks and tokens.
+# Teams as large as there are GPUs; up to 5 also where ranks share them. There, time is for fewer cases, and for a tenth
+# of the training. The demo's time is its fp64 reference's, which grows with blocks and tokens.
 sizes=()
 for n in 1 2 3 4 5 8; do
   if [ "$n" -le 5 ] || [ "$n" -le "$gpus" ]; then sizes+=("$n"); fi
@@ -212,18 +233,24 @@ case "$part" in
     step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
       --cache "$out/plans"
     # The part `graphs` has the others.
-    test_steps linear '*.*/cuda*' 90 'Capture|Interleaving'
+    test_steps linear '*.*/cuda*' 90 'Capture|Interleaving|Replay'
     test_steps language-model '*.*/cuda' 90
     test_steps transformer-layer '*.*/cuda*' 90
     ;;
   collectives)
-    test_steps collective "$(on_teams '')" 180 'Capture|Interleaving|TwoTeams'
+    test_steps collective "$(on_teams '')" 180 'Capture|Interleaving|TwoTeams|Replay'
     ;;
   graphs)
     test_steps collective '*Capture*.*/cuda*' 240
     test_steps linear '*Capture*.*/cuda*' 90
     test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 90
     test_steps linear '*Interleaving*.*/cuda*' 90
+    # 10^4 replays of everything, or where ranks take turns a fiftieth of that.
+    replays=1
+    if [ "$gpus" -eq 1 ] && ! $at_once; then replays=0.02; fi
+    for room in collective linear; do
+      TANDEM_TEST_SCALE=$replays test_steps "$room" '*ReplayStress*.*/cuda*' 180
+    done
     step "bench all_reduce in graphs" 60 "$tandem" bench all_reduce -n "$ranks" --device cuda -d bf16 -b 1K -e 1M -f 32 \
       --iters 10 -G 3
     step "bench all_gather_linear in graphs" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda \
