@@ -7,7 +7,10 @@
 
 namespace tandem::cuda {
 
-constexpr std::uint64_t abort_poll_ns = 50'000;
+// The host's memory is a round trip over PCIe away, which would hold up a wait for what comes in the meantime: nothing
+// of it is read in a wait's first microseconds, and seldom later.
+constexpr std::uint64_t first_poll_ns = 5'000;
+constexpr std::uint64_t poll_ns = 50'000;
 constexpr unsigned max_sleep_ns = 256;
 
 __device__ inline std::uint64_t load_acquire_system(const std::uint64_t* word) {
@@ -58,31 +61,47 @@ __device__ inline void report_timeout(WaitControl* control, const SignalWait& wa
   store_release_system(&control->abort, 1U);
 }
 
-/// SignalWait, by one thread.
-/// - `taken` grows by `count` whatever the outcome, so that a word's account does not depend on timing;
-/// - the fast path (the count is already there) reads nothing of the host's memory;
-/// - otherwise the abort word is read every 50 µs only, a round trip over PCIe each; the loop ends by the deadline.
+/// A wait for a peer that has begun to take time. It ends with the abort, or with the deadline that `control` has.
+class Patience {
+ public:
+  __device__ Patience(const SignalWait& wait, WaitControl* control)
+      : wait_(wait), control_(control), begin_(now_ns()), next_poll_(begin_ + first_poll_ns) {}
+
+  /// False if there is no point in looking again; else it has slept a little. `expected` and what was `seen` are for
+  /// the error.
+  __device__ bool lasts(std::uint64_t expected, std::uint64_t seen) {
+    if (const std::uint64_t now = now_ns(); now >= next_poll_) {
+      if (load_relaxed_system(&control_->abort) != 0U) return false;
+      if (now - begin_ >= *const_cast<const volatile std::uint64_t*>(&control_->timeout_ns)) {
+        report_timeout(control_, wait_, expected, seen, now - begin_);
+        return false;
+      }
+      next_poll_ = now + poll_ns;
+    }
+    __nanosleep(sleep_ns_);
+    sleep_ns_ = sleep_ns_ < max_sleep_ns ? sleep_ns_ * 2 : max_sleep_ns;
+    return true;
+  }
+
+ private:
+  const SignalWait& wait_;
+  WaitControl* control_;
+  std::uint64_t begin_;
+  std::uint64_t next_poll_;
+  unsigned sleep_ns_ = 16;
+};
+
+/// SignalWait, by one thread. `taken` grows by `count` whatever the outcome, so that a word's account does not depend
+/// on timing.
 __device__ inline void wait_signal(const SignalWait& wait, WaitControl* control) {
   const std::uint64_t expected = wait.word->taken + wait.count;
   wait.word->taken = expected;
   std::uint64_t seen = load_acquire_system(&wait.word->value);
   if (seen >= expected) return;
-  const std::uint64_t begin = now_ns();
-  const std::uint64_t timeout = *const_cast<const volatile std::uint64_t*>(&control->timeout_ns);
-  std::uint64_t next_abort_poll = begin;
-  unsigned sleep_ns = 16;
-  while ((seen = load_acquire_system(&wait.word->value)) < expected) {
-    const std::uint64_t now = now_ns();
-    if (now >= next_abort_poll) {
-      if (load_relaxed_system(&control->abort) != 0U) break;
-      next_abort_poll = now + abort_poll_ns;
-    }
-    if (now - begin >= timeout) {
-      report_timeout(control, wait, expected, seen, now - begin);
-      break;
-    }
-    __nanosleep(sleep_ns);
-    sleep_ns = sleep_ns < max_sleep_ns ? sleep_ns * 2 : max_sleep_ns;
+  Patience patience(wait, control);
+  while (patience.lasts(expected, seen)) {
+    seen = load_acquire_system(&wait.word->value);
+    if (seen >= expected) return;
   }
 }
 
