@@ -24,7 +24,7 @@ constexpr std::size_t turns = 2;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-void exchange(benchmark::State& state, MailedForm form) {
+void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
   if (device_count(DeviceType::cuda) == 0) {
     state.SkipWithError(why_no_device(DeviceType::cuda).c_str());
     return;
@@ -36,7 +36,8 @@ void exchange(benchmark::State& state, MailedForm form) {
   const std::size_t shard = rounded((whole + ranks - 1) / ranks);
   const std::size_t length = one_shot ? whole : shard;
   const std::size_t slice = std::max(shortest_slice, rounded((length + most_lanes - 1) / most_lanes));
-  const std::size_t pitch = mailbox_bytes(slice);
+  const std::size_t packet_box = mailbox_bytes(slice);
+  const std::size_t pitch = packet_box + (packet_box_bytes(slice) + 127) / 128 * 128;
   const std::size_t rank_pitch = most_lanes * turns * ranks * pitch;
   const Buffer boxes(device, ranks * rank_pitch);
   const Buffer page(device, sizeof(WaitControl));
@@ -74,6 +75,7 @@ void exchange(benchmark::State& state, MailedForm form) {
                               .slice = elements(slice),
                               .lane_pitch = turns * ranks * pitch,
                               .turn_pitch = ranks * pitch,
+                              .packet_box = in_packets ? packet_box : 0,
                               .operation = 0};
     graphs.emplace_back(*device, stream, [&] {
       for (std::int64_t i = 0; i < exchanges; ++i) {
@@ -90,12 +92,19 @@ void exchange(benchmark::State& state, MailedForm form) {
 }
 
 void sizes(benchmark::internal::Benchmark* each) {
-  each->ArgsProduct({{2, 4}, {1 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 8 << 20}})->UseRealTime();
+  each->ArgsProduct({{2, 4}, {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20}})->UseRealTime();
 }
-BENCHMARK_CAPTURE(exchange, one_shot, MailedForm::one_shot)->Apply(sizes);
-BENCHMARK_CAPTURE(exchange, two_shot, MailedForm::two_shot)->Apply(sizes);
-BENCHMARK_CAPTURE(exchange, reduce_scatter, MailedForm::reduce_scatter)->Apply(sizes);
-BENCHMARK_CAPTURE(exchange, all_gather, MailedForm::all_gather)->Apply(sizes);
+void small_sizes(benchmark::internal::Benchmark* each) {
+  each->ArgsProduct({{2, 4}, {1 << 10, 16 << 10, 64 << 10, 256 << 10}})->UseRealTime();
+}
+BENCHMARK_CAPTURE(exchange, one_shot, MailedForm::one_shot, false)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, two_shot, MailedForm::two_shot, false)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, reduce_scatter, MailedForm::reduce_scatter, false)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, all_gather, MailedForm::all_gather, false)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, one_shot_in_packets, MailedForm::one_shot, true)->Apply(small_sizes);
+BENCHMARK_CAPTURE(exchange, two_shot_in_packets, MailedForm::two_shot, true)->Apply(small_sizes);
+BENCHMARK_CAPTURE(exchange, reduce_scatter_in_packets, MailedForm::reduce_scatter, true)->Apply(small_sizes);
+BENCHMARK_CAPTURE(exchange, all_gather_in_packets, MailedForm::all_gather, true)->Apply(small_sizes);
 
 }  // namespace
 

@@ -49,7 +49,8 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   const std::size_t whole = bytes_up_to(one_kernel_bytes(tuning.one_kernel_bytes), spec.count);
   const std::size_t one_step = std::min(whole, one_step_up_to(tuning, ranks()));
-  make_lanes(options.algorithm == "one_kernel" ? whole : std::max(automatic() ? one_step : 0, kernel_chunk(whole)));
+  make_lanes(options.algorithm == "one_kernel" ? whole
+                                               : std::max(automatic() ? one_step : 0, kernel_chunk(whole, ranks())));
   std::string chosen;
   if (!automatic()) {
     chosen = format("{} as asked for", options.algorithm);
@@ -84,11 +85,6 @@ int AllReduce::kernel_steps(std::int64_t count) const noexcept {
   const std::size_t bytes = bytes_of(count);
   if (!automatic() || bytes > one_kernel_bytes(tuning.one_kernel_bytes)) return 0;
   return bytes <= one_step_up_to(tuning, ranks()) ? 1 : 2;
-}
-
-std::size_t AllReduce::kernel_chunk(std::size_t bytes) const noexcept {
-  const auto n = static_cast<std::size_t>(ranks());
-  return round_up((bytes + n - 1) / n, 16);  // so that each begins where vector accesses like it
 }
 
 Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
@@ -203,7 +199,7 @@ void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t 
   const std::int64_t most = steps == 1 ? longest : longest * ranks();
   for (std::int64_t begin = 0; begin < count; begin += most) {
     const std::int64_t elements = std::min(most, count - begin);
-    const auto shard = static_cast<std::int64_t>(kernel_chunk(bytes_of(elements)) / element_bytes());
+    const auto shard = static_cast<std::int64_t>(kernel_chunk(bytes_of(elements), ranks()) / element_bytes());
     lanes().exchange(stream, {.form = steps == 1 ? MailedForm::one_shot : MailedForm::two_shot,
                               .input = input + bytes_of(begin),
                               .out = out + bytes_of(begin),

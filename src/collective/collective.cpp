@@ -96,7 +96,12 @@ void Collective::make_lanes(std::size_t bytes) {
     throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for, and {} has no kernel for it", kind(),
                              me_, ranks_, algorithm, to_string(device().id())));
   }
-  const bool chooses = automatic_ && options_.staging && options_.sms != 0 && device().exchanges_mail();
+  const bool few = static_cast<std::size_t>(ranks_) <= max_reduce_operands;
+  if (asked && !few) {
+    throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for; it is for at most {} ranks", kind(),
+                             me_, ranks_, algorithm, max_reduce_operands));
+  }
+  const bool chooses = automatic_ && options_.staging && options_.sms != 0 && few && device().exchanges_mail();
   if (!(asked || chooses) || bytes == 0 || ranks_ == 1) return;
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
   std::vector<std::shared_ptr<void>> parts = slots_.parts();

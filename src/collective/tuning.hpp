@@ -54,6 +54,18 @@ struct CollectiveTuning {
   return {};
 }
 
+/// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is
+/// gathered or summed for one rank. 0 for both where there is no such kernel, or nobody to talk to.
+struct OneKernelLimit {
+  std::size_t whole = 0;
+  std::size_t shard = 0;
+};
+[[nodiscard]] inline OneKernelLimit one_kernel_limit(const Device& device, int ranks) noexcept {
+  if (!device.exchanges_mail() || ranks == 1 || static_cast<std::size_t>(ranks) > max_reduce_operands) return {};
+  const CollectiveTuning tuning = collective_tuning(device.id().type);
+  return {tuning.one_kernel_bytes, tuning.one_kernel_shard_bytes};
+}
+
 /// Whether an all-reduce is read whole by every rank, where nothing else was asked for.
 [[nodiscard]] constexpr bool one_shot_wins(const CollectiveTuning& tuning, int ranks, std::size_t bytes,
                                            bool symmetric) noexcept {
@@ -67,6 +79,13 @@ struct CollectiveTuning {
   if (ranks <= 2) return SIZE_MAX;
   const auto n = static_cast<std::size_t>(ranks);
   return tuning.one_step_bytes * n / ((n - 1) * (n - 2));
+}
+
+/// How many bytes of an all-reduce in two steps of one kernel a rank adds up, so that each begins where vector accesses
+/// like it.
+[[nodiscard]] constexpr std::size_t kernel_chunk(std::size_t bytes, int ranks) noexcept {
+  const auto n = static_cast<std::size_t>(ranks);
+  return ((bytes + n - 1) / n + 15) / 16 * 16;
 }
 
 /// Whether an all-gather or a reduce-scatter of symmetric tensors goes through staging memory as one of plain views

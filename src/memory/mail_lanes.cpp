@@ -16,12 +16,18 @@ constexpr std::size_t shortest_slice = 4096;
 
 constexpr std::size_t turns = 2;
 
+// Up to so many bytes to all peers together go in packets. Twice as many are less than a signal behind the message up
+// to 256 KiB; but each thread then waits by itself, and where a peer is late each looks at the host's memory.
+constexpr std::size_t in_packets = std::size_t{32} << 10;
+
 }  // namespace
 
 MailLanes::MailLanes(const Team& team, std::size_t bytes, int lanes, std::uint32_t operation)
     : bytes_(bytes), lanes_(static_cast<std::size_t>(lanes)), operation_(operation) {
   const std::size_t taken = std::min(lanes_, (bytes + shortest_slice - 1) / shortest_slice);
-  const std::size_t pitch = mailbox_bytes(slice_bytes(bytes));
+  packet_bytes_ = std::min(bytes, in_packets / static_cast<std::size_t>(std::max(team.size() - 1, 1)));
+  packet_box_ = mailbox_bytes(slice_bytes(bytes));
+  const std::size_t pitch = round_up(packet_box_ + packet_box_bytes(slice_bytes(packet_bytes_)), sizeof(SignalWord));
   turn_pitch_ = static_cast<std::size_t>(team.size()) * pitch;
   memory_ = or_abort(team, "mailboxes",
                      [&] { return SymmetricMemory::allocate(team, taken * turns * turn_pitch_, {.channels = 1}); });
@@ -43,12 +49,13 @@ std::size_t MailLanes::slice_bytes(std::size_t bytes) const noexcept {
 void MailLanes::exchange(StreamRef stream, MailedExchange exchange) const {
   const Team& team = memory_.team();
   const std::size_t element = size_of(exchange.dtype);
+  const std::size_t bytes = static_cast<std::size_t>(exchange.length) * element;
   exchange.peers = peers_;
   exchange.rank = team.rank();
-  exchange.slice =
-      static_cast<std::int64_t>(slice_bytes(static_cast<std::size_t>(exchange.length) * element) / element);
+  exchange.slice = static_cast<std::int64_t>(slice_bytes(bytes) / element);
   exchange.lane_pitch = turns * turn_pitch_;
   exchange.turn_pitch = turn_pitch_;
+  exchange.packet_box = bytes <= packet_bytes_ ? packet_box_ : 0;
   exchange.operation = operation_;
   team.device().mailed_exchange(stream, exchange, team.control());
 }

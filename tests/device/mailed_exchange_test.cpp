@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -22,8 +25,11 @@ constexpr std::size_t lanes = 4;
 constexpr std::size_t turns = 2;
 constexpr std::int64_t longest = 9008;  // elements of a slice: more than a block has threads, in either kind of access
 constexpr std::int64_t longest_shard = std::int64_t{lanes} * longest;
-constexpr std::size_t pitch = mailbox_bytes(longest * sizeof(double));
+constexpr std::size_t packet_box = mailbox_bytes(longest * sizeof(double));
+constexpr std::size_t pitch = packet_box + (packet_box_bytes(longest * sizeof(double)) + 127) / 128 * 128;
 constexpr std::byte untouched{0xA5};
+
+enum class By : std::uint8_t { mailboxes, packets };
 
 /// Ranks are streams of one device.
 class MailedExchangeTest : public WithControl {
@@ -48,7 +54,7 @@ class MailedExchangeTest : public WithControl {
   }
 
   /// What `me` runs, in as many lanes as there are; what does not depend on the rank is in `exchange`.
-  void start(std::size_t me, MailedExchange exchange, const void* input, void* out) {
+  void start(std::size_t me, By by, MailedExchange exchange, const void* input, void* out) {
     exchange.input = input;
     exchange.out = out;
     exchange.peers = peers_[me];
@@ -56,6 +62,7 @@ class MailedExchangeTest : public WithControl {
     exchange.slice = (exchange.length + 63) / 64 * 16;
     exchange.lane_pitch = turns * ranks * pitch;
     exchange.turn_pitch = ranks * pitch;
+    exchange.packet_box = by == By::packets ? packet_box : 0;
     exchange.operation = 7;
     device().mailed_exchange(streams_[me], exchange, control_);
   }
@@ -95,7 +102,8 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
          {MailedForm::one_shot, MailedForm::two_shot, MailedForm::reduce_scatter, MailedForm::all_gather}) {
       if (dtype == u8 && form != MailedForm::all_gather) continue;
       for (const auto& [count, shard] : extents) {
-        for (const std::size_t offset : {0U, 1U}) {  // in elements; one that vector accesses do not take
+        for (const auto& [offset, by] : {std::pair(0U, By::mailboxes), std::pair(1U, By::packets),
+                                         std::pair(1U, By::mailboxes), std::pair(0U, By::packets)}) {
           const bool one_shot = form == MailedForm::one_shot;
           if (one_shot && count > longest_shard) continue;
           const MailedExchange exchange{.form = form,
@@ -118,7 +126,7 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
             sources.push_back(inputs[me].data_as<std::byte>() + at);
           }
           for (std::size_t me = 0; me < ranks; ++me) {
-            start(me, exchange, sources[me], outs[me].data_as<std::byte>() + at);
+            start(me, by, exchange, sources[me], outs[me].data_as<std::byte>() + at);
           }
           std::vector<std::byte> whole(bytes_of(count));
           if (form == MailedForm::all_gather) {
@@ -149,10 +157,64 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
               const bool inside = i >= at && i < at + wanted.size();
               ASSERT_EQ(got[i], inside ? wanted[i - at] : untouched)
                   << name(dtype) << ", form " << static_cast<int>(form) << ", " << count << " elements in shards of "
-                  << shard << ", offset " << offset << ", rank " << me << ", byte " << i;
+                  << shard << ", offset " << offset << (by == By::packets ? ", in packets" : "") << ", rank " << me
+                  << ", byte " << i;
             }
           }
         }
+      }
+    }
+  }
+  EXPECT_EQ(control_->failed, 0U);
+}
+
+TEST_P(MailedExchangeTest, SumsGoThroughBiasAndActivationAsThoseOfAReduction) {
+  if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
+  constexpr std::int64_t count = 3011;
+  constexpr std::int64_t shard = 1008;
+  constexpr std::int64_t columns = 23;
+  const Buffer bias = upload(random_values<float>(random(), columns));
+  std::vector<Buffer> inputs;
+  std::vector<const void*> sources;
+  for (std::size_t me = 0; me < ranks; ++me) {
+    sources.push_back(inputs.emplace_back(upload(random_values<float>(random(), count))).data());
+  }
+  const Buffer sums = memory(count * sizeof(float));
+  void* const to = sums.data();
+  device().reduce(streams_[0], {.sources = sources,
+                                .destinations = std::span(&to, 1),
+                                .count = count,
+                                .bias = bias.data(),
+                                .columns = columns,
+                                .activation = Activation::gelu_tanh});
+  streams_[0].synchronize();
+  const auto wanted = download<float>(sums);
+  for (const By by : {By::mailboxes, By::packets}) {
+    for (const MailedForm form : {MailedForm::one_shot, MailedForm::two_shot, MailedForm::reduce_scatter}) {
+      const bool one_shot = form == MailedForm::one_shot;
+      std::vector<Buffer> outs;
+      for (std::size_t me = 0; me < ranks; ++me) {
+        outs.push_back(memory(count * sizeof(float)));
+        start(me, by,
+              {.form = form,
+               .count = count,
+               .shard = one_shot ? 0 : shard,
+               .length = one_shot ? count : shard,
+               .dtype = f32,
+               .bias = bias.data(),
+               .columns = columns,
+               .activation = Activation::gelu_tanh},
+              sources[me], outs[me].data());
+      }
+      synchronize();
+      for (std::size_t me = 0; me < ranks; ++me) {
+        const bool own = form == MailedForm::reduce_scatter;
+        const std::size_t begin = own ? me * static_cast<std::size_t>(shard) : 0;
+        const std::size_t end = own ? std::min(wanted.size(), begin + static_cast<std::size_t>(shard)) : wanted.size();
+        const auto got = download<float>(outs[me]);
+        EXPECT_TRUE(std::equal(wanted.begin() + static_cast<std::ptrdiff_t>(begin),
+                               wanted.begin() + static_cast<std::ptrdiff_t>(end), got.begin()))
+            << "form " << static_cast<int>(form) << (by == By::packets ? ", in packets" : "") << ", rank " << me;
       }
     }
   }
@@ -170,12 +232,12 @@ TEST_P(MailedExchangeTest, FormsFollowEachOtherInPlace) {
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
     tensors.push_back(upload(values));
   }
-  const auto run = [&](MailedForm form) {
+  const auto run = [&](MailedForm form, By by) {
     const bool one_shot = form == MailedForm::one_shot;
     for (std::size_t me = 0; me < ranks; ++me) {
       std::byte* const whole = tensors[me].data_as<std::byte>();
       std::byte* const own = whole + me * shard * sizeof(std::int32_t);
-      start(me,
+      start(me, by,
             {.form = form,
              .count = count,
              .shard = one_shot ? 0 : shard,
@@ -185,15 +247,46 @@ TEST_P(MailedExchangeTest, FormsFollowEachOtherInPlace) {
     }
   };
   // Each but the first two halves adds up what is equal on all ranks by then.
-  run(MailedForm::reduce_scatter);
-  run(MailedForm::all_gather);
-  run(MailedForm::two_shot);
-  run(MailedForm::one_shot);
-  run(MailedForm::two_shot);
+  run(MailedForm::reduce_scatter, By::mailboxes);
+  run(MailedForm::all_gather, By::packets);
+  run(MailedForm::two_shot, By::packets);
+  run(MailedForm::one_shot, By::mailboxes);
+  run(MailedForm::two_shot, By::mailboxes);
+  run(MailedForm::one_shot, By::packets);
+  run(MailedForm::two_shot, By::packets);
   synchronize();
   constexpr auto n = static_cast<std::int32_t>(ranks);
-  for (std::int32_t& sum : sums) sum *= n * n * n;
+  for (std::int32_t& sum : sums) sum *= n * n * n * n * n;
   for (std::size_t me = 0; me < ranks; ++me) EXPECT_EQ(download<std::int32_t>(tensors[me]), sums) << "rank " << me;
+  EXPECT_EQ(control_->failed, 0U);
+}
+
+TEST_P(MailedExchangeTest, NobodyOverwritesWhatALateRankHasNotRead) {
+  if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
+  constexpr std::size_t runs = 40;
+  for (const By by : {By::mailboxes, By::packets}) {
+    for (const MailedForm form : {MailedForm::two_shot, MailedForm::reduce_scatter}) {
+      std::vector<Buffer> inputs;
+      std::vector<Buffer> outs;
+      for (std::size_t me = 0; me < ranks; ++me) {
+        std::vector<std::int32_t> values(runs);
+        for (std::size_t i = 0; i < runs; ++i) values[i] = static_cast<std::int32_t>(1000 * i + me);
+        inputs.push_back(upload(values));
+        outs.push_back(upload(std::vector<std::int32_t>(runs, -1)));
+      }
+      // One element: the other ranks have no shard, and in reduce_scatter nothing to wait for but a word of rank 0's.
+      device().launch(streams_[0], [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+      for (std::size_t i = 0; i < runs; ++i) {  // run by run, since streams may share a queue of the device
+        for (std::size_t me = 0; me < ranks; ++me) {
+          start(me, by, {.form = form, .count = 1, .shard = 1, .length = 1, .dtype = i32},
+                inputs[me].data_as<std::int32_t>() + i, outs[me].data_as<std::int32_t>() + i);
+        }
+      }
+      synchronize();
+      const auto sums = download<std::int32_t>(outs[0]);
+      for (std::size_t i = 0; i < runs; ++i) EXPECT_EQ(sums[i], 3000 * static_cast<std::int32_t>(i) + 3) << "run " << i;
+    }
+  }
   EXPECT_EQ(control_->failed, 0U);
 }
 
@@ -201,18 +294,22 @@ TEST_P(MailedExchangeTest, TheRecordNamesWhoDidNotSend) {
   if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
   control_->timeout_ns = 30'000'000;
   const Buffer data = upload(std::vector<float>(100, 1.0F));
-  for (const std::size_t me : {0U, 1U}) {
-    start(me, {.form = MailedForm::two_shot, .count = 100, .shard = 36, .length = 36, .dtype = f32}, data.data(),
-          data.data());
+  for (const By by : {By::mailboxes, By::packets}) {
+    control_->abort = 0;
+    control_->failed = 0;
+    for (const std::size_t me : {0U, 1U}) {
+      start(me, by, {.form = MailedForm::two_shot, .count = 100, .shard = 36, .length = 36, .dtype = f32}, data.data(),
+            data.data());
+    }
+    synchronize();
+    EXPECT_EQ(control_->abort, 1U);
+    ASSERT_EQ(control_->failed, 2U);
+    EXPECT_EQ(control_->failure.peer, 2);
+    EXPECT_LT(control_->failure.channel, lanes);  // one of the lanes
+    EXPECT_EQ(control_->failure.operation, 7U);
+    EXPECT_EQ(control_->failure.expected, 1U);
+    EXPECT_EQ(control_->failure.seen, 0U);
   }
-  synchronize();
-  EXPECT_EQ(control_->abort, 1U);
-  ASSERT_EQ(control_->failed, 2U);
-  EXPECT_EQ(control_->failure.peer, 2);
-  EXPECT_LT(control_->failure.channel, lanes);  // one of the lanes
-  EXPECT_EQ(control_->failure.operation, 7U);
-  EXPECT_EQ(control_->failure.expected, 1U);
-  EXPECT_EQ(control_->failure.seen, 0U);
 }
 
 TANDEM_ON_EACH_DEVICE(MailedExchangeTest);

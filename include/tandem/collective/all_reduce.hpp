@@ -48,8 +48,6 @@ class TANDEM_API AllReduce final : public Collective {
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
   /// In how many steps one kernel is to run it; 0: not one kernel.
   [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
-  /// Bytes of each rank's chunk there, in two steps.
-  [[nodiscard]] std::size_t kernel_chunk(std::size_t bytes) const noexcept;
   /// What goes alike between any tensors: by mail, by one kernel or in one shot. False: none of them is what to take.
   [[nodiscard]] bool take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place,
                                 StreamRef stream);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tandem/device/signal.hpp"
 
@@ -15,6 +16,20 @@ static_assert(offsetof(SignalWord, sleepers) + sizeof(SignalWord::sleepers) <= m
 /// Memory of a mailbox for messages of up to `bytes`.
 [[nodiscard]] constexpr std::size_t mailbox_bytes(std::size_t bytes) noexcept {
   return (mail_offset + bytes + sizeof(SignalWord) - 1) / sizeof(SignalWord) * sizeof(SignalWord);
+}
+
+/// Eight bytes of a message, and the number of the exchange that they belong to. One access of 16 bytes reads or writes
+/// both: who sees the number has the bytes, without a signal. (NCCL's LL protocol, with numbers that do not come
+/// again.)
+struct alignas(16) MailPacket {
+  std::uint64_t bytes;
+  std::uint64_t number;
+};
+
+/// A packet box is behind a mailbox, in memory that nothing else writes: packets, behind one whose `number` is how many
+/// exchanges the owner has had in packets (in the boxes of a lane's turn 0 and first peer alone).
+[[nodiscard]] constexpr std::size_t packet_box_bytes(std::size_t bytes) noexcept {
+  return (1 + (bytes + sizeof(MailPacket::bytes) - 1) / sizeof(MailPacket::bytes)) * sizeof(MailPacket);
 }
 
 /// A message to a peer, and the wait for the peer's to this rank.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "tandem/base/dtype.hpp"
+#include "tandem/device/gemm.hpp"
 #include "tandem/device/signal.hpp"
 
 namespace tandem {
@@ -38,6 +39,9 @@ enum class MailedForm : std::uint8_t {
 /// turn. Whose turn it is the device counts: so an exchange that is captured once and replayed finds it too. Nothing is
 /// granted: who writes a mailbox again has had everybody's next message, which nobody sends before it has read this
 /// one.
+///
+/// What is small goes in packets (see MailPacket), which take twice the bytes on the way and no signal. They have boxes
+/// and turns of their own, by the same rule; a rank without anything for a peer sends it one packet all the same.
 struct MailedExchange {
   MailedForm form = MailedForm::one_shot;
   const void* input = nullptr;  ///< the whole; all_gather: this rank's shard
@@ -46,12 +50,17 @@ struct MailedExchange {
   std::int64_t shard = 0;
   std::int64_t length = 0;
   DType dtype = f32;  ///< one that is summed; all_gather: any
+  /// Of sums, as in Reduction; element i of the whole has the bias' element i mod columns.
+  const void* bias = nullptr;
+  std::int64_t columns = 1;
+  Activation activation = Activation::none;
 
   std::span<const MailPeer> peers{};  ///< all ranks but this one, in their order
   std::int32_t rank = 0;              ///< this one's place in it
   std::int64_t slice = 0;             ///< elements of a lane; the last one may have fewer
   std::size_t lane_pitch = 0;         ///< bytes from a lane's mailboxes to the next lane's
   std::size_t turn_pitch = 0;         ///< bytes from a mailbox of turn 0 to that of turn 1
+  std::size_t packet_box = 0;         ///< bytes from a mailbox to its packet box, by which all goes; 0: by mailboxes
   std::uint32_t operation = 0;        ///< for the error; the channel there is the lane
 };
 

@@ -28,7 +28,9 @@ class TANDEM_API MailLanes {
   /// Of each shard at most; 0: none was made.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// What all this lies in (see SymmetricMemory::parts).
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return memory_.parts(); }
+  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const {
+    return bytes_ == 0 ? std::vector<std::shared_ptr<void>>() : memory_.parts();
+  }
 
   /// Runs an exchange, of which the caller says what comes in front of `peers`; its `length` is at most `bytes()`, and
   /// 1 element at least. All ranks call it, in the same order. Asynchronous, in the stream's order; its waits end and
@@ -43,6 +45,8 @@ class TANDEM_API MailLanes {
   std::size_t bytes_ = 0;
   std::size_t lanes_ = 0;
   std::size_t turn_pitch_ = 0;
+  std::size_t packet_bytes_ = 0;  // up to here (to a peer) an exchange goes in packets
+  std::size_t packet_box_ = 0;
   std::uint32_t operation_ = 0;
 };
 

@@ -45,9 +45,7 @@ ReduceArguments arguments_of(const Reduction& reduction) {
   arguments.source_count = static_cast<std::int32_t>(reduction.sources.size());
   arguments.destination_count = static_cast<std::int32_t>(reduction.destinations.size());
   arguments.count = reduction.count;
-  arguments.bias = reduction.bias;
-  arguments.columns = reduction.columns;
-  arguments.activation = reduction.activation;
+  arguments.epilogue = {reduction.bias, reduction.columns, reduction.activation};
   return arguments;
 }
 
@@ -71,9 +69,11 @@ MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl
   const std::int64_t own = exchange.rank * exchange.shard;
   arguments.input_begin = exchange.form == MailedForm::all_gather ? own : 0;
   arguments.out_begin = exchange.form == MailedForm::reduce_scatter ? own : 0;
+  arguments.epilogue = {exchange.bias, exchange.columns, exchange.activation};
   arguments.slice = exchange.slice;
   arguments.lane_pitch = exchange.lane_pitch;
   arguments.turn_pitch = exchange.turn_pitch;
+  arguments.packet_box = exchange.packet_box;
   arguments.gathers = exchange.form == MailedForm::two_shot;
   arguments.operation = exchange.operation;
   arguments.control = control;

@@ -2,221 +2,51 @@
 // Compiled with -fmad=false, as reduce.cu is: sums have the same bits in both.
 #include <algorithm>
 
-#include "tandem/device/mail.hpp"
-
-#include "device/cuda/kernels/element.cuh"
+#include "device/cuda/kernels/mailbox_exchange.cuh"
 #include "device/cuda/kernels/mailed_exchange.hpp"
-#include "device/cuda/kernels/signal.cuh"
-#include "device/cuda/kernels/sum.cuh"
+#include "device/cuda/kernels/packet_exchange.cuh"
 #include "device/cuda/kernels/table.cuh"
 
 namespace tandem::cuda {
 namespace {
 
-constexpr int most_threads = 1024;
 constexpr int fewest_threads = 128;  // more than there are peers to meet
 
-// A block is a lane. It depends on no other block of its grid, so it does not matter how many of them are resident.
-
-/// A lane's slice of a rank's shard, in elements of the whole.
-struct Part {
-  std::int64_t begin;
-  std::int64_t count;
-};
-
-/// Of the shard of `rank`.
-__device__ Part part_of(const MailedExchangeArguments& arguments, int rank) {
-  const std::int64_t shard = rank * arguments.shard;
-  const std::int64_t begin = shard + blockIdx.x * arguments.slice;
-  const std::int64_t end = min(min(shard + arguments.length, arguments.count), begin + arguments.slice);
-  return {begin, end > begin ? end - begin : 0};
-}
-
-/// A rank's place among the peers, and the other way round: they are all but this rank.
-__device__ int peer_of(const MailedExchangeArguments& arguments, int rank) {
-  return rank - (rank > arguments.rank ? 1 : 0);
-}
-__device__ int rank_of(const MailedExchangeArguments& arguments, int peer) {
-  return peer + (peer >= arguments.rank ? 1 : 0);
-}
-
-__device__ SignalWord* moved(SignalWord* word, std::size_t bytes) {
-  return reinterpret_cast<SignalWord*>(reinterpret_cast<std::byte*>(word) + bytes);
-}
-
-/// A lane's mailboxes, of one of its two turns.
-struct Mailboxes {
-  const MailedExchangeArguments& arguments;
-  std::size_t at;  // bytes from the words of lane 0 and turn 0
-
-  __device__ SignalWord* mine(int peer) const { return moved(arguments.peers[peer].mine, at); }
-  __device__ SignalWord* theirs(int peer) const { return moved(arguments.peers[peer].theirs, at); }
-  /// From the peer, and to it.
-  __device__ const std::byte* received(int peer) const {
-    return reinterpret_cast<const std::byte*>(mine(peer)) + mail_offset;
-  }
-  __device__ std::byte* sent(int peer) const { return reinterpret_cast<std::byte*>(theirs(peer)) + mail_offset; }
-};
-
-/// 0 or 1: whose turn it is. Each message so far added one to `put` of the mailbox that it took; those of all peers are
-/// equal. All threads read this before the first barrier, and only behind that somebody writes it.
-__device__ std::size_t turn_of(const MailedExchangeArguments& arguments) {
-  const std::size_t lane = blockIdx.x * arguments.lane_pitch;
-  return (Mailboxes{arguments, lane}.mine(0)->put + Mailboxes{arguments, lane + arguments.turn_pitch}.mine(0)->put) % 2;
-}
-
-__device__ Mailboxes mailboxes(const MailedExchangeArguments& arguments, std::size_t turn) {
-  return {arguments, blockIdx.x * arguments.lane_pitch + turn * arguments.turn_pitch};
-}
-
-/// Behind this, what all threads wrote has come to the peers, and what those sent has come here.
-///
-/// What the block stored is published by the threads that signal: the barrier orders it before them, and a release at
-/// system scope is cumulative. The other way round, what they acquire is visible to the block behind the next barrier.
-/// No thread reads a mailbox before that, so no L1 holds an old line of it.
-__device__ void meet_peers(const Mailboxes& boxes) {
-  __syncthreads();
-  if (const int peer = static_cast<int>(threadIdx.x); peer < boxes.arguments.peer_count) {
-    put_signal({.mine = boxes.mine(peer), .theirs = boxes.theirs(peer)});
-    wait_signal({.word = boxes.mine(peer),
-                 .peer = boxes.arguments.peers[peer].world_rank,
-                 .channel = blockIdx.x,
-                 .operation = boxes.arguments.operation},
-                boxes.arguments.control);
-  }
-  __syncthreads();
-}
-
-/// Calls body.operator()<n>(first) for packs of n elements that cover [0, count), a thread each.
-template <int N, typename Body> __device__ void for_each_pack(std::int64_t count, const Body& body) {
-  const std::int64_t packs = count / N;
-  for (std::int64_t p = threadIdx.x; p < packs; p += blockDim.x) body.template operator()<N>(p * N);
-  if constexpr (N > 1) {
-    const std::int64_t rest = packs * N + threadIdx.x;  // a block has more threads than a pack elements
-    if (rest < count) body.template operator()<1>(rest);
-  }
-}
-
-/// For each peer p copies count(p) elements, of a slice at most, from(p) to(p). The block goes round the peers with
-/// each access, so that all links are busy, in each lane from another one on.
-template <typename T, int N, typename Count, typename From, typename To>
-__device__ void copy_for_peers(const MailedExchangeArguments& arguments, const Count& count, const From& from,
-                               const To& to) {
-  constexpr int batch = 4;  // loads in flight
-  const int peers = arguments.peer_count;
-  const int rows = static_cast<int>((arguments.slice / N + blockDim.x - 1) / blockDim.x);
-  int row = 0;
-  int peer = static_cast<int>(blockIdx.x) % peers;
-  for (int left = rows * peers; left > 0; left -= batch) {
-    Pack<T, N> packs[batch];
-    void* places[batch];
-    std::int64_t firsts[batch];
-#pragma unroll
-    for (int j = 0; j < batch; ++j) {
-      firsts[j] = (static_cast<std::int64_t>(row) * blockDim.x + threadIdx.x) * N;
-      places[j] = nullptr;
-      if (j < left && firsts[j] + N <= count(peer)) {
-        packs[j] = load_pack<T, N>(from(peer), firsts[j]);
-        places[j] = to(peer);
-      }
-      if (++peer == peers) peer = 0;
-      if (peer == static_cast<int>(blockIdx.x) % peers) ++row;
-    }
-#pragma unroll
-    for (int j = 0; j < batch; ++j) {
-      if (places[j] != nullptr) store_pack<T, N>(places[j], firsts[j], packs[j]);
-    }
-  }
-  if constexpr (N > 1) {
-    for (int p = 0; p < peers; ++p) {
-      const std::int64_t rest = count(p) / N * N + threadIdx.x;
-      if (rest < count(p)) store_pack<T, 1>(to(p), rest, load_pack<T, 1>(from(p), rest));
-    }
-  }
-}
-
-/// The parts that the peers sent, to their places in `out`.
-template <typename T, int N> __device__ void take_parts(const Mailboxes& boxes, T* out) {
-  const MailedExchangeArguments& arguments = boxes.arguments;
-  copy_for_peers<T, N>(
-      arguments, [&](int peer) { return part_of(arguments, rank_of(arguments, peer)).count; },
-      [&](int peer) { return boxes.received(peer); },
-      [&](int peer) { return out + part_of(arguments, rank_of(arguments, peer)).begin; });
-}
-
-template <typename T, int N>
-__global__ void __launch_bounds__(most_threads) sum_kernel(const __grid_constant__ MailedExchangeArguments arguments) {
-  const T* const input = static_cast<const T*>(arguments.input);
-  const Part mine = part_of(arguments, arguments.rank);
-  T* const out = static_cast<T*>(arguments.out);
-  T* const sum = out + (mine.begin - arguments.out_begin);
-  const std::size_t turn = turn_of(arguments);
-  const Mailboxes inputs = mailboxes(arguments, turn);
-  const Mailboxes sums = mailboxes(arguments, 1 - turn);  // what comes next takes these
-
-  copy_for_peers<T, N>(
-      arguments, [&](int peer) { return part_of(arguments, rank_of(arguments, peer)).count; },
-      [&](int peer) { return input + part_of(arguments, rank_of(arguments, peer)).begin; },
-      [&](int peer) { return inputs.sent(peer); });
-  meet_peers(inputs);
-  for_each_pack<N>(mine.count, [&]<int n>(std::int64_t first) {
-    Accumulator<T> wide[n] = {};
-    sum_packs<T>(wide, arguments.peer_count + 1, first, [&](int rank) -> const void* {
-      if (rank == arguments.rank) return input + mine.begin;
-      return inputs.received(peer_of(arguments, rank));
-    });
-    Pack<T, n> rounded;
-    round_sums<T>(rounded, wide);
-    store_pack<T, n>(sum, first, rounded);
-    if (!arguments.gathers) return;
-    for (int p = 0; p < arguments.peer_count; ++p) store_pack<T, n>(sums.sent(p), first, rounded);
-  });
-  if (!arguments.gathers) return;
-  meet_peers(sums);
-  take_parts<T, N>(sums, out);
-}
-
-template <typename T, int N>
-__global__ void __launch_bounds__(most_threads)
-    gather_kernel(const __grid_constant__ MailedExchangeArguments arguments) {
-  const Part mine = part_of(arguments, arguments.rank);
-  const T* const shard = static_cast<const T*>(arguments.input) + (mine.begin - arguments.input_begin);
-  T* const out = static_cast<T*>(arguments.out);
-  const Mailboxes boxes = mailboxes(arguments, turn_of(arguments));
-  copy_for_peers<T, N>(
-      arguments, [&](int) { return mine.count; }, [&](int) { return shard; },
-      [&](int peer) { return boxes.sent(peer); });
-  if (shard != out + mine.begin) {
-    for_each_pack<N>(mine.count, [&]<int n>(std::int64_t first) {
-      store_pack<T, n>(out + mine.begin, first, load_pack<T, n>(shard, first));
-    });
-  }
-  meet_peers(boxes);
-  take_parts<T, N>(boxes, out);
-}
-
-template <DType dtype> KernelRow sum_row() {
+template <DType dtype> KernelRow mailbox_sum_row() {
   using T = Element<dtype>;
   constexpr int width = 16 / sizeof(T);
-  return {dtype, dtype, width, reinterpret_cast<const void*>(&sum_kernel<T, width>),
-          reinterpret_cast<const void*>(&sum_kernel<T, 1>)};
+  return {dtype, dtype, width, reinterpret_cast<const void*>(&mailbox_sum_kernel<T, width>),
+          reinterpret_cast<const void*>(&mailbox_sum_kernel<T, 1>)};
+}
+template <DType dtype> KernelRow packet_sum_row() {
+  using T = Element<dtype>;
+  return {dtype, dtype, packed<T>, reinterpret_cast<const void*>(&packet_sum_kernel<T, true>),
+          reinterpret_cast<const void*>(&packet_sum_kernel<T, false>)};
 }
 
 /// For all elements of this size.
-template <typename T> KernelRow gather_row(DType dtype) {
+template <typename T> KernelRow mailbox_gather_row(DType dtype) {
   constexpr int width = 16 / sizeof(T);
-  return {dtype, dtype, width, reinterpret_cast<const void*>(&gather_kernel<T, width>),
-          reinterpret_cast<const void*>(&gather_kernel<T, 1>)};
+  return {dtype, dtype, width, reinterpret_cast<const void*>(&mailbox_gather_kernel<T, width>),
+          reinterpret_cast<const void*>(&mailbox_gather_kernel<T, 1>)};
+}
+template <typename T> KernelRow packet_gather_row(DType dtype) {
+  return {dtype, dtype, packed<T>, reinterpret_cast<const void*>(&packet_gather_kernel<T, true>),
+          reinterpret_cast<const void*>(&packet_gather_kernel<T, false>)};
 }
 
-const KernelRow sum_table[] = {sum_row<f32>(), sum_row<f16>(), sum_row<bf16>(),
-                               sum_row<f64>(), sum_row<i32>(), sum_row<i64>()};
-const KernelRow gather_table[] = {gather_row<std::uint8_t>(u8), gather_row<std::uint16_t>(f16),
-                                  gather_row<std::uint32_t>(f32), gather_row<std::uint64_t>(f64)};
+const KernelRow mailbox_sums[] = {mailbox_sum_row<f32>(), mailbox_sum_row<f16>(), mailbox_sum_row<bf16>(),
+                                  mailbox_sum_row<f64>(), mailbox_sum_row<i32>(), mailbox_sum_row<i64>()};
+const KernelRow packet_sums[] = {packet_sum_row<f32>(), packet_sum_row<f16>(), packet_sum_row<bf16>(),
+                                 packet_sum_row<f64>(), packet_sum_row<i32>(), packet_sum_row<i64>()};
+const KernelRow mailbox_gathers[] = {mailbox_gather_row<std::uint8_t>(u8), mailbox_gather_row<std::uint16_t>(f16),
+                                     mailbox_gather_row<std::uint32_t>(f32), mailbox_gather_row<std::uint64_t>(f64)};
+const KernelRow packet_gathers[] = {packet_gather_row<std::uint8_t>(u8), packet_gather_row<std::uint16_t>(f16),
+                                    packet_gather_row<std::uint32_t>(f32), packet_gather_row<std::uint64_t>(f64)};
 
-const KernelRow* kernel_for(MailedForm form, DType dtype) noexcept {
-  if (form != MailedForm::all_gather) return find_kernel(sum_table, dtype, dtype);
-  for (const KernelRow& row : gather_table) {
+const KernelRow* kernel_for(MailedForm form, DType dtype, bool in_packets) noexcept {
+  if (form != MailedForm::all_gather) return find_kernel(in_packets ? packet_sums : mailbox_sums, dtype, dtype);
+  for (const KernelRow& row : in_packets ? packet_gathers : mailbox_gathers) {
     if (size_of(row.in) == size_of(dtype)) return &row;
   }
   return nullptr;
@@ -224,26 +54,30 @@ const KernelRow* kernel_for(MailedForm form, DType dtype) noexcept {
 
 }  // namespace
 
-bool can_exchange_mail(MailedForm form, DType dtype) noexcept { return kernel_for(form, dtype) != nullptr; }
+bool can_exchange_mail(MailedForm form, DType dtype) noexcept { return kernel_for(form, dtype, false) != nullptr; }
 
 cudaError_t launch_mailed_exchange(const MailedExchangeArguments& arguments, MailedForm form, DType dtype, int lanes,
                                    cudaStream_t stream) {
-  const KernelRow* kernel = kernel_for(form, dtype);
+  const KernelRow* kernel = kernel_for(form, dtype, arguments.packet_box != 0);
   const bool vector = aligned16(arguments.input) && aligned16(arguments.out) && arguments.shard % kernel->width == 0 &&
                       arguments.slice % kernel->width == 0;
   // One for each access of a slice, as far as there are: a barrier of few is shorter, and many keep more loads in
   // flight.
-  const std::int64_t accesses = std::min(arguments.slice, arguments.length) / (vector ? kernel->width : 1);
+  const std::int64_t accesses =
+      std::min(arguments.slice, arguments.length) / (vector || arguments.packet_box != 0 ? kernel->width : 1);
   int threads = fewest_threads;
-  while (threads < most_threads && threads < accesses) threads *= 2;
+  while (threads < most_lane_threads && threads < accesses) threads *= 2;
   void* parameters[] = {const_cast<MailedExchangeArguments*>(&arguments)};
   return cudaLaunchKernel(vector ? kernel->vector : kernel->scalar, dim3(static_cast<unsigned>(lanes)),
                           dim3(static_cast<unsigned>(threads)), parameters, 0, stream);
 }
 
 cudaError_t load_mailed_exchange_kernels() {
-  const cudaError_t result = load_kernels(sum_table);
-  return result != cudaSuccess ? result : load_kernels(gather_table);
+  for (const cudaError_t result : {load_kernels(mailbox_sums), load_kernels(packet_sums), load_kernels(mailbox_gathers),
+                                   load_kernels(packet_gathers)}) {
+    if (result != cudaSuccess) return result;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace tandem::cuda

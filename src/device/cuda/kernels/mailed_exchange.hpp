@@ -8,6 +8,8 @@
 #include "tandem/device/mailed_exchange.hpp"
 #include "tandem/device/reduce.hpp"
 
+#include "device/cuda/kernels/epilogue.hpp"
+
 namespace tandem::cuda {
 
 /// `MailedExchange` by value: 63 peers are 1.5 KiB of the 4 KiB that a kernel's parameters may take.
@@ -22,9 +24,11 @@ struct MailedExchangeArguments {
   std::int64_t length;
   std::int64_t input_begin;  // which element of the whole `input` begins with
   std::int64_t out_begin;
+  Epilogue epilogue;
   std::int64_t slice;
   std::size_t lane_pitch;
   std::size_t turn_pitch;
+  std::size_t packet_box;
   bool gathers;  // two_shot: what was summed goes to all
   std::uint32_t operation;
   WaitControl* control;

@@ -2,10 +2,9 @@
 // Compiled with -fmad=false (see CMakeLists.txt): no multiplication and addition are fused unless written so, and the
 // vector and the scalar path give the same bits.
 #include <algorithm>
-#include <type_traits>
 
-#include "device/cuda/kernels/activation.cuh"
 #include "device/cuda/kernels/element.cuh"
+#include "device/cuda/kernels/epilogue.cuh"
 #include "device/cuda/kernels/reduce.hpp"
 #include "device/cuda/kernels/sum.cuh"
 #include "device/cuda/kernels/table.cuh"
@@ -20,20 +19,7 @@ __device__ void reduce_pack(const ReduceArguments& arguments, std::int64_t first
   Accumulator<In> sums[N] = {};
   sum_packs<In>(sums, arguments.source_count, first, [&](int source) { return arguments.sources[source]; });
   Pack<Out, N> result;
-  if constexpr (std::is_same_v<Accumulator<In>, float>) {
-    std::int64_t column = arguments.bias == nullptr ? 0 : first % arguments.columns;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      float x = sums[i];
-      if (arguments.bias != nullptr) {
-        x += widen(static_cast<const Out*>(arguments.bias)[column]);
-        if (++column == arguments.columns) column = 0;
-      }
-      result.values[i] = narrow<Out>(activate(arguments.activation, x));
-    }
-  } else {
-    round_sums<In>(result, sums);
-  }
+  finish_sums<In>(result, sums, arguments.epilogue, first);
   for (int d = 0; d < arguments.destination_count; ++d) {
     store_pack<Out, N>(arguments.destinations[d], first, result);
   }

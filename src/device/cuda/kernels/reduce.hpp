@@ -6,6 +6,8 @@
 
 #include "tandem/device/reduce.hpp"
 
+#include "device/cuda/kernels/epilogue.hpp"
+
 namespace tandem::cuda {
 
 /// `Reduction` by value: 64 + 64 pointers are 1 KiB of the 4 KiB that a kernel's parameters may take.
@@ -15,9 +17,7 @@ struct ReduceArguments {
   std::int32_t source_count;
   std::int32_t destination_count;
   std::int64_t count;
-  const void* bias;
-  std::int64_t columns;
-  Activation activation;
+  Epilogue epilogue;
 };
 
 /// True if there is a kernel for this pair of dtypes.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "device/cuda/kernels/element.cuh"
 
@@ -29,20 +28,6 @@ __device__ void sum_packs(Accumulator<In> (&sums)[N], int count, std::int64_t fi
           sums[i] = s + j == 0 ? x : static_cast<Accumulator<In>>(sums[i] + x);
         }
       }
-    }
-  }
-}
-
-/// Rounds sums of `In` once.
-template <typename In, typename Out, int N>
-__device__ void round_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    // Back to the signed type before a sum of integers becomes a float.
-    if constexpr (std::is_integral_v<In>) {
-      out.values[i] = narrow<Out>(static_cast<In>(sums[i]));
-    } else {
-      out.values[i] = narrow<Out>(sums[i]);
     }
   }
 }

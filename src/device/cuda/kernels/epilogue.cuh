@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "device/cuda/kernels/activation.cuh"
+#include "device/cuda/kernels/element.cuh"
+#include "device/cuda/kernels/epilogue.hpp"
+
+namespace tandem::cuda {
+
+/// Bias and activation of elements [first, first + N), and one rounding.
+template <typename In, typename Out, int N>
+__device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N], const Epilogue& epilogue,
+                            std::int64_t first) {
+  if constexpr (std::is_same_v<Accumulator<In>, float>) {
+    std::int64_t column = epilogue.bias == nullptr ? 0 : first % epilogue.columns;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float x = sums[i];
+      if (epilogue.bias != nullptr) {
+        x += widen(static_cast<const Out*>(epilogue.bias)[column]);
+        if (++column == epilogue.columns) column = 0;
+      }
+      out.values[i] = narrow<Out>(activate(epilogue.activation, x));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      // Back to the signed type before a sum of integers becomes a float.
+      if constexpr (std::is_integral_v<In>) {
+        out.values[i] = narrow<Out>(static_cast<In>(sums[i]));
+      } else {
+        out.values[i] = narrow<Out>(sums[i]);
+      }
+    }
+  }
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/device/gemm.hpp"
+
+namespace tandem::cuda {
+
+/// What a sum goes through before it is stored (see Reduction).
+struct Epilogue {
+  const void* bias;  ///< of the stored type, or none
+  std::int64_t columns;
+  Activation activation;
+};
+
+}  // namespace tandem::cuda
