@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_all_reduce.hpp"
 
-#include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
 #include "linear/algorithms.hpp"
@@ -18,7 +17,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
       algorithm(
           algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
       row_bytes(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
-      sums(team, spec, choice, checked_mul(static_cast<std::size_t>(spec.m), row_bytes), operation),
+      sums(team, spec, choice, PartialSums::Rows::all, operation),
       communication(team) {}
 
 void LinearAllReduce::State::spread(std::byte* y, std::int64_t m, StreamRef stream) {
@@ -52,7 +51,7 @@ void LinearAllReduce::State::spread(std::byte* y, std::int64_t m, StreamRef stre
 LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_all_reduce, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
-  describe_product(state_->sums.gemm());
+  describe_product(state_->sums.gemm(), state_->sums.is_one_kernel());
   keep_in_graphs(state_->sums.parts());
 }
 
@@ -78,7 +77,7 @@ void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, 
   const RowRange own = shard_rows(m, team().size(), team().rank());
   auto* own_rows = all_rows == nullptr ? nullptr : all_rows + static_cast<std::size_t>(own.begin) * state.row_bytes;
   (state.*state.algorithm)({x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m}, stream);
-  state.spread(all_rows, m, stream);
+  if (!state.sums.is_one_kernel()) state.spread(all_rows, m, stream);
   state.sums.finish(stream);
   end(stream);
 }

@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/linear/tuned_choice.hpp"
+#include "tandem/memory/mail_lanes.hpp"
 
 #include "base/format.hpp"
 #include "team/wire.hpp"
@@ -120,9 +121,11 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   }
 }
 
-void LinearPlan::describe_product(const Gemm& gemm) {
-  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}", kind(), to_string(spec_), team().size(),
-                         to_string(choice_), gemm.describe()));
+void LinearPlan::describe_product(const Gemm& gemm, bool one_kernel) {
+  set_description(format(
+      "{} {} on {} ranks\n{}\nlocal product: {}{}", kind(), to_string(spec_), team().size(), to_string(choice_),
+      gemm.describe(),
+      one_kernel ? format("\ncommunication: one kernel on at most {} SMs", MailLanes::most_lanes) : std::string()));
 }
 
 }  // namespace tandem

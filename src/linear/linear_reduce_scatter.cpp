@@ -13,13 +13,13 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
       groups(equal_groups(team.size() - 1, choice.groups)),
       algorithm(
           algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
-      sums(team, spec, choice, 0, operation),
+      sums(team, spec, choice, PartialSums::Rows::own, operation),
       communication(team) {}
 
 LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
-  describe_product(state_->sums.gemm());
+  describe_product(state_->sums.gemm(), state_->sums.is_one_kernel());
   keep_in_graphs(state_->sums.parts());
 }
 

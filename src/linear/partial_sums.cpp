@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/partial_sums.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 #include "tandem/linear/tuned_product.hpp"
 
+#include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 #include "linear/local_gemm.hpp"
@@ -24,9 +27,34 @@ GemmSpec partial_product(const LinearSpec& spec) {
   return gemm;
 }
 
+/// A whole of so many bytes is added up by everybody, in one step; else each rank adds up its chunk.
+bool takes_one_step(const Team& team, std::size_t whole) {
+  return whole <= one_step_up_to(collective_tuning(team.device().id().type), team.size());
+}
+
+/// For what follows the product, if that is to be one kernel.
+MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
+                   std::uint32_t operation) {
+  const OneKernelLimit limit = one_kernel_limit(team.device(), team.size());
+  const auto bytes = [&](std::int64_t m) {
+    return checked_mul(static_cast<std::size_t>(m), static_cast<std::size_t>(spec.n) * size_of(spec.dtype));
+  };
+  const std::size_t whole = bytes(spec.m);
+  const std::size_t shard = bytes(shard_rows(spec.m, team.size(), 0).count);
+  const bool fits = rows == PartialSums::Rows::all ? whole <= limit.whole : shard <= limit.shard;
+  if (choice.algorithm != sequence || !fits || whole == 0) return {};
+  std::size_t longest = shard;
+  if (rows == PartialSums::Rows::all) {
+    // A run of fewer tokens may take the other way.
+    const std::size_t one_step = one_step_up_to(collective_tuning(team.device().id().type), team.size());
+    longest = std::max(kernel_chunk(whole, team.size()), std::min(whole, one_step));
+  }
+  return {team, longest, MailLanes::most_lanes, operation};
+}
+
 }  // namespace
 
-PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::size_t tail_bytes,
+PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows,
                          std::uint32_t operation)
     : team_(team),
       spec_(spec),
@@ -35,7 +63,13 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
           round_up(checked_mul(static_cast<std::size_t>(shard_rows(spec.m, team.size(), 0).count), row_bytes_),
                    region_alignment)),
       tail_offset_(region_bytes_ * static_cast<std::size_t>(team.size())),
-      slots_(team, tail_offset_ + tail_bytes, 2, operation),
+      rows_(rows),
+      lanes_(lanes_of(team, spec, choice, rows, operation)),
+      slots_(team,
+             is_one_kernel()
+                 ? 0
+                 : tail_offset_ + (rows == Rows::all ? checked_mul(static_cast<std::size_t>(spec.m), row_bytes_) : 0),
+             2, operation),
       staging_(team, std::make_shared<Buffer>(
                          team.shared_device(),
                          choice.algorithm == direct ? 0 : static_cast<std::size_t>(spec.m) * row_bytes_)),
@@ -43,6 +77,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
+  for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   parts.push_back(staging_.shared());
   parts.push_back(gemm_.shared());
   return parts;
@@ -67,10 +102,8 @@ void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef 
   multiply(run, rows, 0.0F, staged(rows.begin), stream);
 }
 
-// Into the slot, beside what the peers send.
-void PartialSums::multiply_own(const Operands& run, StreamRef stream) {
+void PartialSums::multiply_own(const Operands& run, std::byte* sums, StreamRef stream) {
   const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
-  std::byte* const sums = region(team_.rank(), team_.rank());
   if (spec_.beta != 0.0F) {
     team_.device().copy(stream, {.dst = sums, .src = run.y, .bytes = static_cast<std::size_t>(own.count) * row_bytes_});
   }
@@ -106,11 +139,11 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
     communication.follow(stream);
     push(run, group, communication.ref());
   }
-  multiply_own(run, stream);
+  multiply_own(run, region(team_.rank(), team_.rank()), stream);  // into the slot, beside what the peers send
 }
 
 void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
-  slot_ = slots_.next();
+  if (!is_one_kernel()) slot_ = slots_.next();
   weights_ = spec_.beta == 0.0F || team_.size() == 1 ? Weights::once : Weights::first;
   const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
@@ -118,9 +151,10 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
     own_ = staged(shard_rows(run.m, team_.size(), team_.rank()).begin);
   } else {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply_staged(run, rows, stream);
-    multiply_own(run, stream);
+    const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+    multiply_own(run, is_one_kernel() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
   }
-  push(run, all, stream);
+  if (!is_one_kernel()) push(run, all, stream);
 }
 
 // What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
@@ -142,10 +176,36 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
     team_.device().cross_link(communication.ref(), last_row);
     slots_.signal(communication.ref(), slot_, std::span(&peer, 1), 0);
   }
-  multiply_own(run, stream);
+  multiply_own(run, region(team_.rank(), team_.rank()), stream);
+}
+
+void PartialSums::reduce_in_one_kernel(const Operands& run, StreamRef stream) const {
+  if (run.m == 0) return;
+  const std::int64_t count = run.m * spec_.n;
+  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  MailedExchange exchange{.form = MailedForm::reduce_scatter,
+                          .input = staged(0),
+                          .out = run.y,
+                          .count = count,
+                          .shard = shard_rows(run.m, team_.size(), 0).count * spec_.n,
+                          .dtype = spec_.dtype,
+                          .bias = run.bias,
+                          .columns = spec_.n,
+                          .activation = spec_.activation};
+  if (rows_ == Rows::all) {
+    const std::size_t whole = static_cast<std::size_t>(run.m) * row_bytes_;
+    const bool one_step = takes_one_step(team_, whole);
+    exchange.form = one_step ? MailedForm::one_shot : MailedForm::two_shot;
+    exchange.out = run.y - static_cast<std::size_t>(own.begin) * row_bytes_;
+    exchange.shard = one_step ? 0 : static_cast<std::int64_t>(kernel_chunk(whole, team_.size()) / size_of(spec_.dtype));
+  }
+  exchange.length = exchange.form == MailedForm::one_shot ? count : exchange.shard;
+  const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::communication);
+  lanes_.exchange(stream, exchange);
 }
 
 void PartialSums::reduce(const Operands& run, StreamRef stream) {
+  if (is_one_kernel()) return reduce_in_one_kernel(run, stream);
   const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);

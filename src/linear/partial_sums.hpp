@@ -10,6 +10,7 @@
 #include "tandem/device/buffer.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
+#include "tandem/memory/mail_lanes.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
@@ -19,9 +20,13 @@
 namespace tandem {
 
 /// A row-parallel product and the reducing half of what follows it: each rank multiplies all rows with its share of K,
-/// every rank's rows go to their owner, and each adds up what came for its own, in rank order and in fp32.
+/// every rank's rows go to their owner, and each adds up what came for its own, in rank order and in fp32. What is
+/// small and multiplied at once is one kernel's behind the product, where the device has one; for an all-reduce that is
+/// all.
 class PartialSums {
  public:
+  enum class Rows : std::uint8_t { own, all };  ///< whose sums a rank is to have in the end
+
   struct Operands {
     const std::byte* x;
     const void* weight;
@@ -30,10 +35,8 @@ class PartialSums {
     std::int64_t m;
   };
 
-  /// Collective. `tail_bytes` more bytes at the end of each slot, with an arrival signal of their own, are the
-  /// caller's.
-  PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::size_t tail_bytes,
-              std::uint32_t operation);
+  /// Collective. With Rows::all each slot has a tail for all rows' sums, with an arrival signal of its own.
+  PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
   /// What its runs use.
@@ -42,6 +45,9 @@ class PartialSums {
   /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStream& communication);
+  /// `multiply_first` and `reduce` run as one kernel behind the product, and leave all rows that the caller is to have.
+  [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0; }
+
   /// Multiplies once, then pushes.
   void multiply_first(const Operands& run, StreamRef stream);
   /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
@@ -49,7 +55,9 @@ class PartialSums {
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
   void reduce(const Operands& run, StreamRef stream);
   /// The peers may push into this run's slot again. After `reduce` and the last reader of the tail.
-  void finish(StreamRef stream) const { slots_.grant(stream, slot_, slots_.peers()); }
+  void finish(StreamRef stream) const {
+    if (!is_one_kernel()) slots_.grant(stream, slot_, slots_.peers());
+  }
 
   /// Signal 1 of this run's slot, and the tail, for what comes after the reduction.
   [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
@@ -60,7 +68,8 @@ class PartialSums {
  private:
   void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream);
   void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
-  void multiply_own(const Operands& run, StreamRef stream);
+  void multiply_own(const Operands& run, std::byte* sums, StreamRef stream);
+  void reduce_in_one_kernel(const Operands& run, StreamRef stream) const;
   void push(const Operands& run, const ShardGroup& group, StreamRef stream) const;
   /// Of `rank`'s slot, what `from` sends.
   [[nodiscard]] std::byte* region(int rank, int from) const {
@@ -76,6 +85,8 @@ class PartialSums {
   std::size_t row_bytes_;
   std::size_t region_bytes_;  ///< of a slot, for what one rank sends
   std::size_t tail_offset_;
+  Rows rows_;
+  MailLanes lanes_;  ///< none where rows go through slots
   Slots slots_;
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;

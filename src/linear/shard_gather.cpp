@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/shard_gather.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
+
+#include "collective/tuning.hpp"
 
 namespace tandem {
 namespace {
@@ -12,19 +17,47 @@ constexpr std::uint32_t arrived = 0;  // a part of my shard is in your slot
 constexpr std::uint32_t opened = 1;   // I have come so far
 constexpr std::uint32_t signals = 2;
 
+/// Of the longest shard, if one kernel gathers all; else 0.
+std::size_t bytes_by_one_kernel(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups) {
+  const std::size_t limit = one_kernel_limit(team.device(), team.size()).shard;
+  const std::size_t bytes = checked_mul(static_cast<std::size_t>(shard_rows(max_m, team.size(), 0).count), row_bytes);
+  return groups == 0 && bytes <= limit ? bytes : 0;
+}
+
+MailLanes lanes_of(const Team& team, std::size_t bytes, std::uint32_t operation) {
+  return bytes == 0 ? MailLanes() : MailLanes(team, bytes, MailLanes::most_lanes, operation);
+}
+
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups,
                          std::uint32_t operation)
     : team_(team),
-      slots_(team, checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
-      groups_(arriving_groups(team.size() - 1, groups)),
+      lanes_(lanes_of(team, bytes_by_one_kernel(team, max_m, row_bytes, groups), operation)),
+      gathered_(team, std::make_shared<Buffer>(team.shared_device(),
+                                               is_one_kernel() ? static_cast<std::size_t>(max_m) * row_bytes : 0)),
+      slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
+      groups_(arriving_groups(team.size() - 1, std::max(groups, 1))),
       row_bytes_(row_bytes) {}
 
-void ShardGather::open(StreamRef stream) const { slots_.exchange(stream, 0, opened); }
+std::vector<std::shared_ptr<void>> ShardGather::parts() const {
+  std::vector<std::shared_ptr<void>> parts = slots_.parts();
+  for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
+  parts.push_back(gathered_.shared());
+  return parts;
+}
+
+void ShardGather::open(StreamRef stream) const {
+  if (!is_one_kernel()) slots_.exchange(stream, 0, opened);
+}
+
+void ShardGather::finish(StreamRef stream, int slot) const {
+  if (!is_one_kernel()) slots_.grant(stream, slot, slots_.peers());
+}
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;
+  if (is_one_kernel()) return gather_in_one_kernel(communication, shard);
   slot_ = slots_.next();
   const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
   if (groups_.size() > 1) {
@@ -32,6 +65,20 @@ void ShardGather::start(StreamRef communication, const void* shard, std::int64_t
   } else {
     push_at_once(communication, shard);
   }
+}
+
+void ShardGather::gather_in_one_kernel(StreamRef stream, const void* shard) const {
+  const auto bytes = [this](std::int64_t rows) { return rows * static_cast<std::int64_t>(row_bytes_); };
+  const std::int64_t longest = bytes(shard_rows(m_, team_.size(), 0).count);
+  if (longest == 0) return;
+  const TraceRange range(team_.device(), stream, "gather shards", TraceKind::communication);
+  lanes_.exchange(stream, {.form = MailedForm::all_gather,
+                           .input = shard,
+                           .out = row(0),
+                           .count = bytes(m_),
+                           .shard = longest,
+                           .length = longest,
+                           .dtype = u8});
 }
 
 void ShardGather::push_at_once(StreamRef communication, const void* shard) const {
@@ -57,6 +104,7 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
 }
 
 void ShardGather::wait(StreamRef stream, const ShardGroup& group) const {
+  if (is_one_kernel()) return;
   std::vector<int> owners;
   for (const ShardPart& part : group) owners.push_back(owner(part));
   slots_.wait(stream, slot_, owners, arrived);
@@ -71,6 +119,7 @@ Copy ShardGather::to(int peer, const void* shard, const RowRange& rows) const {
 }
 
 void ShardGather::keep_own(StreamRef stream, const void* shard) const {
+  if (is_one_kernel()) return;
   const RowRange rows = own_rows();
   team_.device().copy(
       stream, {.dst = row(rows.begin), .src = shard, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});

@@ -7,8 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "tandem/device/buffer.hpp"
 #include "tandem/linear/linear_spec.hpp"
+#include "tandem/memory/mail_lanes.hpp"
 #include "tandem/memory/slots.hpp"
+#include "tandem/team/reclaimed.hpp"
 
 #include "linear/communication_stream.hpp"
 #include "linear/groups.hpp"
@@ -17,13 +20,16 @@ namespace tandem {
 
 /// The gathering half of an operation: every rank pushes its shard of rows into a slot of each peer, in rank-rotated
 /// order, and each peer multiplies what has arrived while the rest is on its way. The own shard stays where the caller
-/// has it.
+/// has it. What is small and is awaited as a whole is one kernel's, where the device has one: then `start` is all, and
+/// the rest of what a run does here is nothing.
 class ShardGather {
  public:
-  /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in `groups` groups, at least 1.
+  /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in `groups` groups; 0: as a whole.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups, std::uint32_t operation);
 
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return slots_.parts(); }
+  /// What its runs use.
+  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
+  [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0; }
 
   /// Ends when all ranks have come so far. Before `start`, for who has granted a slot that is still read.
   void open(StreamRef stream) const;
@@ -42,16 +48,18 @@ class ShardGather {
   [[nodiscard]] RowRange rows(const ShardPart& part) const { return part_rows(m_, team_.size(), owner(part), part); }
   /// Where row `row` of this run lies. The own shard's place is free until `keep_own` fills it.
   [[nodiscard]] std::byte* row(std::int64_t row) const {
-    return slots_.local(slot_) + static_cast<std::size_t>(row) * row_bytes_;
+    std::byte* const rows = is_one_kernel() ? gathered_->data_as<std::byte>() : slots_.local(slot_);
+    return rows + static_cast<std::size_t>(row) * row_bytes_;
   }
   /// Copies the own shard to its place among the others.
   void keep_own(StreamRef stream, const void* shard) const;
   /// Where this run's shards are.
   [[nodiscard]] int slot() const noexcept { return slot_; }
   /// After the last reader of a run's shards, in stream order: the peers may push into its slot again.
-  void finish(StreamRef stream, int slot) const { slots_.grant(stream, slot, slots_.peers()); }
+  void finish(StreamRef stream, int slot) const;
 
  private:
+  void gather_in_one_kernel(StreamRef stream, const void* shard) const;
   /// To all peers in one batch, which has no order: where all is awaited together.
   void push_at_once(StreamRef communication, const void* shard) const;
   /// Part by part, each with its signal: what is awaited first goes first.
@@ -61,6 +69,8 @@ class ShardGather {
   [[nodiscard]] RowRange own_rows() const { return shard_rows(m_, team_.size(), team_.rank()); }
 
   Team team_;
+  MailLanes lanes_;             ///< none where shards go through slots
+  Reclaimed<Buffer> gathered_;  ///< by one kernel
   Slots slots_;
   std::vector<ShardGroup> groups_;
   std::size_t row_bytes_;

@@ -104,6 +104,15 @@ TEST_P(AllGatherLinearTest, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
+// Where the device has a kernel for what is small, this is too much for it: more than 1 MiB a rank.
+TEST_P(AllGatherLinearTest, WhatIsNotSmallInSequence) {
+  on(3, [](World& world) {
+    for (const bool keep : {false, true}) {
+      check(world, world.team(), {.m = 601, .n = 3, .k = 2050}, {.algorithm = "sequence", .keep_gathered = keep});
+    }
+  });
+}
+
 TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
   on(3, [](World& world) {
     testing::for_each_epilogue(Activation::gelu_tanh, 1.5F, [&](const LinearSpec& spec, const LinearOptions& options) {

@@ -136,6 +136,14 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
+// Where the device has a kernel for what is small, this is too much for it: more than 1 MiB a rank, and 8 MiB in all.
+TEST_P(RowParallel, WhatIsNotSmallInSequence) {
+  on(3, [](World& world) {
+    const LinearSpec spec{.m = 601, .n = 4100, .k = 3, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
+    check(world, world.team(), spec, {.algorithm = "sequence"}, 2);
+  });
+}
+
 TEST_P(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
   on(3, [](World& world) {
     testing::for_each_epilogue(Activation::gelu_erf, -1.5F, [&](const LinearSpec& spec, const LinearOptions& options) {

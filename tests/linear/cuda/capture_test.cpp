@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear operations that are captured into CUDA graphs.
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cuda_runtime_api.h>
 #include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -163,6 +166,57 @@ TEST_P(LinearCapture, ReplaysRunTunedProducts) {
       },
       options);
   std::filesystem::remove(options.env.plan_cache);
+}
+
+/// Kernels of a captured run; anything else fails the test.
+std::size_t kernels_of(Device& device, StreamRef stream, const std::function<void()>& run) {
+  EXPECT_EQ(cudaSetDevice(device.id().index), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(CapturedGraph::native(stream), cudaStreamCaptureModeGlobal), cudaSuccess);
+  run();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(CapturedGraph::native(stream), &graph), cudaSuccess);
+  std::size_t count = 0;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
+  std::vector<cudaGraphNode_t> nodes(count);
+  EXPECT_EQ(cudaGraphGetNodes(graph, nodes.data(), &count), cudaSuccess);
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+    EXPECT_EQ(type, cudaGraphNodeTypeKernel);
+  }
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  return count;
+}
+
+TEST_P(LinearCapture, FewTokensAreAProductAndOneKernelMore) {
+  if (GetParam() == DeviceType::host) GTEST_SKIP() << "a host captures nothing";
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const LinearSpec spec{.m = 45, .n = 512, .k = 256, .dtype = bf16};
+    const std::int64_t own = shard_rows(spec.m, team.size(), team.rank()).count;
+    const GuardedTensor weight(team, {spec.n, spec.k}, bf16);
+    const GuardedTensor x(team, {spec.m, spec.k}, bf16);
+    const GuardedTensor x_shard(team, {own, spec.k}, bf16);
+    const GuardedTensor y(team, {spec.m, spec.n}, bf16);
+    const GuardedTensor y_shard(team, {own, spec.n}, bf16);
+    const std::unique_ptr<Gemm> alone = team.device().gemm(
+        {.m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = bf16, .out_dtype = bf16});
+    // A product may be two kernels: its parts along k, and their sum.
+    const std::size_t product = kernels_of(team.device(), stream, [&] {
+      alone->run(stream, {.a = x.view().data(), .b = weight.view().data(), .d = y.view().data()});
+    });
+    const auto check = [&](auto plan, const GuardedTensor& given, const GuardedTensor& made) {
+      EXPECT_NE(plan.describe().find("communication: one kernel"), std::string::npos) << plan.describe();
+      EXPECT_EQ(kernels_of(team.device(), stream, [&] { plan(given.view(), weight.view(), made.view(), stream); }),
+                product + 1)
+          << plan.describe();
+    };
+    check(AllGatherLinear(team, spec), x_shard, y);
+    check(LinearReduceScatter(team, spec), x, y_shard);
+    check(LinearAllReduce(team, spec), x, y);
+    team.barrier();
+  });
 }
 
 TEST_P(LinearCapture, WhatARunGatheredIsKeptUntilTheNext) {
