@@ -18,15 +18,15 @@ Every result is compared with fp64 sums of the generated tensors. --compare also
 import argparse
 import json
 import os
-import statistics
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 
 import exact
 import layer
 import values
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
 
 try:
     import torch
@@ -36,6 +36,9 @@ try:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    from ranks import agreed, first_line, over_ranks
+    from timing import Timing
 except ImportError as error:
     sys.exit(f"pytorch.py: no torch ({error})")
 
@@ -130,40 +133,6 @@ class Layer:
                 "dw": gradient.to_local() if isinstance(gradient, DTensor) else gradient}
 
 
-class Timing:
-    """Medians of the slowest rank's time; bodies run in turns, each behind a barrier of the ranks."""
-
-    def __init__(self, device):
-        self.device = device
-        self.flag = torch.zeros(1, device=device)
-
-    def run(self, prepare, body):
-        prepare()
-        dist.all_reduce(self.flag)  # on CUDA the streams wait, on the host the ranks
-        if self.device.type == "cuda":
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            body()
-            end.record()
-            return lambda: begin.elapsed_time(end) * 1e-3
-        begin = time.perf_counter()
-        body()
-        taken = time.perf_counter() - begin
-        return lambda: taken
-
-    def in_turns(self, bodies, warmup, iterations):
-        rounds = []
-        for i in range(warmup + iterations):
-            pending = [self.run(*body) for body in bodies]
-            if self.device.type == "cuda":
-                torch.cuda.synchronize()
-            if i >= warmup:
-                rounds.append([seconds() for seconds in pending])
-        slowest = torch.tensor(rounds, dtype=torch.float64, device=self.device)
-        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        return [statistics.median(column) for column in slowest.t().tolist()]
-
-
 def make_layer(mode, parts, operands, mesh, options):
     """A layer in this mode that has run once, forward and backward; or why there is none."""
     if mode == "async":
@@ -193,10 +162,6 @@ def make_layer(mode, parts, operands, mesh, options):
         return None, f"failed ({type(error).__name__}: {first_line(error)})"
 
 
-def first_line(error):
-    return (str(error).strip().splitlines() or [""])[0][:160]
-
-
 def fused_operations(made):
     """How many of an iteration's operations are products fused with their communication."""
     everything = range(len(made.parts))
@@ -214,15 +179,6 @@ def saved(folder, part, result, like, dtype, device):
     content = bytearray((folder / f"{part.name}.{result}.{dist.get_rank()}").read_bytes())
     flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
     return flat.reshape(like.shape).to(device)
-
-
-def over_ranks(numbers, device):
-    """Sums of the first two, maxima of the rest."""
-    sums = torch.tensor(numbers[:2], dtype=torch.float64, device=device)
-    maxima = torch.tensor(numbers[2:], dtype=torch.float64, device=device)
-    dist.all_reduce(sums)
-    dist.all_reduce(maxima, op=dist.ReduceOp.MAX)
-    return [int(x) for x in sums.tolist()] + maxima.tolist()
 
 
 def check(made, parts, options, device, with_saved):
@@ -247,13 +203,6 @@ def check(made, parts, options, device, with_saved):
                           max(theirs[3], found[3])]
     made.forget()
     return over_ranks(ours, device), over_ranks(theirs, device)
-
-
-def agreed(ok, device):
-    """Whether all ranks say so."""
-    flag = torch.tensor([1 if ok else 0], device=device)
-    dist.all_reduce(flag, op=dist.ReduceOp.MIN)
-    return bool(flag.item())
 
 
 def bodies_of(made, count):

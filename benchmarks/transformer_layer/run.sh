@@ -50,43 +50,22 @@ for needed in "$program" "$build/tools/tandem"; do
   fi
 done
 
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-if [[ -n $out ]]; then
-  mkdir -p "$out" || exit 1
-  rm -f "$out"/tandem.*.json "$out"/pytorch.*.json
-else
-  out=$folder
-fi
-
+# shellcheck source=benchmarks/common/rounds.sh
+source "$here/../common/rounds.sh"
+into "$out"
 has_pytorch=true
-if ! "$python" -c 'import torch' >/dev/null 2>&1; then
-  echo "pytorch: left out, since $python has no torch"
-  has_pytorch=false
-fi
-
-failures=0
-# measure NAME COMMAND...
-measure() {
-  local name=$1 status=0
-  shift
-  timeout 600 "$@" >"$folder/log" 2>&1 || status=$?
-  if ((status == 0)); then return; fi
-  failures=$((failures + 1))
-  echo "$name: ended with $status; the last that it said:"
-  tail -n 15 "$folder/log"
-}
+has_torch "$python" || has_pytorch=false
 
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
 for ((round = 1; round <= rounds; ++round)); do
   echo "round $round of $rounds" >&2
   save=() compare=()
   if ((round == 1)) && $has_pytorch; then save=(--save "$folder/saved"); fi
-  measure tandem "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" "${save[@]}" \
+  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" "${save[@]}" \
     --json "$out/tandem.$round.json"
   if [[ -f $folder/saved/layer.json ]]; then compare=(--compare "$folder/saved"); fi
   if $has_pytorch; then
-    measure pytorch "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
+    measure pytorch 600 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
       --device "$device" "${layer[@]}" "${pytorch[@]}" "${compare[@]}" --json "$out/pytorch.$round.json"
     rm -rf "$folder/saved"
   fi

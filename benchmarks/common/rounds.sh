@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# What the drivers of the comparisons with PyTorch share; they source it.
+
+failures=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# into OUT: where the rounds' figures go, rid of those of an earlier run; nowhere that lasts if OUT is empty.
+into() {
+  out=$1
+  if [[ -z $out ]]; then out=$folder; fi
+  mkdir -p "$out" || exit 1
+  rm -f "$out"/tandem.*.json "$out"/pytorch.*.json
+}
+
+# has_torch PYTHON: says so if it has none.
+has_torch() {
+  if "$1" -c 'import torch' >/dev/null 2>&1; then return; fi
+  echo "pytorch: left out, since $1 has no torch"
+  return 1
+}
+
+# measure NAME LIMIT COMMAND...: runs it for at most LIMIT seconds; if it fails, counts that and shows its last words.
+measure() {
+  local name=$1 limit=$2 status=0
+  shift 2
+  timeout --kill-after=10 "$limit" "$@" >"$folder/log" 2>&1 || status=$?
+  if ((status == 0)); then return; fi
+  failures=$((failures + 1))
+  echo "$name: ended with $status; the last that it said:"
+  tail -n 15 "$folder/log"
+}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of what the ranks of a benchmark in PyTorch do."""
+
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+
+class Timing:
+    """Medians of the slowest rank's time; bodies run in turns, each behind a barrier of the ranks."""
+
+    def __init__(self, device):
+        self.device = device
+        self.flag = torch.zeros(1, device=device)
+
+    def run(self, prepare, body):
+        prepare()
+        dist.all_reduce(self.flag)  # on CUDA the streams wait, on the host the ranks
+        if self.device.type == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            body()
+            end.record()
+            return lambda: begin.elapsed_time(end) * 1e-3
+        begin = time.perf_counter()
+        body()
+        taken = time.perf_counter() - begin
+        return lambda: taken
+
+    def in_turns(self, bodies, warmup, iterations):
+        rounds = []
+        for i in range(warmup + iterations):
+            pending = [self.run(*body) for body in bodies]
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            if i >= warmup:
+                rounds.append([seconds() for seconds in pending])
+        slowest = torch.tensor(rounds, dtype=torch.float64, device=self.device)
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+        return [statistics.median(column) for column in slowest.t().tolist()]

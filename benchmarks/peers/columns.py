@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of Tandem and of its peers in the same columns. Without torch.
+
+An entry is what one peer came to at one place of the table. Times are in microseconds, None where there is none.
+"""
+
+from dataclasses import dataclass, field
+
+PEERS = ("tandem", "gloo", "nccl", "registered", "copy-engine", "one-shot", "two-shot", "async-tp")
+OPERATIONS = ("all_gather", "all_reduce", "all_gather beside", "all_gather_linear", "linear_reduce_scatter",
+              "linear_all_reduce")
+FORMS = (("out_of_place", "apart"), ("in_place", "in place"))
+TIMES = ("t_gemm", "t_comm", "t_seq", "t_overlap")
+
+
+@dataclass(frozen=True)
+class Place:
+    operation: str
+    what: str  # bytes, as nccl-tests count them, or M,N,K
+    dtype: str
+    way: str = ""  # how it is called: eager or graph, and whether in place
+
+
+@dataclass
+class Entry:
+    place: Place
+    peer: str
+    wrong: int
+    times: dict = field(default_factory=dict)  # {"time": us} of a collective, TIMES of an overlap
+
+
+def is_overlap(place):
+    return place.operation not in ("all_gather", "all_reduce")
+
+
+def order(place):
+    """By operation, then eager before graphs; places alike keep their order."""
+    name = "all_gather beside" if place.operation.startswith("all_gather beside") else place.operation
+    return OPERATIONS.index(name), place.way
+
+
+def beside(shape):
+    """The operation of a gather beside a product of this M,N,K."""
+    return f"all_gather beside {shape}"
+
+
+def bus_factor(operation, ranks):
+    return (ranks - 1) / ranks * (2 if operation == "all_reduce" else 1)
+
+
+def algbw(place, us):
+    """GB/s"""
+    return int(place.what) / us * 1e-3 if us else 0
+
+
+def taken(times):
+    """What a caller waits for: of operations that a peer does not overlap, their sequence."""
+    for name in ("time", "t_overlap", "t_seq"):
+        if times.get(name) is not None:
+            return times[name]
+    return None
+
+
+def ideal(times):
+    parts = [times.get("t_gemm"), times.get("t_comm")]
+    return None if None in parts else max(parts)
+
+
+def from_tandem(document, way):
+    """The entries of one `tandem bench --json`, run in this way: eager, graph or beside."""
+    entries = []
+    operation = document["operation"]
+    for row in document["rows"]:
+        shape = f"{row['m']},{row['n']},{row['k']}" if "m" in row else ""
+        if shape:
+            form = {"symmetric in place": "in place"}.get(document.get("tensors"), "apart")
+            place = (Place(beside(shape), str(row["size"]), row["type"], form) if way == "beside" else
+                     Place(operation, shape, row["type"]))
+            entries.append(Entry(place, "tandem", row["wrong"], {name: row[f"{name}_us"] for name in TIMES}))
+            continue
+        for prefix, form in FORMS:
+            if row[f"{prefix}_wrong"] is not None:
+                place = Place(operation, str(row["size"]), row["type"], f"{way}, {form}")
+                entries.append(Entry(place, "tandem", row[f"{prefix}_wrong"], {"time": row[f"{prefix}_time_us"]}))
+    return entries
+
+
+def from_pytorch(document):
+    return [Entry(Place(**entry["place"]), entry["peer"], entry["wrong"], entry["times"]) for entry in document["entries"]]

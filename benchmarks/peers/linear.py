@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear layers with the communication that they need: with a peer's collectives in sequence, and as async TP fuses them."""
+
+import torch
+import torch.distributed as dist
+
+import exact
+import layer
+import values
+
+COLLECTIVES = {"all_gather_linear": "all_gather", "linear_reduce_scatter": "reduce_scatter", "linear_all_reduce": "all_reduce"}
+
+
+class Operands:
+    """A rank's blocks of x and of the weight."""
+
+    def __init__(self, operation, shape, dtype, seed, device, rows):
+        m, n, k = shape
+        self.rows = rows  # how many to compare
+        self.operation, self.tokens, self.seed, self.dtype = operation, m, seed, dtype
+        self.ranks, self.rank = dist.get_world_size(), dist.get_rank()
+        uneven = [size for size in ((m, n) if operation == "all_gather_linear" else (m, k)) if size % self.ranks]
+        if uneven:
+            raise ValueError(f"{self.ranks} ranks do not divide {uneven[0]}")
+        self.part = layer.Part(operation, 0, operation == "all_gather_linear", k, n)
+        self.x, self.weight = (
+            values.block(torch, values.key_of(seed, tensor), k, *layer.block_of(self.part, kind, m, self.ranks, self.rank),
+                         dtype, device) for tensor, kind in ((0, "x"), (1, "weight")))
+
+
+class Sequence:
+    """The product and the collective, one after the other."""
+
+    overlap = None
+
+    def __init__(self, peer, operands):
+        self.peer, self.operands = peer, operands
+        peer_empty, x, outputs = peer.memory.empty, operands.x, operands.weight.shape[0]
+        if operands.operation == "all_gather_linear":
+            self.shard = peer_empty(x.shape, x.dtype)
+            self.shard.copy_(x)
+            self.gathered = peer_empty((operands.tokens, x.shape[1]), x.dtype)
+            self.y = torch.empty(operands.tokens, outputs, dtype=x.dtype, device=x.device)
+            return
+        self.partial = peer_empty((operands.tokens, outputs), x.dtype)
+        self.y = (peer.sums_of(self.partial) if operands.operation == "linear_all_reduce" else
+                  peer_empty((operands.tokens // operands.ranks, outputs), x.dtype))
+
+    def gemm(self):
+        if self.operands.operation == "all_gather_linear":
+            torch.mm(self.gathered, self.operands.weight.t(), out=self.y)
+        else:
+            torch.mm(self.operands.x, self.operands.weight.t(), out=self.partial)
+
+    def comm(self):
+        if self.operands.operation == "all_gather_linear":
+            self.peer.gather(self.gathered, self.shard)
+        elif self.operands.operation == "linear_reduce_scatter":
+            self.peer.scatter_sums(self.y, self.partial)
+        else:
+            self.peer.add_up(self.y, self.partial)
+
+    def sequence(self):
+        parts = (self.gemm, self.comm)
+        for part in reversed(parts) if self.operands.operation == "all_gather_linear" else parts:
+            part()
+
+    def prepare(self):
+        self.y.fill_(float("nan"))
+        if self.operands.operation == "all_gather_linear":
+            self.gathered.fill_(float("nan"))
+
+    def run(self):
+        self.sequence()
+
+    def wrong(self):
+        part, ranks = self.operands.part, self.operands.ranks
+        owners = range(ranks) if self.operands.operation == "linear_all_reduce" else [self.operands.rank]
+        wrong = 0
+        for owner in owners:  # of rows of y: each rank of its own, or every rank of all
+            (first, last), _ = layer.block_of(part, "y", self.operands.tokens, ranks, owner)
+            block = self.y[first:last] if self.operands.operation == "linear_all_reduce" else self.y
+            wrong += exact.compare(torch, part, "y", self.operands.tokens, self.operands.seed, ranks, owner, (block, ranks),
+                                   only=self.operands.rows)[1]
+        return wrong
+
+
+class AsyncTp(Sequence):
+    """What PyTorch fuses; its parts and its sequence are those of its plain peer."""
+
+    OPERATIONS = ("all_gather_linear", "linear_reduce_scatter")
+
+    def overlap(self):
+        name, weight = dist.group.WORLD.group_name, self.operands.weight.t()
+        if self.operands.operation == "all_gather_linear":
+            self.y = torch.ops.symm_mem.fused_all_gather_matmul(self.shard, [weight], 0, name, return_A=False)[1][0]
+        else:
+            self.y = torch.ops.symm_mem.fused_matmul_reduce_scatter(self.operands.x, weight, "sum", 0, name)
+
+    run = overlap

@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tandem's peers in PyTorch, checked and timed on one plan.
+
+    torchrun --standalone --nproc-per-node 4 pytorch.py [--device cuda] [--size node] [--memory symmetric|registered]
+
+A process has one kind of symmetric memory, so the peers are of two runs:
+
+    symmetric   gloo or nccl (plain memory), and on symmetric memory one-shot, two-shot (all_reduce) and async-tp
+    registered  nccl on registered memory: registered (its default policy) and copy-engine (its zero-CTA policy)
+
+Every result is compared with fp64 sums, or with what was gathered, of generated tensors before it is timed. All peers of
+a place run in turns.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("common", "transformer_layer")]
+
+# Multicast stays off, and async TP is the one of this page: chunks beside products.
+os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+os.environ.pop("TORCH_SYMM_MEM_ENABLE_NATIVE_ASYNC_TP", None)
+
+import plan as plans  # noqa: E402
+from columns import TIMES, Entry, Place, beside  # noqa: E402
+
+try:
+    import torch
+    import torch.distributed as dist
+
+    import collectives
+    import linear
+    from beside import Beside, Product
+    from peer import OneShot, Peer, Plain, Symmetric, TwoShot
+    from ranks import agreed, first_line, over_ranks
+    from timing import Timing
+except ImportError as error:
+    sys.exit(f"pytorch.py: no torch ({error})")
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    plans.add_arguments(parser)
+    parser.add_argument("--memory", choices=("symmetric", "registered"), default="symmetric", help="whose (see above)")
+    parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="compare only so many rows of each product, evenly spread")
+    parser.add_argument("--shared", action="store_true", help="ranks share GPUs: check what can run so, and time nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    options = parser.parse_args()
+    if options.memory == "registered" and (options.device == "host" or options.shared):
+        parser.error("--memory registered needs a GPU for each rank: NCCL refuses two on one")
+    return options
+
+
+def captured(body, calls):
+    """A CUDA graph of so many calls."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(calls):
+            body()
+    return graph
+
+
+def copy_engine_group(ranks, device):
+    """A group whose NCCL shall leave the SMs alone."""
+    nccl = dist.ProcessGroupNCCL.Options()
+    nccl.config.cta_policy = dist.ProcessGroupNCCL.NCCL_CTA_POLICY_ZERO
+    group = dist.new_group(list(range(ranks)), backend="nccl", pg_options=nccl)
+    dist.all_reduce(torch.zeros(1, device=device), group=group)  # memory is registered with communicators that exist
+    return group
+
+
+class Comparison:
+    """All places of the plan, one after the other, and all peers of each in turns."""
+
+    def __init__(self, options, device):
+        self.options, self.device = options, device
+        self.plan = plans.PLANS[options.size]
+        self.dtype, self.beside_dtype = plans.dtypes(options.device)
+        self.timing = Timing(device)
+        self.peers, self.reasons, self.entries, self.notes = [], {}, [], []
+        self.fuses = False  # whether async TP has the memory that it needs
+
+    def save(self):
+        if dist.get_rank() != 0 or not self.options.json:
+            return
+        left_out = [f"{peer}: left out of {', '.join(places[:2])}{f' and {len(places) - 2} more' if len(places) > 2 else ''}: "
+                    f"{reason}" for (peer, reason), places in self.reasons.items()]
+        entries = [{"place": vars(entry.place), "peer": entry.peer, "wrong": entry.wrong, "times": entry.times}
+                   for entry in self.entries]
+        library = "gloo" if dist.get_backend() == "gloo" else "NCCL " + ".".join(map(str, torch.cuda.nccl.version()))
+        document = {"ranks": dist.get_world_size(), "device": self.options.device, "torch": torch.__version__,
+                    "library": library, "shared": self.options.shared, "left_out": left_out, "notes": self.notes,
+                    "entries": entries}
+        self.options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    def leave_out(self, peer, where, reason):
+        self.reasons.setdefault((peer, reason), []).append(where)
+
+    def attempt(self, peer, where, make):
+        """What `make` returns, if it does so on all ranks; otherwise None, and the reason is kept."""
+        made, why = None, "failed on another rank"
+        try:
+            made = make()
+        except Exception as error:  # whatever a peer throws: the others are still worth measuring
+            why = f"{type(error).__name__}: {first_line(error)}"
+        if agreed(made is not None, self.device):
+            return made
+        self.leave_out(peer, where, why)
+        return None
+
+    def meet_peers(self):
+        """Finds out who is there."""
+        ranks, plain = dist.get_world_size(), Plain(self.device)
+        room = 2 * plans.most_bytes(self.plan, ranks)  # two peers, side by side
+        world = dist.group.WORLD
+        if self.options.memory == "registered":
+            def registered():
+                import torch.distributed._symmetric_memory as symmetric_memory
+
+                symmetric_memory.set_backend("NCCL")
+                return Peer("registered", Symmetric(self.device, room, world))
+
+            def copy_engine():
+                group = copy_engine_group(ranks, self.device)
+                return Peer("copy-engine", Symmetric(self.device, room, group), group, ("all_gather", ), captures=False)
+
+            made = [self.attempt(name, "everything", make)
+                    for name, make in (("registered", registered), ("copy-engine", copy_engine))]
+            self.peers = [peer for peer in made if peer]
+            return
+        if not self.options.shared:
+            self.peers.append(Peer(dist.get_backend(), plain, captures=self.device.type == "cuda"))
+        if self.device.type == "cuda":
+            memory = self.attempt("one-shot, two-shot and async-tp", "everything", lambda: Symmetric(self.device, room, world))
+            if memory:
+                self.peers += [OneShot(memory, world), TwoShot(memory, world)]
+                self.fuses = True
+
+    def checked(self, place, makers, graphs=False):
+        """{peer: case} of those whose result was right; the others' entries are made."""
+        for peer in self.peers:
+            peer.memory.begin()
+        cases = {}
+
+        def once(make):
+            case = make()
+            case.prepare()
+            if graphs:
+                captured(case.run, 1).replay()
+            else:
+                case.run()
+            return case, case.wrong()
+
+        where = f"{place.operation} {place.what}{', ' + place.way if place.way else ''}"
+        for name, make in makers.items():
+            made = self.attempt(name, where, lambda make=make: once(make))
+            if made is None:
+                continue
+            case, wrong = made
+            wrong = over_ranks([0, wrong], self.device)[1]
+            if wrong or self.options.shared:
+                self.entries.append(Entry(place, name, wrong))
+            else:
+                cases[name] = case
+        return cases
+
+    def time(self, bodies, iterations):
+        """Medians, in microseconds."""
+        nothing = [(lambda: None, body) for body in bodies]
+        return [seconds * 1e6 for seconds in self.timing.in_turns(nothing, self.options.warmup, iterations)]
+
+    def time_calls(self, place, cases, graphs):
+        """Entries of a collective's cases."""
+        calls = self.options.calls if graphs else 1
+        for case in cases.values():
+            case.settle()
+        bodies = [captured(case.run, calls).replay if graphs else case.run for case in cases.values()]
+        iterations = self.options.launches if graphs else self.options.iters
+        for name, us in zip(cases, self.time(bodies, iterations) if bodies else []):
+            self.entries.append(Entry(place, name, 0, {"time": us / calls}))
+        self.save()
+
+    def time_parts(self, place, cases):
+        """Entries of cases that have parts, a sequence and perhaps an overlap."""
+        bodies = {(name, part): body for name, case in cases.items()
+                  for part, body in zip(TIMES, (case.gemm, case.comm, case.sequence, case.overlap)) if body}
+        medians = dict(zip(bodies, self.time(bodies.values(), self.options.iters) if bodies else []))
+        for name in cases:
+            self.entries.append(Entry(place, name, 0, {part: medians.get((name, part)) for part in TIMES}))
+        self.save()
+
+    def gathers(self):
+        ranks, dtype = dist.get_world_size(), DTYPES[self.dtype]
+        forms = [(way, form) for way in plans.ways(self.options.device) for form in ("apart", "in place")]
+        for way, form in forms:
+            for size in self.plan.gathered:
+                place = Place("all_gather", str(ranks * size), self.dtype, f"{way}, {form}")
+                graphs = way == "graph"
+                makers = {peer.name: lambda peer=peer, size=size, form=form: collectives.Gather(
+                    peer, size // dtype.itemsize, dtype, form == "in place", self.options.seed, self.device)
+                    for peer in self.peers if peer.takes("all_gather", size) and (peer.captures or not graphs)}
+                self.time_calls(place, self.checked(place, makers, graphs), graphs)
+
+    def all_reduces(self):
+        way, dtype = plans.ways(self.options.device)[-1], DTYPES[self.dtype]
+        graphs = way == "graph"
+        for size in self.plan.reduced:
+            place = Place("all_reduce", str(size), self.dtype, f"{way}, in place")
+            makers = {peer.name: lambda peer=peer, size=size: collectives.AllReduce(
+                peer, size // dtype.itemsize, dtype, self.options.seed, self.device)
+                for peer in self.peers if peer.takes("all_reduce", size) and (peer.captures or not graphs)}
+            self.time_calls(place, self.checked(place, makers, graphs), graphs)
+
+    def besides(self):
+        size, shape, dtype = self.plan.beside_bytes, self.plan.beside_shape, DTYPES[self.beside_dtype]
+        peers = [peer for peer in self.peers if peer.takes("all_gather", size)]
+        if not peers:
+            return
+        product = Product(shape, dtype, self.options.seed, self.device, self.options.rows)
+        for form in ("apart", "in place"):
+            place = Place(beside(",".join(map(str, shape))), str(dist.get_world_size() * size), self.beside_dtype, form)
+            makers = {peer.name: lambda peer=peer, form=form: Beside(peer, size // dtype.itemsize, product, dtype,
+                                                                     form == "in place", self.options.seed, self.device)
+                      for peer in peers}
+            self.time_parts(place, self.checked(place, makers))
+
+    def linears(self):
+        plain = Peer("plain", Plain(self.device))
+        for operation, shapes in self.plan.shapes.items():
+            collective = linear.COLLECTIVES[operation]
+            for shape in shapes:
+                place = Place(operation, ",".join(map(str, shape)), self.dtype)
+                operands = self.attempt("everyone", f"{operation} {place.what}",
+                                        lambda operation=operation, shape=shape: linear.Operands(
+                                            operation, shape, DTYPES[self.dtype], self.options.seed, self.device,
+                                            self.options.rows))
+                if operands is None:
+                    continue
+                travels = shape[0] * (shape[2] if collective == "all_gather" else shape[1]) * DTYPES[self.dtype].itemsize
+                makers = {peer.name: lambda peer=peer, operands=operands: linear.Sequence(peer, operands)
+                          for peer in self.peers if peer.takes(collective, travels)}
+                if self.fuses and operation in linear.AsyncTp.OPERATIONS:
+                    makers["async-tp"] = lambda operands=operands: linear.AsyncTp(plain, operands)
+                self.time_parts(place, self.checked(place, makers))
+
+    def look_at_engines(self):
+        """Notes what ran the gathers on registered memory, as the profiler saw it: nothing else proves a policy."""
+        dtype = DTYPES[self.dtype]
+        for peer in self.peers:
+            for size in self.plan.gathered:
+                what = f"all_gather {dist.get_world_size() * size}, eager, in place"
+                peer.memory.begin()
+                case = collectives.Gather(peer, size // dtype.itemsize, dtype, True, self.options.seed, self.device)
+                case.run()
+                names = self.attempt(peer.name, f"the profile of {what}", lambda case=case: ran_on_device(case.run))
+                if names is None:
+                    continue
+                kernels = [name for name in names if re.match(r"nccl\w*Kernel", name)]
+                copies = [name for name in names if name.startswith("Memcpy")]
+                by = ("kernels: " + ", ".join(kernels) if kernels else
+                      "copies alone: " + ", ".join(copies) if copies else "nothing that the profiler saw")
+                self.notes.append(f"{peer.name}, {what}: {by}")
+        self.save()
+
+    def run(self):
+        self.meet_peers()
+        self.save()
+        self.gathers()
+        self.besides()
+        self.all_reduces()
+        self.linears()
+        if self.options.memory == "registered" and dist.get_world_size() > 1:
+            self.look_at_engines()
+
+
+def ran_on_device(body):
+    """The names of the kernels and copies that `body` starts."""
+    activity = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[activity.CPU, activity.CUDA]) as profile:
+        body()
+        torch.cuda.synchronize()
+    names = (event.key.split("(")[0].strip() for event in profile.key_averages()
+             if event.device_type == torch.autograd.DeviceType.CUDA)
+    return sorted(set(names))
+
+
+def main():
+    options = arguments()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("pytorch.py: torch has no CUDA device here")
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    timeout = timedelta(seconds=120)
+    if options.device == "host":
+        dist.init_process_group("gloo", timeout=timeout)
+        comparison = Comparison(options, torch.device("cpu"))
+        comparison.run()
+    else:
+        device = torch.device("cuda", local % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        # Products sum in fp32, as Tandem's do.
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        if options.shared:
+            os.environ["TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES"] = "1"
+            dist.init_process_group("gloo", timeout=timeout)
+        else:
+            dist.init_process_group("nccl", timeout=timeout, device_id=device)
+        # NCCL's copy-engine collectives are not for the default stream.
+        with torch.cuda.stream(torch.cuda.Stream()):
+            comparison = Comparison(options, device)
+            comparison.run()
+            torch.cuda.synchronize()
+    wrong = sum(entry.wrong for entry in comparison.entries)
+    dist.barrier()
+    dist.destroy_process_group()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

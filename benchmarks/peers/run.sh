@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tandem and its peers on the same shapes, in turns, in the same columns. Build the target tandem-cli first.
+set -uo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|node] [--rounds N] [--limit SECONDS]
+                               [--build DIR] [--python PROGRAM] [--out DIR] [--iters N] [--calls N] [--launches N] [--rows N]
+
+all_gather, all_reduce, a gather beside a product, and linear layers with their communication: through Tandem and PyTorch
+(on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy, symmetric memory's one-shot and two-shot
+all_reduce, async TP; on the host with gloo). They run in turns, N rounds long (default 3); no round begins that would last
+beyond the limit (default 3600 s). The medians of the rounds are printed, then for each place the peer that is fastest
+there. Every result is checked first (--rows N: N rows of each product), and a wrong one has no time. A peer that is
+missing is a line that says why. Where ranks share GPUs, what can run so is checked, and nothing is timed.
+--size node is what others publish, small (default) is for machines without GPUs. --calls and --launches are of CUDA
+graphs. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
+Examples:
+  benchmarks/peers/run.sh --ranks 2 --rounds 2
+  benchmarks/peers/run.sh --build build/cuda --device cuda --size node --ranks 4
+USAGE
+}
+
+build=build/release
+rounds=3
+ranks=4
+device=host
+python=python3
+out=
+limit=3600
+plan=()     # what both are told
+pytorch=()  # what PyTorch is told besides
+while (($#)); do
+  case $1 in
+    --ranks) ranks=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --limit) limit=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --device) device=$2; shift 2 ;;
+    --python) python=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --rows) pytorch+=("$1" "$2"); shift 2 ;;
+    --size | --iters | --calls | --launches) plan+=("$1" "$2"); shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+here=$(dirname "${BASH_SOURCE[0]}")
+tandem=$build/tools/tandem
+if [[ ! -x $tandem ]]; then
+  echo "run.sh: $tandem is not there; build the target tandem-cli" >&2
+  exit 1
+fi
+# shellcheck source=benchmarks/common/rounds.sh
+source "$here/../common/rounds.sh"
+into "$out"
+
+# left_out NAME REASON: a line of the table.
+left_out() { echo "$1: $2" >>"$out/left_out.txt"; }
+: >"$out/left_out.txt"
+
+memories=(symmetric)  # whose peers run
+if [[ $device == cuda ]]; then
+  gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || gpus=0
+  if ((ranks > gpus)); then
+    pytorch+=(--shared)
+    left_out nccl "it refuses two ranks on one GPU, and here $ranks ranks share $gpus"
+    left_out "registered and copy-engine" "they are NCCL's"
+  else
+    memories+=(registered)
+  fi
+  cublasmp=$("$python" "$here/cublasmp.py")
+  left_out cublasmp "$cublasmp"
+fi
+if ! has_torch "$python" >"$folder/torch"; then
+  left_out pytorch "$python has no torch"
+  memories=()
+fi
+
+runs=()
+while read -r run; do runs+=("$run"); done < <(python3 "$here/plan.py" --device "$device" --ranks "$ranks" "${plan[@]}")
+if ((${#runs[@]} == 0)); then exit 2; fi
+
+# left: seconds that the next program may take; at least one, for it to be seen that there was no time.
+left() { echo $((limit > SECONDS ? limit - SECONDS : 1)); }
+
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
+longest=0
+for ((round = 1; round <= rounds && SECONDS + longest < limit; ++round)); do
+  echo "round $round of $rounds" >&2
+  began=$SECONDS
+  for run in "${runs[@]}"; do
+    read -r way operation words <<<"$run"
+    # shellcheck disable=SC2086  # the words of an argument list
+    measure "tandem bench $operation" "$(left)" "$tandem" bench "$operation" -n "$ranks" --device "$device" $words \
+      --json "$out/tandem.$round.$way.$operation.json"
+  done
+  for memory in "${memories[@]}"; do
+    measure "pytorch, $memory" "$(left)" "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
+      "$here/pytorch.py" --device "$device" --memory "$memory" "${plan[@]}" "${pytorch[@]}" \
+      --json "$out/pytorch.$round.$memory.json"
+  done
+  ((SECONDS - began <= longest)) || longest=$((SECONDS - began))
+done
+((round > rounds)) || echo "# $((round - 1)) of $rounds rounds: another one would have lasted beyond $limit s"
+
+python3 "$here/table.py" "$out" || failures=$((failures + 1))
+exit $((failures > 0))

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Puts rounds of Tandem's figures and its peers' into one table.
+
+    table.py FOLDER [--ratios]
+
+reads FOLDER/tandem.ROUND.WAY.OPERATION.json (tandem bench --json), FOLDER/pytorch.ROUND.MEMORY.json (pytorch.py --json)
+and FOLDER/left_out.txt, a line for each peer that is missing. With --ratios, only the last part: one line for each place,
+with the peer that is fastest there.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from columns import PEERS, TIMES, algbw, bus_factor, from_pytorch, from_tandem, ideal, is_overlap, order, taken
+
+SAME = ("ranks", "device")
+
+
+def load(folder, pattern):
+    """{path: document}, in order."""
+    return {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(pattern))}
+
+
+def together(entries):
+    """{place: {peer: (#wrong, {time: median of the rounds})}}; no times of what was wrong once."""
+    runs = {}
+    for entry in entries:
+        runs.setdefault(entry.place, {}).setdefault(entry.peer, []).append(entry)
+    out = {}
+    for place in sorted(runs, key=order):
+        peers = runs[place]
+        for peer in sorted(peers, key=PEERS.index):
+            wrong = sum(run.wrong for run in peers[peer])
+            times = {}
+            for name in dict.fromkeys(name for run in peers[peer] for name in run.times):
+                known = [run.times[name] for run in peers[peer] if run.times.get(name) is not None]
+                times[name] = statistics.median(known) if known and not wrong else None
+            out.setdefault(place, {})[peer] = (wrong, times)
+    return out
+
+
+def text(value, digits=1):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def relative(times, peers):
+    """A peer's time / Tandem's."""
+    own, other = taken(peers.get("tandem", (0, {}))[1]), taken(times)
+    return other / own if own and other else None
+
+
+def collective_lines(places, ranks):
+    lines = [f"# {'operation':<10} {'size':>10} {'type':>4} {'way':<15} {'peer':<11} {'#wrong':>6} {'time':>9} {'algbw':>7} "
+             f"{'busbw':>7} {'/Tandem':>8}",
+             f"# {'':<10} {'(B)':>10} {'':>4} {'':<15} {'':<11} {'':>6} {'(us)':>9} {'(GB/s)':>7} {'(GB/s)':>7} {'':>8}"]
+    for place, peers in places.items():
+        for peer, (wrong, times) in peers.items():
+            us = times.get("time")
+            speed = algbw(place, us) if us else None
+            bus = speed * bus_factor(place.operation, ranks) if us else None
+            lines.append(f"  {place.operation:<10} {place.what:>10} {place.dtype:>4} {place.way:<15} {peer:<11} {wrong:>6} "
+                         f"{text(us, 2):>9} {text(speed, 2):>7} {text(bus, 2):>7} {text(relative(times, peers), 3):>8}")
+    return lines
+
+
+def overlap_lines(places):
+    lines = [f"# {'operation':<32} {'what':<17} {'type':>4} {'way':<8} {'peer':<11} {'#wrong':>6}" +
+             "".join(f" {name:>9}" for name in (*TIMES, "T_ideal")) + f" {'T_i/T':>6} {'/Tandem':>8}",
+             f"# {'':<32} {'(B or M,N,K)':<17} {'':>4} {'':<8} {'':<11} {'':>6}" + f" {'(us)':>9}" * 5]
+    for place, peers in places.items():
+        for peer, (wrong, times) in peers.items():
+            best, whole = ideal(times), taken(times)
+            ratio = best / whole if best and whole else None
+            lines.append(f"  {place.operation:<32} {place.what:<17} {place.dtype:>4} {place.way:<8} {peer:<11} {wrong:>6}" +
+                         "".join(f" {text(us):>9}" for us in (*(times.get(name) for name in TIMES), best)) +
+                         f" {text(ratio, 3):>6} {text(relative(times, peers), 3):>8}")
+    return lines
+
+
+def ratio_lines(places):
+    lines = [f"# {'operation':<32} {'what':<17} {'way':<15} {'Tandem':>9} {'best peer':>9} {'':<11} {'/Tandem':>8} {'T_i/T':>6} "
+             f"{'peer’s':>6}",
+             f"# {'':<32} {'(B or M,N,K)':<17} {'':<15} {'(us)':>9} {'(us)':>9}"]
+    for place, peers in places.items():
+        others = {peer: taken(times) for peer, (_, times) in peers.items() if peer != "tandem" and taken(times)}
+        best = min(others, key=others.get, default=None)
+        own = peers.get("tandem", (0, {}))[1]
+        shares = [ideal(times) / taken(times) if is_overlap(place) and ideal(times) and taken(times) else None
+                  for times in (own, peers[best][1] if best else {})]
+        lines.append(f"  {place.operation:<32} {place.what:<17} {place.way:<15} {text(taken(own)):>9} "
+                     f"{text(others.get(best)):>9} {best or '-':<11} "
+                     f"{text(relative(peers[best][1], peers) if best else None, 3):>8} {text(shares[0], 3):>6} "
+                     f"{text(shares[1], 3):>6}")
+    return lines
+
+
+def remarks(tandem, pytorch, left_out):
+    """What one must know of the figures, each thing once."""
+    said = [f"{name}: left out, {reason}" for name, _, reason in (line.partition(": ") for line in left_out)]
+    for document in pytorch:
+        said += [f"PyTorch {document['torch']}, {document['library']}"] + document["left_out"] + document["notes"]
+    lines = [f"# {line}" for line in dict.fromkeys(said)]
+    rounds = max(tandem, default=0)
+    if any(document["shared"] for document in pytorch):
+        lines.append("# ranks share GPUs: what is right and what is wrong, no times")
+    elif rounds:
+        lines.append(f"# medians of {rounds} rounds; eager times have in them what the caller's language costs; /Tandem: a "
+                     "peer's time / Tandem's")
+    return lines
+
+
+def render(tandem, pytorch, left_out=(), ratios=False):
+    """(the lines of the table, whether nothing was wrong). `tandem` is [(round, way, document)]."""
+    documents = [document for _, _, document in tandem] + pytorch
+    for document in documents[1:]:
+        for name in SAME:
+            if document[name] != documents[0][name]:
+                raise SystemExit(f"table.py: one run has {name} {documents[0][name]}, another one {document[name]}")
+    entries = [entry for _, way, document in tandem for entry in from_tandem(document, way)]
+    entries += [entry for document in pytorch for entry in from_pytorch(document)]
+    if any(document["shared"] for document in pytorch):
+        for entry in entries:
+            entry.times = {}
+    places = together(entries)
+    overlaps = {place: peers for place, peers in places.items() if is_overlap(place)}
+    collectives = {place: peers for place, peers in places.items() if not is_overlap(place)}
+    ranks = documents[0]["ranks"]
+    lines = [f"# {ranks} ranks on {documents[0]['device']}"]
+    lines += remarks([number for number, _, _ in tandem], pytorch, left_out)
+    if not ratios:
+        lines += collective_lines(collectives, ranks) + overlap_lines(overlaps)
+    lines += ratio_lines(places)
+    wrong = [f"# wrong: {place.operation} {place.what} {place.way}, {peer}: {count} elements"
+             for place, peers in places.items() for peer, (count, _) in peers.items() if count]
+    return lines + wrong, not wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--ratios", action="store_true", help="only the fastest peer of each place")
+    options = parser.parse_args()
+    tandem = []
+    for path, document in load(options.folder, "tandem.*.json").items():
+        _, number, way, _, _ = path.name.split(".")
+        tandem.append((int(number), way, document))
+    if not tandem:
+        sys.exit(f"table.py: {options.folder} has no tandem.*.json")
+    left_out = options.folder / "left_out.txt"
+    lines, right = render(tandem, list(load(options.folder, "pytorch.*.json").values()),
+                          left_out.read_text(encoding="utf-8").splitlines() if left_out.exists() else (), options.ratios)
+    print("\n".join(lines))
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
