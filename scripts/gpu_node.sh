@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in six parts of at most eight minutes each:
+# What only a node with GPUs can show, in seven parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size
 #   memcheck     the GPU tests under compute-sanitizer, those that take it no longer than minutes
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
+#   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 # Stress tests do a tenth of their rounds, unless TANDEM_TEST_SCALE says otherwise.
 # Ranks that have to share a lone GPU run at once where the node has CUDA's multi-process service: the parts check,
-# collectives, graphs and bench start one of their own, which ends with them. Without it (--no-mps), ranks take turns of
+# collectives, graphs, bench and peers start one of their own, which ends with them. Without it (--no-mps), they take turns of
 # milliseconds on the GPU.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
@@ -29,7 +30,7 @@ out="${OUT:-build/gpu_node}"
 mps=true
 while [ $# -gt 0 ]; do
   case "$1" in
-    --part) part="${2:?--part needs check, collectives, graphs, memcheck, fault or bench}"; shift 2 ;;
+    --part) part="${2:?--part needs check, collectives, graphs, memcheck, fault, bench or peers}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     --no-mps) mps=false; shift ;;
@@ -38,8 +39,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 case "$part" in
-  check | collectives | graphs | memcheck | fault | bench) ;;
-  *) echo "--part is '$part'; allowed: check, collectives, graphs, memcheck, fault, bench" >&2; exit 2 ;;
+  check | collectives | graphs | memcheck | fault | bench | peers) ;;
+  *) echo "--part is '$part'; allowed: check, collectives, graphs, memcheck, fault, bench, peers" >&2; exit 2 ;;
 esac
 out="$out/$part"
 rm -rf "$out"
@@ -188,7 +189,7 @@ run_at_once() {
 # Not where ranks are killed, nor beside compute-sanitizer: the service would go down with one of its clients.
 at_once=false
 case "$part" in
-  check | collectives | graphs | bench)
+  check | collectives | graphs | bench | peers)
     if [ "$gpus" -eq 1 ] && $mps && run_at_once; then at_once=true; fi
     ;;
 esac
@@ -300,6 +301,19 @@ case "$part" in
     step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
       "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
     figures
+    ;;
+  peers)
+    peers=(benchmarks/peers/run.sh --build "$build" --device cuda)
+    if [ "$gpus" -gt 1 ]; then
+      step "peers, $gpus ranks" 470 "${peers[@]}" --ranks "$gpus" --size node --limit 400 --out "$out/peers"
+    else
+      # NCCL takes no two ranks on one GPU: what it can do alone, then what the others can do sharing it.
+      step "peers, 1 rank" 240 "${peers[@]}" --ranks 1 --rounds 1 --limit 220 --out "$out/peers"
+      step "peers, 2 ranks" 240 "${peers[@]}" --ranks 2 --rounds 1 --limit 220 --out "$out/shared"
+    fi
+    for folder in "$out/peers" "$out/shared"; do
+      [ ! -d "$folder" ] || python3 -B benchmarks/peers/table.py --ratios "$folder" | cut -c1-150
+    done
     ;;
 esac
 table

@@ -155,10 +155,10 @@ class Comparison:
         def once(make):
             case = make()
             case.prepare()
-            if graphs:
+            case.run()
+            if graphs:  # of what has run before: first runs connect and allocate
+                case.prepare()
                 captured(case.run, 1).replay()
-            else:
-                case.run()
             return case, case.wrong()
 
         where = f"{place.operation} {place.what}{', ' + place.way if place.way else ''}"
@@ -167,7 +167,7 @@ class Comparison:
             if made is None:
                 continue
             case, wrong = made
-            wrong = over_ranks([0, wrong], self.device)[1]
+            wrong = over_ranks([0, wrong, 0.0], self.device)[1]
             if wrong or self.options.shared:
                 self.entries.append(Entry(place, name, wrong))
             else:

@@ -72,7 +72,7 @@ if [[ $device == cuda ]]; then
   else
     memories+=(registered)
   fi
-  cublasmp=$("$python" "$here/cublasmp.py")
+  cublasmp=$("$python" "$here/cublasmp.py") || cublasmp="not looked for, since $python does not run"
   left_out cublasmp "$cublasmp"
 fi
 if ! has_torch "$python" >"$folder/torch"; then
