@@ -9,10 +9,13 @@ import torch.distributed as dist
 
 
 class Timing:
-    """Medians of the slowest rank's time; bodies run in turns, each behind a barrier of the ranks."""
+    """Medians of the slowest rank's time; bodies run in turns, each behind a barrier of the ranks. With `ahead`, the host
+    queues all turns on CUDA before it waits for one, as `tandem bench` does: what it takes to start them shows only where
+    they are shorter."""
 
-    def __init__(self, device):
+    def __init__(self, device, ahead=False):
         self.device = device
+        self.ahead = ahead
         self.flag = torch.zeros(1, device=device)
 
     def run(self, prepare, body):
@@ -30,13 +33,17 @@ class Timing:
         return lambda: taken
 
     def in_turns(self, bodies, warmup, iterations):
-        rounds = []
-        for i in range(warmup + iterations):
-            pending = [self.run(*body) for body in bodies]
-            if self.device.type == "cuda":
-                torch.cuda.synchronize()
-            if i >= warmup:
-                rounds.append([seconds() for seconds in pending])
-        slowest = torch.tensor(rounds, dtype=torch.float64, device=self.device)
+        turns = []
+        for _ in range(warmup + iterations):
+            turns.append([self.run(*body) for body in bodies])
+            if not self.ahead:
+                self.wait()
+        self.wait()
+        taken = [[seconds() for seconds in turn] for turn in turns[warmup:]]
+        slowest = torch.tensor(taken, dtype=torch.float64, device=self.device)
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
         return [statistics.median(column) for column in slowest.t().tolist()]
+
+    def wait(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()

@@ -86,7 +86,7 @@ class Comparison:
         self.options, self.device = options, device
         self.plan = plans.PLANS[options.size]
         self.dtype, self.beside_dtype = plans.dtypes(options.device)
-        self.timing = Timing(device)
+        self.timing = Timing(device, ahead=True)
         self.peers, self.reasons, self.entries, self.notes = [], {}, [], []
         self.fuses = False  # whether async TP has the memory that it needs
 
@@ -139,8 +139,8 @@ class Comparison:
             self.peers = [peer for peer in made if peer]
             return
         if not self.options.shared:
-            self.peers.append(Peer(dist.get_backend(), plain, captures=self.device.type == "cuda"))
-        if self.device.type == "cuda":
+            self.peers.append(Peer(dist.get_backend(), plain, captures=self.options.device == "cuda"))
+        if self.options.device == "cuda":
             memory = self.attempt("one-shot, two-shot and async-tp", "everything", lambda: Symmetric(self.device, room, world))
             if memory:
                 self.peers += [OneShot(memory, world), TwoShot(memory, world)]
