@@ -19,8 +19,8 @@ class Plan:
     gather_factor: int
     reduced: tuple  # bytes of all_reduce
     reduce_factor: int
-    beside_bytes: int  # a rank gives to the all_gather beside a product …
-    beside_shape: tuple  # … of M, N, K
+    beside_bytes: int  # a rank gives to the all_gather beside a product
+    beside_shape: tuple  # that product's M, N, K
     shapes: dict  # operation: its (M, N, K)
 
 

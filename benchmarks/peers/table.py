@@ -83,7 +83,7 @@ def overlap_lines(places):
 
 def ratio_lines(places):
     lines = [f"# {'operation':<32} {'what':<17} {'way':<15} {'Tandem':>9} {'best peer':>9} {'':<11} {'/Tandem':>8} {'T_i/T':>6} "
-             f"{'peer’s':>6}",
+             "peer's",
              f"# {'':<32} {'(B or M,N,K)':<17} {'':<15} {'(us)':>9} {'(us)':>9}"]
     for place, peers in places.items():
         others = {peer: taken(times) for peer, (_, times) in peers.items() if peer != "tandem" and taken(times)}

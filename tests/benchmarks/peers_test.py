@@ -289,9 +289,9 @@ class WithTorch(unittest.TestCase):
                 memory.empty((ALIGNMENT + 1, ), self.torch.uint8)
 
 
-def run_driver(*more):
+def run_driver(*more, **variables):
     command = [PEERS / "run.sh", "--build", os.environ["TANDEM_TEST_BUILD"], "--ranks", "2", "--iters", "2", *more]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, env=os.environ | variables)
 
 
 class Driver(unittest.TestCase):
@@ -311,6 +311,12 @@ class Driver(unittest.TestCase):
         run = run_driver("--python", "false", "--rounds", "1", "--iters", "-1")
         self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
         self.assertRegex(run.stdout, r"(?m)^tandem bench all_gather: ended with [1-9]")
+
+    def test_shows_no_time_of_a_wrong_result(self):
+        run = run_driver("--python", "false", "--rounds", "1", TANDEM_TEST_CORRUPT="1")
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertRegex(run.stdout, r"(?m)^  all_reduce +1024 +f32 eager, in place tandem +[1-9]\d*( +-){4}$")
+        self.assertRegex(run.stdout, r"(?m)^# wrong: linear_all_reduce .*, tandem: [1-9]\d* elements$")
 
     def test_begins_no_round_that_would_last_too_long(self):
         run = run_driver("--python", "false", "--rounds", "1000", "--limit", "6")
