@@ -16,9 +16,9 @@ constexpr std::size_t shortest_slice = 4096;
 
 constexpr std::size_t turns = 2;
 
-// Up to so many bytes to all peers together go in packets. Twice as many are less than a signal behind the message up
-// to 256 KiB; but each thread then waits by itself, and where a peer is late each looks at the host's memory.
-constexpr std::size_t in_packets = std::size_t{32} << 10;
+// Up to so many bytes to all peers together go in packets. Without a link twice the bytes cost less than a signal behind
+// them up to 256 KiB; but the more packets there are, the more threads of a rank that is early wait for one each.
+constexpr std::size_t in_packets = std::size_t{128} << 10;
 
 }  // namespace
 

@@ -26,15 +26,55 @@ __device__ inline void store_packet(MailPacket* packet, const MailPacket& value)
                : "memory");
 }
 
-/// Waits for the packet with this number, of which `value` is what was last seen in its place; `wait` says whose it is.
-__device__ inline void await_packet(MailPacket& value, const MailPacket* packet, std::uint64_t number,
-                                    const SignalWait& wait, WaitControl* control) {
-  if (value.number == number) return;
-  Patience patience(wait, control);
-  while (patience.lasts(number, value.number)) {
-    value = load_packet(packet);
-    if (value.number == number) return;
+/// What the waits of a block share: every thread waits for packets of its own, but only one of them at a time looks at
+/// the host's memory, which that many would hold up for 100 µs; and once one has ended, all do.
+class BlockPatience {
+ public:
+  /// By all threads, in the block's shared memory.
+  __device__ void begin() {
+    if (threadIdx.x == 0) {
+      begin_ = now_ns();
+      next_poll_ = begin_ + first_poll_ns;
+      ended_ = 0;
+    }
+    __syncthreads();
   }
-}
+
+  /// Waits for the packet with this number, of which `value` is what was last seen in its place; `wait` says whose it
+  /// is.
+  __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, const SignalWait& wait,
+                        WaitControl* control) {
+    unsigned sleep_ns = 16;
+    while (value.number != number) {
+      if (*const_cast<const volatile unsigned*>(&ended_) != 0) return;
+      if (is_my_turn_to_poll() && !lasts(number, value.number, wait, control)) {
+        *const_cast<volatile unsigned*>(&ended_) = 1;
+        return;
+      }
+      __nanosleep(sleep_ns);
+      sleep_ns = sleep_ns < max_sleep_ns ? sleep_ns * 2 : max_sleep_ns;
+      value = load_packet(packet);
+    }
+  }
+
+ private:
+  __device__ bool is_my_turn_to_poll() {
+    const unsigned long long next = *const_cast<const volatile unsigned long long*>(&next_poll_);
+    const std::uint64_t now = now_ns();
+    return now >= next && atomicCAS(&next_poll_, next, now + poll_ns) == next;
+  }
+  __device__ bool lasts(std::uint64_t expected, std::uint64_t seen, const SignalWait& wait,
+                        WaitControl* control) const {
+    if (load_relaxed_system(&control->abort) != 0U) return false;
+    const std::uint64_t waited = now_ns() - begin_;
+    if (waited < *const_cast<const volatile std::uint64_t*>(&control->timeout_ns)) return true;
+    report_timeout(control, wait, expected, seen, waited);
+    return false;
+  }
+
+  unsigned long long begin_;
+  unsigned long long next_poll_;
+  unsigned ended_;
+};
 
 }  // namespace tandem::cuda

@@ -50,8 +50,9 @@ __device__ void store_elements(T* base, std::int64_t p, const Part& part, const 
 /// A lane's packet boxes in the exchange with one number; the numbers of an exchange and the next have each their own.
 class PacketBoxes {
  public:
-  __device__ PacketBoxes(const MailedExchangeArguments& arguments, std::uint64_t number)
+  __device__ PacketBoxes(const MailedExchangeArguments& arguments, BlockPatience& patience, std::uint64_t number)
       : arguments_(arguments),
+        patience_(patience),
         number_(number),
         at_(blockIdx.x * arguments.lane_pitch + number % 2 * arguments.turn_pitch + arguments.packet_box) {}
 
@@ -82,7 +83,7 @@ class PacketBoxes {
         if (peer >= arguments_.peer_count || !sent(peer)) continue;
         const SignalWait wait{
             .peer = arguments_.peers[peer].world_rank, .channel = blockIdx.x, .operation = arguments_.operation};
-        await_packet(packets[j], place(peer, p), number_, wait, arguments_.control);
+        patience_.await(packets[j], place(peer, p), number_, wait, arguments_.control);
         Pack<T, packed<T>> pack;
         std::memcpy(&pack, &packets[j].bytes, sizeof pack);
         use(peer, pack);
@@ -99,6 +100,7 @@ class PacketBoxes {
   }
 
   const MailedExchangeArguments& arguments_;
+  BlockPatience& patience_;
   std::uint64_t number_;
   std::size_t at_;
 };
@@ -134,8 +136,9 @@ __global__ void __launch_bounds__(most_lane_threads)
   T* const out = static_cast<T*>(arguments.out);
   const Part mine = part_of(arguments, arguments.rank);
   const std::uint64_t number = PacketBoxes::count_of(arguments) + 1;
-  const PacketBoxes inputs(arguments, number);
-  const PacketBoxes sums(arguments, number + 1);
+  __shared__ BlockPatience patience;
+  const PacketBoxes inputs(arguments, patience, number);
+  const PacketBoxes sums(arguments, patience, number + 1);
 
   for (std::int64_t p = threadIdx.x; p < most_packets<T>(arguments); p += blockDim.x) {
     for (int peer = 0; peer < arguments.peer_count; ++peer) {
@@ -143,6 +146,7 @@ __global__ void __launch_bounds__(most_lane_threads)
       if (p < packets_of<T>(part)) inputs.send<T>(peer, p, load_elements<T, aligned>(input + part.begin, p, part));
     }
   }
+  patience.begin();
   for (std::int64_t p = threadIdx.x; p < packets_of<T>(mine); p += blockDim.x) {
     const Pack<T, packed<T>> own = load_elements<T, aligned>(input + mine.begin, p, mine);
     Accumulator<T> wide[packed<T>] = {};
@@ -178,12 +182,14 @@ __global__ void __launch_bounds__(most_lane_threads)
   const T* const shard = static_cast<const T*>(arguments.input) + (mine.begin - arguments.input_begin);
   T* const out = static_cast<T*>(arguments.out);
   const std::uint64_t number = PacketBoxes::count_of(arguments) + 1;
-  const PacketBoxes boxes(arguments, number);
+  __shared__ BlockPatience patience;
+  const PacketBoxes boxes(arguments, patience, number);
   for (std::int64_t p = threadIdx.x; p < packets_of<T>(mine); p += blockDim.x) {
     const Pack<T, packed<T>> pack = load_elements<T, aligned>(shard, p, mine);
     for (int peer = 0; peer < arguments.peer_count; ++peer) boxes.send<T>(peer, p, pack);
     if (shard != out + mine.begin) store_elements<T, aligned>(out + mine.begin, p, mine, pack);
   }
+  patience.begin();
   take_packets<T, aligned>(arguments, boxes, out);
   keep_count(arguments, number);
 }
