@@ -42,7 +42,7 @@ Examples:
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
 )";
 
-constexpr std::array<OptionOfSome, 11> options_of_some{{{"-b", is_collective, "collectives"},
+constexpr std::array<OptionOfSome, 12> options_of_some{{{"-b", is_collective, "collectives"},
                                                         {"-e", is_collective, "collectives"},
                                                         {"-f", is_collective, "collectives"},
                                                         {"-i", is_collective, "collectives"},
@@ -52,7 +52,8 @@ constexpr std::array<OptionOfSome, 11> options_of_some{{{"-b", is_collective, "c
                                                         {"--beside", is_collective, "collectives"},
                                                         {"--root", is_broadcast, "broadcast"},
                                                         {"--shape", is_linear, "linear operations"},
-                                                        {"--groups", is_linear, "linear operations"}}};
+                                                        {"--groups", is_linear, "linear operations"},
+                                                        {"--tf32", is_linear, "linear operations"}}};
 
 void check(const BenchOptions& options, const CLI::App& app) {
   expect_taken(options.operation, app, options_of_some);
@@ -63,7 +64,7 @@ void check(const BenchOptions& options, const CLI::App& app) {
     throw InvalidArgument(format("-b is {} and -e is {}; sizes go up from -b to -e", bytes_to_string(options.begin),
                                  bytes_to_string(options.end)));
   }
-  expect_options(options.operation, options.algorithm, options.dtype);
+  expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
   const DType dtype = options.dtype.value_or(f32);
   if (options.beside && dtype != f32 && dtype != f16 && dtype != bf16) {
     throw InvalidArgument(format("-d is {}; products, as of --beside, are of f32, f16 or bf16", name(dtype)));
@@ -181,6 +182,7 @@ int bench(Arguments arguments) {
   integer("-G,--cudagraph", "-G", "capture the iterations in a CUDA graph, and launch it so often (default 0: none)",
           repetitions.graph_launches, 0, 1'000'000);
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
+  add_tf32(app, options.tf32);
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
   integer("--groups", "--groups", "linear operations: products for the part that overlaps", groups, 1);

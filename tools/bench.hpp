@@ -28,6 +28,7 @@ struct BenchOptions {
   std::int64_t step = 0;  ///< bytes; 0: by the factor
   Repetitions repetitions;
   std::optional<DType> dtype;
+  bool tf32 = false;
   std::string algorithm = "auto";
   std::optional<int> groups;
   bool plain = false;     ///< plain tensors instead of symmetric ones

@@ -19,6 +19,7 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, int ra
           .shape = shape,
           .ranks = ranks,
           .dtype = *options.dtype,
+          .tf32 = options.tf32,
           .key = options.seed};
 }
 
@@ -56,14 +57,14 @@ class LinearBench {
     nlohmann::ordered_json values{{"m", problem.shape.m},
                                   {"n", problem.shape.n},
                                   {"k", problem.shape.k},
-                                  {"type", name(problem.dtype)},
+                                  {"type", problem.type()},
                                   {"algorithm", choice.algorithm},
                                   {"groups", choice.groups},
                                   {"why", choice.why},
                                   {"checked", is_checked_whole(problem, 0) ? "all" : "sample"},
                                   {"wrong", wrong}};
     std::string line = format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6}", problem.shape.m, problem.shape.n, problem.shape.k,
-                              name(problem.dtype), algorithm_text(choice.algorithm, choice.groups), wrong);
+                              problem.type(), algorithm_text(choice.algorithm, choice.groups), wrong);
     add_times(values, line, times, wrong, options_.stats);
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
     values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
@@ -94,7 +95,7 @@ void print_header(Report& report, bool sampled, bool stats) {
 int bench_linear(const World& world, const BenchOptions& given) {
   BenchOptions options = given;
   const bool cuda = world.device().id().type == DeviceType::cuda;
-  options.dtype = given.dtype.value_or(cuda ? bf16 : f32);
+  options.dtype = linear_dtype(given.dtype, given.tf32, world.device().id().type);
   if (options.shapes.empty()) options.shapes.push_back(cuda ? Shape{8192, 10240, 8192} : Shape{512, 1024, 1024});
 
   Report report(

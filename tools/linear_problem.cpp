@@ -38,6 +38,7 @@ LinearSpec LinearProblem::spec(int rank) const {
                   .n = shape.n,
                   .k = shape.k,
                   .dtype = dtype,
+                  .tf32 = tf32,
                   .x = x,
                   .weight = weight,
                   .bias = bias,
@@ -137,7 +138,8 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
                            .activation = activation,
                            .gradient_at = gradient_at,
                            .travels = dtype,
-                           .dtype = output_dtype()};
+                           .dtype = output_dtype(),
+                           .tf32 = tf32};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
     const std::int64_t shard = std::max<std::int64_t>(shard_rows(shape.m, ranks, 0).count, 1);
     for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_rows(shape.k, ranks, rank).count);

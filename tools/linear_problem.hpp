@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct LinearProblem {
   Shape shape;
   int ranks = 1;
   DType dtype = f32;
+  bool tf32 = false;
   Layout x = Layout::normal;
   Layout weight = Layout::normal;
   bool bias = false;
@@ -51,6 +53,8 @@ struct LinearProblem {
   [[nodiscard]] Block block(Operand operand, int rank) const;
   [[nodiscard]] Block output(int rank) const;
   [[nodiscard]] DType output_dtype() const;
+  /// "bf16", "tf32", …: what is multiplied.
+  [[nodiscard]] std::string_view type() const { return tf32 ? "tf32" : name(dtype); }
   /// True if N is split, else K.
   [[nodiscard]] bool splits_n() const;
   [[nodiscard]] bool is_gradient() const { return kind == LinearKind::linear_weight_gradient; }

@@ -41,10 +41,7 @@ CollectiveProblem communication(const LinearProblem& problem) {
 
 GemmSpec local_product(const LinearProblem& problem, int rank) {
   const LinearSpec spec = problem.spec(rank);
-  if (problem.is_gradient()) {
-    return {.m = spec.n, .n = spec.k, .k = spec.m, .transpose_a = true, .dtype = spec.dtype, .out_dtype = f32};
-  }
-  return local_gemm(spec);
+  return problem.is_gradient() ? local_gradient_gemm(spec) : local_gemm(spec);
 }
 
 OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,

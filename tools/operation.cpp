@@ -56,7 +56,11 @@ double bus_factor(Operation operation, int ranks) {
   }
 }
 
-void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype) {
+DType linear_dtype(std::optional<DType> given, bool tf32, DeviceType device) {
+  return given.value_or(device == DeviceType::cuda && !tf32 ? bf16 : f32);
+}
+
+void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool tf32) {
   std::vector<std::string> known = algorithms(operation);
   known.insert(known.begin(), "auto");
   static_cast<void>(parse_name(name(operation) + " algorithm", algorithm, known));
@@ -64,6 +68,9 @@ void expect_options(Operation operation, const std::string& algorithm, std::opti
   const bool floating = type == f32 || type == f16 || type == bf16;
   if (is_linear(operation) && !floating) {
     throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16", name(type), name(operation)));
+  }
+  if (tf32 && type != f32) {
+    throw InvalidArgument(format("-d is {}; allowed with --tf32: f32", name(type)));
   }
   if (adds(operation) && !floating && type != f64 && type != i32 && type != i64) {
     throw InvalidArgument(format("-d is {}; {} adds in f32, f16, bf16, f64, i32 or i64", name(type), name(operation)));

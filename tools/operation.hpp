@@ -49,7 +49,9 @@ enum class Operation : std::uint8_t {
 [[nodiscard]] double bus_factor(Operation operation, int ranks);
 
 /// Throws InvalidArgument unless the operation has this algorithm, and computes in this dtype.
-void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype);
+void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool tf32 = false);
+/// What a linear operation computes in unless -d says.
+[[nodiscard]] DType linear_dtype(std::optional<DType> given, bool tf32, DeviceType device);
 
 /// An option that not all operations take.
 struct OptionOfSome {

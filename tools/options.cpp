@@ -29,6 +29,11 @@ void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& he
       ->type_name("NAME");
 }
 
+void add_tf32(CLI::App& app, bool& tf32) {
+  app.add_flag("--tf32", tf32,
+               "linear operations in f32: what is multiplied may be rounded to TF32, where there is such");
+}
+
 void add_report(CLI::App& app, Report::Options& report) {
   app.add_option("--json", report.json, "write all figures as JSON; - is stdout, without the table")->type_name("FILE");
   app.add_flag("--csv", report.csv, "comma-separated values instead of the table");

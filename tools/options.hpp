@@ -25,6 +25,8 @@ void add_operation(CLI::App& app, Operation& operation, const std::vector<std::s
 void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& help);
 /// -d, --dtype
 void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help);
+/// --tf32
+void add_tf32(CLI::App& app, bool& tf32);
 /// --json and --csv
 void add_report(CLI::App& app, Report::Options& report);
 

@@ -37,9 +37,10 @@ Examples:
   tandem plan all_reduce -n 4 --size 64M
 )";
 
-constexpr std::array<OptionOfSome, 3> options_of_some{{{"--size", is_collective, "collectives"},
+constexpr std::array<OptionOfSome, 4> options_of_some{{{"--size", is_collective, "collectives"},
                                                        {"--shape", is_linear, "linear operations"},
-                                                       {"--groups", is_linear, "linear operations"}}};
+                                                       {"--groups", is_linear, "linear operations"},
+                                                       {"--tf32", is_linear, "linear operations"}}};
 
 struct PlanOptions {
   Operation operation = Operation::all_reduce;
@@ -47,6 +48,7 @@ struct PlanOptions {
   std::optional<Shape> shape;
   std::int64_t size = std::int64_t{64} << 20;
   std::optional<DType> dtype;
+  bool tf32 = false;
   std::string algorithm = "auto";
   std::optional<int> groups;
   std::string json;
@@ -73,7 +75,8 @@ int plan_linear(const PlanOptions& options) {
   const LinearProblem problem{.kind = linear_kind(options.operation),
                               .shape = *options.shape,
                               .ranks = ranks,
-                              .dtype = options.dtype.value_or(device->id().type == DeviceType::cuda ? bf16 : f32)};
+                              .dtype = linear_dtype(options.dtype, options.tf32, device->id().type),
+                              .tf32 = options.tf32};
   const LinearChoice choice = choose_tuned(problem.kind, problem.spec(0), ranks, *device,
                                            {.algorithm = options.algorithm, .groups = options.groups},
                                            PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));
@@ -87,7 +90,7 @@ int plan_linear(const PlanOptions& options) {
         {"m", options.shape->m},
         {"n", options.shape->n},
         {"k", options.shape->k},
-        {"type", name(problem.dtype)},
+        {"type", problem.type()},
         {"ranks", ranks},
         {"device", where},
         {"algorithm", choice.algorithm},
@@ -153,6 +156,7 @@ int plan(Arguments arguments) {
          "collectives: how much, as `tandem bench` counts it (default 64M)")
       ->type_name("BYTES");
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
+  add_tf32(app, options.tf32);
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
   app.add_option_function<Text>(
@@ -165,7 +169,7 @@ int plan(Arguments arguments) {
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
   if (const auto code = parse(app, arguments)) return *code;
   expect_taken(options.operation, app, options_of_some);
-  expect_options(options.operation, options.algorithm, options.dtype);
+  expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
   return is_linear(options.operation) ? plan_linear(options) : plan_collective(options, arguments);
 }
 

@@ -66,6 +66,7 @@ struct TuneOptions {
   RankOptions ranks;
   std::vector<Shape> shapes;
   std::optional<DType> dtype;
+  bool tf32 = false;
   double seconds = 2;
   std::optional<std::string> cache;
   Report::Options report;
@@ -120,6 +121,7 @@ class Tuner {
                                 .shape = shape,
                                 .ranks = world_.size(),
                                 .dtype = *options_.dtype,
+                                .tf32 = options_.tf32,
                                 .key = 1};
     const std::vector<ProductTimes> products = tune_products(problem, report);
     LinearRun run(world_.team(), problem);
@@ -246,7 +248,7 @@ class Tuner {
     nlohmann::ordered_json values{{"m", problem.shape.m},
                                   {"n", problem.shape.n},
                                   {"k", problem.shape.k},
-                                  {"type", name(problem.dtype)},
+                                  {"type", problem.type()},
                                   {"algorithm", candidate.options.algorithm},
                                   {"groups", candidate.options.groups.value_or(0)},
                                   {"wrong", candidate.wrong},
@@ -254,7 +256,7 @@ class Tuner {
                                   {"to_model", right ? nlohmann::ordered_json(candidate.to_model) : nullptr}};
     report.row(values,
                format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", problem.shape.m, problem.shape.n,
-                      problem.shape.k, name(problem.dtype), text_of(candidate.options), candidate.wrong,
+                      problem.shape.k, problem.type(), text_of(candidate.options), candidate.wrong,
                       right ? time_text(microseconds) : "-", right ? format("{:.3f}", candidate.to_model) : "-"));
   }
 
@@ -301,6 +303,7 @@ int tune(Arguments arguments) {
   add_rank_options(app, options.ranks);
   add_shapes(app, options.shapes, "the global sizes; may be given several times");
   add_dtype(app, options.dtype, "the element type (default f32; on cuda: bf16)");
+  add_tf32(app, options.tf32);
   app.add_option_function<Text>(
          "--seconds",
          [&](const Text& text) { options.seconds = static_cast<double>(parse_integer("--seconds", text, 1, 3600)); },
@@ -315,7 +318,7 @@ int tune(Arguments arguments) {
   if (options.shapes.empty()) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
-  expect_options(options.operation, "auto", options.dtype);
+  expect_options(options.operation, "auto", options.dtype, options.tf32);
   expect_one_stdout(options.report);
 
   Env env = environment(options.ranks);
@@ -325,7 +328,7 @@ int tune(Arguments arguments) {
   if (world.size() == 1) {
     throw InvalidArgument("1 rank has nobody to talk to, and nothing to choose; allowed: -n 2 and more");
   }
-  options.dtype = options.dtype.value_or(world.device().id().type == DeviceType::cuda ? bf16 : f32);
+  options.dtype = linear_dtype(options.dtype, options.tf32, world.device().id().type);
 
   Report report(world,
                 format("tandem tune {}: up to {} s a shape, kept in {}", name(options.operation), options.seconds,

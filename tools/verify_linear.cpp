@@ -39,6 +39,7 @@ LinearProblem random_problem(Operation operation, Case& self) {
                         .shape = random_shape(self),
                         .ranks = self.team().size(),
                         .dtype = random.pick(dtypes)};
+  problem.tf32 = problem.dtype == f32 && random.chance(30);
   problem.alpha = random.pick(alphas);
   problem.beta = random.pick(betas);
   if (problem.is_gradient()) {

@@ -34,6 +34,9 @@ void check_gemm(const GemmSpec& spec) {
     throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype),
                                  name(spec.out_dtype), name(spec.dtype)));
   }
+  if (spec.tf32 && spec.dtype != f32) {
+    throw InvalidArgument(format("a GEMM of {} in TF32; that is a way to multiply f32", name(spec.dtype)));
+  }
   const auto check_pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
     if (given != 0 && given < dense) {
       throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));

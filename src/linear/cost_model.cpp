@@ -44,8 +44,7 @@ class Pieces {
     // What each product goes through anew: it reads the weights, or adds to their gradient.
     const double bytes = kind_ == LinearKind::linear_weight_gradient ? 2.0 * static_cast<double>(size_of(f32))
                                                                      : static_cast<double>(size_of(spec_.dtype));
-    return costs_.gemm_launch_seconds + passing(weights * bytes) +
-           flops / (spec_.dtype == f32 ? costs_.gemm_f32_flops_per_second : costs_.gemm_flops_per_second);
+    return costs_.gemm_launch_seconds + passing(weights * bytes) + flops / flops_per_second();
   }
   /// One shard's way to one peer, without the latency.
   [[nodiscard]] double wire() const { return shard_bytes() / costs_.link_bytes_per_second; }
@@ -88,6 +87,10 @@ class Pieces {
   }
 
  private:
+  [[nodiscard]] double flops_per_second() const {
+    if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
+    return spec_.tf32 ? costs_.gemm_tf32_flops_per_second : costs_.gemm_f32_flops_per_second;
+  }
   /// What stays in no cache between two products costs its way.
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;

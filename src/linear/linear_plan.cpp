@@ -24,6 +24,10 @@ const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec)
     throw Unsupported(format("{} on rank {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16",
                              name(kind), team.rank(), name(spec.dtype)));
   }
+  if (spec.tf32 && spec.dtype != f32) {
+    throw InvalidArgument(format("{} on rank {}: TF32 was asked for with dtype {}; it is a way to multiply f32",
+                                 name(kind), team.rank(), name(spec.dtype)));
+  }
   if (spec.auxiliary != Auxiliary::none && kind != LinearKind::all_gather_linear) {
     throw Unsupported(
         format("{} on rank {}: auxiliary {} was asked for; of the linear plans only {} has one: what a "

@@ -9,21 +9,10 @@
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/linear_weight_gradient/state.hpp"
+#include "linear/local_gemm.hpp"
 
 namespace tandem {
 namespace {
-
-/// dyᵀ · x: the tokens are what is summed over.
-GemmSpec product(const LinearSpec& spec) {
-  return {.m = spec.n,
-          .n = spec.k,
-          .k = spec.m,
-          .transpose_a = true,
-          .dtype = spec.dtype,
-          .out_dtype = f32,
-          .alpha = spec.alpha,
-          .beta = spec.beta};
-}
 
 std::size_t gathered_row_bytes(const LinearSpec& spec, GatheredOperand gathered) {
   return static_cast<std::size_t>(gathered == GatheredOperand::x ? spec.k : spec.n) * size_of(spec.dtype);
@@ -38,7 +27,7 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       gathered(its_gathered),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, gathered_row_bytes(spec, gathered), choice.groups, operation),
-      gemm(team, tuned_gemm(team, product(spec))),
+      gemm(team, tuned_gemm(team, local_gradient_gemm(spec))),
       communication(team) {}
 
 void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows,

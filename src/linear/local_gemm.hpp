@@ -15,9 +15,23 @@ namespace tandem {
           .transpose_b = spec.weight == Layout::normal,
           .dtype = spec.dtype,
           .out_dtype = spec.dtype,
+          .tf32 = spec.tf32,
           .bias = spec.bias,
           .activation = spec.activation,
           .auxiliary = spec.auxiliary,
+          .alpha = spec.alpha,
+          .beta = spec.beta};
+}
+
+/// dW = dyᵀ·x as one rank's product, into f32: the tokens are what is summed over.
+[[nodiscard]] inline GemmSpec local_gradient_gemm(const LinearSpec& spec) {
+  return {.m = spec.n,
+          .n = spec.k,
+          .k = spec.m,
+          .transpose_a = true,
+          .dtype = spec.dtype,
+          .out_dtype = f32,
+          .tf32 = spec.tf32,
           .alpha = spec.alpha,
           .beta = spec.beta};
 }

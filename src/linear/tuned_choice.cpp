@@ -12,7 +12,13 @@
 namespace tandem {
 
 std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, const Device& device) {
-  const LinearSpec work{.m = spec.m, .n = spec.n, .k = spec.k, .dtype = spec.dtype, .x = spec.x, .weight = spec.weight};
+  const LinearSpec work{.m = spec.m,
+                        .n = spec.n,
+                        .k = spec.k,
+                        .dtype = spec.dtype,
+                        .tf32 = spec.tf32,
+                        .x = spec.x,
+                        .weight = spec.weight};
   return PlanCache::key(name(kind), to_string(work), ranks, device);
 }
 

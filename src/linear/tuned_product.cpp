@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/tuned_product.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
@@ -15,8 +17,9 @@ namespace tandem {
 namespace {
 
 std::string text_of(const GemmSpec& spec, std::int64_t m) {
-  return format("m={} n={} k={}{}{} {} into {}", m, spec.n, spec.k, spec.transpose_a ? " A transposed" : "",
-                spec.transpose_b ? " B transposed" : "", name(spec.dtype), name(spec.out_dtype));
+  return format("m={} n={} k={}{}{} {} into {}{}", m, spec.n, spec.k, spec.transpose_a ? " A transposed" : "",
+                spec.transpose_b ? " B transposed" : "", name(spec.dtype), name(spec.out_dtype),
+                spec.tf32 ? " in TF32" : "");
 }
 
 /// What the team's first rank has for this rank's product: the files that the ranks read need not be the same.
@@ -84,16 +87,20 @@ std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& d
 
 std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
   Device& device = team.device();
-  if (!device.has_gemm_algorithms()) return device.gemm(spec);
-  const std::vector<GemmAlgorithm> algorithms = agreed_algorithms(team, spec);
-  try {
-    return device.gemm(spec, algorithms);
-  } catch (const InvalidArgument& error) {
-    if (algorithms.empty()) throw;
-    team.log().write(LogLevel::warn, format("what the plan cache has of the local product {} is ignored: {}",
-                                            text_of(spec, spec.m), error.what()));
-  }
-  return device.gemm(spec);
+  std::unique_ptr<Gemm> untuned = device.gemm(spec);
+  if (!device.has_gemm_algorithms()) return untuned;
+  std::vector<GemmAlgorithm> algorithms = agreed_algorithms(team, spec);
+  // What was measured without bias and activation need not be offered with them.
+  std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
+    const std::vector<std::string> offered = untuned->algorithms(kept.m);
+    if (std::ranges::find(offered, kept.name) != offered.end()) return false;
+    team.log().write(
+        LogLevel::warn,
+        format("what the plan cache has of the local product {} is ignored: the library does not offer '{}'",
+               text_of(spec, kept.m), kept.name));
+    return true;
+  });
+  return algorithms.empty() ? std::move(untuned) : device.gemm(spec, algorithms);
 }
 
 }  // namespace tandem

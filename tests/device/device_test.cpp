@@ -23,6 +23,7 @@ TEST_P(DeviceTest, SaysWhatItIs) {
   const CostTable costs = device().costs();
   EXPECT_GT(costs.gemm_flops_per_second, 0);
   EXPECT_GT(costs.gemm_f32_flops_per_second, 0);
+  EXPECT_GE(costs.gemm_tf32_flops_per_second, costs.gemm_f32_flops_per_second);
   EXPECT_GT(costs.link_bytes_per_second, 0);
   EXPECT_GT(costs.memory_bytes_per_second, 0);
   EXPECT_EQ(costs.copies_cost_compute, on_host());

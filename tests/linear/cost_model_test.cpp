@@ -16,6 +16,7 @@ namespace {
 
 constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .gemm_f32_flops_per_second = 50e12,
+                        .gemm_tf32_flops_per_second = 350e12,
                         .gemm_launch_seconds = 5e-6,
                         .hop_seconds = 5e-6,
                         .link_bytes_per_second = 380e9,
@@ -41,6 +42,10 @@ TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
 TEST(CostModel, ProductsOfF32TakeTheirOwnTime) {
   LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = f32};
   const double wide = choose(LinearKind::all_gather_linear, spec, 4, gpu).predicted.t_gemm;
+  spec.tf32 = true;
+  const double rounded = choose(LinearKind::all_gather_linear, spec, 4, gpu).predicted.t_gemm;
+  EXPECT_NEAR(wide / rounded, 350.0 / 50.0, 0.5);
+  spec.tf32 = false;
   spec.dtype = f16;
   const double narrow = choose(LinearKind::all_gather_linear, spec, 4, gpu).predicted.t_gemm;
   EXPECT_NEAR(wide / narrow, 700.0 / 50.0, 0.5);

@@ -8,6 +8,7 @@
 
 #include "linear/tensors.hpp"
 #include "support/devices.hpp"
+#include "support/errors.hpp"
 
 namespace tandem {
 namespace {
@@ -141,6 +142,11 @@ TEST_P(WeightGradient, RefusesWhatItDoesNotHave) {
     EXPECT_THROW(
         LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .x = Layout::transposed}, GatheredOperand::x),
         Unsupported);
+    testing::expect_error<InvalidArgument>(
+        [&] {
+          LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = bf16, .tf32 = true}, GatheredOperand::x);
+        },
+        {"LinearWeightGradient on rank 0", "TF32", "bf16", "f32"});
   });
 }
 

@@ -47,9 +47,13 @@ struct Expected {
   std::vector<double> magnitude;  ///< |A|·|B|: the sum of all terms' absolute values
   std::int64_t terms = 0;         ///< K: how many terms each element is a sum of; an activation's roundings count as 8
   DType dtype = f32;              ///< the result's
+  bool tf32 = false;              ///< A and B may have been rounded to TF32 before they were multiplied
 
   /// The largest allowed |out - value[i]|.
   [[nodiscard]] double allowed(std::size_t i) const;
+
+ private:
+  [[nodiscard]] double of_tf32(std::size_t i) const;
 };
 
 /// Σ over `sources`, in their order: a reduction over ranks.
@@ -76,6 +80,7 @@ struct Product {
   /// For each row, the part that beta · start is added to before that is rounded. Empty: it is added to the sum.
   std::vector<std::size_t> owners{};
   DType dtype = f32;  ///< the result's
+  bool tf32 = false;  ///< A and B may be rounded to TF32
 };
 [[nodiscard]] Expected expected_product(const Product& product);
 

@@ -40,6 +40,9 @@ struct GemmSpec {
   bool transpose_b = false;  ///< B is stored [n, k], as PyTorch stores a linear layer's weight
   DType dtype = f32;
   DType out_dtype = f32;
+  /// Of f32: A and B may be rounded to the 11 significant bits of TF32, which GPUs multiply several times faster. Sums
+  /// stay in fp32. A permission: the host, and a product for which the library has no such kernel, compute in fp32.
+  bool tf32 = false;
   bool bias = false;
   Activation activation = Activation::none;
   Auxiliary auxiliary = Auxiliary::none;  ///< goes with an activation, and with dense rows of D

@@ -22,6 +22,7 @@ struct LinearSpec {
   std::int64_t n = 0;
   std::int64_t k = 0;
   DType dtype = f32;               ///< of x, W, bias and y: f32, f16 or bf16
+  bool tf32 = false;               ///< of f32: what is multiplied may be rounded (see GemmSpec::tf32)
   Layout x = Layout::normal;       ///< x as [tokens, K]; transposed: [K, tokens]
   Layout weight = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
   bool bias = false;               ///< a vector of N, added once

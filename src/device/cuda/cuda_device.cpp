@@ -207,6 +207,7 @@ std::string CudaDevice::model() const {
 CostTable CudaDevice::costs() const {
   return {.gemm_flops_per_second = 700e12,
           .gemm_f32_flops_per_second = 50e12,
+          .gemm_tf32_flops_per_second = 350e12,
           .gemm_launch_seconds = 5e-6,
           .hop_seconds = 5e-6,
           .link_bytes_per_second = 380e9,

@@ -78,7 +78,8 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
-  lt.check(lt.cublasLtMatmulDescInit_internal(&p.operation, sizeof p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  const cublasComputeType_t compute = s.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  lt.check(lt.cublasLtMatmulDescInit_internal(&p.operation, sizeof p.operation, compute, CUDA_R_32F),
            "cublasLtMatmulDescInit");
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     lt.check(lt.cublasLtMatmulDescSetAttribute(&p.operation, attribute, static_cast<const void*>(&value), sizeof value),
@@ -383,7 +384,8 @@ std::string CudaGemm::describe() const {
       if (choice.aligned == aligned && (whole == nullptr || choice.m == whole->m)) whole = &choice;
     }
     if (whole == nullptr) return "own tiled kernel (slow)";
-    return format("cublasLt {} {}", blas_->library().cublasLtGetVersion(), name_of(whole->algorithm));
+    return format("cublasLt {}{} {}", blas_->library().cublasLtGetVersion(), spec().tf32 ? " in TF32" : "",
+                  name_of(whole->algorithm));
   };
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
   const auto untuned = std::count_if(choices_.begin(), choices_.end(),

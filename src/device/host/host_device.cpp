@@ -128,6 +128,7 @@ CostTable HostDevice::costs() const {
   const double flops = speed.flops_per_second / ranks_for_each_core_;
   CostTable table{.gemm_flops_per_second = flops,  // 16-bit operands become f32 in panels, which costs little beside
                   .gemm_f32_flops_per_second = flops,
+                  .gemm_tf32_flops_per_second = flops,
                   .gemm_launch_seconds = 2e-6,
                   .hop_seconds = 30e-6 * ranks_for_each_core_,  // wakes a thread
                   .link_bytes_per_second = 8e9 / ranks_for_each_core_,

@@ -280,7 +280,7 @@ HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::str
   const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
                                                                    : describe_gemm_library(library, choice);
   const bool narrow = spec.dtype == f16 || spec.dtype == bf16;
-  description_ = format("{}{}{}{}", by, own ? "" : " sgemm",
+  description_ = format("{}{}{}{}{}", by, own ? "" : " sgemm", spec.tf32 ? " in fp32, which has no TF32" : "",
                         narrow ? format(", {} through f32 panels", name(spec.dtype)) : std::string(),
                         work_->packs_weights() ? ", weights packed once for products in pieces" : "");
 }
