@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-/// Whether bytes stay within a rank's own memory or cross to a peer. Only the host's emulated link looks at it.
+/// Whether bytes stay within a rank's own memory or cross to a peer. The host's emulated link looks
+/// at it, and what is best for a copy alone.
 enum class Path : std::uint8_t { local, link };
 
 /// `rows` rows of `bytes` each; `dst_pitch` and `src_pitch` are the bytes from one row's start to the next one's

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// That copies which hide behind compute need none of the multiprocessors that compute.
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+#include "device/cuda/occupied_gpu.hpp"
+#include "device/on_device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+constexpr std::size_t size = std::size_t{8} << 20;
+constexpr std::chrono::seconds limit{5};
+
+class CopyEngineTest : public OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (IsSkipped()) return;
+    content_ = OnDevice::random_bytes(size);
+    source_ = upload(content_);
+    copied_ = memory(size);
+  }
+
+  /// What `body` queues is there before any kernel gets a multiprocessor.
+  template <typename Body> void expect_none_taken(const Body& body) {
+    const Stream copies(device(), StreamPriority::high);
+    const Stream kernels(device());
+    const Buffer sums = memory(size);
+    const std::array<const void*, 1> sources{source_.data()};
+    const std::array<void*, 1> destinations{sums.data()};
+    const auto add = [&] {
+      device().reduce(kernels,
+                      {.sources = sources, .destinations = destinations, .count = 4, .dtype = u8, .out_dtype = u8});
+    };
+    body(copies);  // what is loaded when it is first used
+    add();
+    copies.synchronize();
+    kernels.synchronize();
+    device().fill(copies, copied_.data(), std::byte{0xff}, size);
+    copies.synchronize();
+    {
+      const OccupiedGpu occupied(device().id().index, limit);
+      ASSERT_TRUE(occupied.is_taken());
+      add();
+      body(copies);
+      const auto begin = std::chrono::steady_clock::now();
+      while (!copies.query() && std::chrono::steady_clock::now() - begin < limit) std::this_thread::yield();
+      EXPECT_TRUE(occupied.is_taken()) << "the copies waited for multiprocessors";
+      EXPECT_FALSE(kernels.query()) << "a kernel found a place: nothing is shown";
+    }
+    copies.synchronize();
+    kernels.synchronize();
+    EXPECT_EQ(download<std::byte>(copied_), content_);
+  }
+
+  std::vector<std::byte> content_;
+  Buffer source_;
+  Buffer copied_;
+};
+
+TEST_P(CopyEngineTest, ABatchTakesNoMultiprocessor) {
+  constexpr std::size_t first = size / 3;
+  expect_none_taken([&](const Stream& stream) {
+    device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = first},
+                                           Copy{.dst = copied_.data_as<std::byte>() + first,
+                                                .src = source_.data_as<std::byte>() + first,
+                                                .bytes = size - first}});
+  });
+}
+
+TEST_P(CopyEngineTest, NorDoesABatchOfOneOnThisGpu) {
+  expect_none_taken([&](const Stream& stream) {
+    device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = size}});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, CopyEngineTest, ::testing::Values(DeviceType::cuda), type_name);
+
+}  // namespace
+}  // namespace tandem::testing
