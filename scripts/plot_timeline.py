@@ -26,19 +26,24 @@ INK = "#22303c"
 COLOURS = {
     "compute": "#3a7ca5",
     "communication": "#f28f3b",
+    "exchange": "#c8553d",
     "wait": "#d9dde1",
 }
 NAMES = {
     "compute": "compute",
     "communication": "communication",
-    "wait": "compute waits for a peer",
+    "exchange": "communication by SMs or cores",
+    "wait": "waits for a peer",
 }
-LANES = ("compute", "communication")
+# Of a rank. On the host they are streams: a plan communicates beside the caller's stream on one of its own, which has a
+# high priority. On a GPU they are what does the work.
+STREAMS = ("compute", "communication")
+ENGINES = ("SMs", "copy engines")
 
 
 def load(path):
-    """A trace as {rank: {lane: {kind: [(begin, duration), ...]}}} in ms from its start, the named phases of each rank as
-    [(begin, duration, name), ...], its label and its length."""
+    """A trace as its two lanes, {rank: ({kind: [(begin, duration), ...]} for each lane)} in ms from its start, the named
+    phases of each rank as [(begin, duration, name), ...], its label and its length."""
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
     events = document["traceEvents"]
@@ -48,18 +53,21 @@ def load(path):
         sys.exit(f"{path} has no ranges: nothing was traced")
     start = min(e["ts"] for e in ranges)
     end = max(e["ts"] + e["dur"] for e in ranges)
-    ranks = defaultdict(lambda: {lane: defaultdict(list) for lane in LANES})
+    gpus = all(names.get((e["pid"], e["tid"]), "").startswith("cuda:") for e in ranges)
+    ranks = defaultdict(lambda: (defaultdict(list), defaultdict(list)))
     phases = defaultdict(list)
     for event in ranges:
         begin, duration = (event["ts"] - start) / 1e3, event["dur"] / 1e3
         if event["cat"] == "other":
             phases[event["pid"]].append((begin, duration, event["name"]))
             continue
-        # A plan communicates on a stream of high priority of its own; all of a rank's are one lane here.
         beside = "high priority" in names.get((event["pid"], event["tid"]), "")
-        lane = LANES[1] if beside else LANES[0]
+        if gpus and beside and event["cat"] == "wait":
+            continue  # no compute waits for that
+        lane = event["cat"] == "communication" if gpus else beside
         ranks[event["pid"]][lane][event["cat"]].append((begin, duration))
-    return dict(sorted(ranks.items())), phases, document.get("otherData", {}).get("label", ""), (end - start) / 1e3
+    lanes = ENGINES if gpus else STREAMS
+    return lanes, dict(sorted(ranks.items())), phases, document.get("otherData", {}).get("label", ""), (end - start) / 1e3
 
 
 def merged(ranges):
@@ -74,43 +82,43 @@ def merged(ranges):
 
 
 def hidden_share(ranks):
-    """Of the time in which a rank communicates on a stream beside, the share in which it also computes."""
+    """Of the time in which a rank's second lane communicates, the share in which its first computes."""
     total = both = 0.0
-    for lanes in ranks.values():
-        computes = merged(lanes["compute"]["compute"])
-        for begin, end in merged(lanes["communication"]["communication"]):
+    for compute, communication in ranks.values():
+        computes = merged(compute["compute"])
+        for begin, end in merged(communication["communication"] + communication["exchange"]):
             total += end - begin
             both += sum(max(0.0, min(end, e) - max(begin, b)) for b, e in computes)
     return both / total if total else None
 
 
-def lanes_of(ranks):
-    """The lanes in which something happens: a plan that runs in sequence communicates on the caller's own stream."""
-    return [lane for lane in LANES if lane == LANES[0] or any(any(lanes[lane].values()) for lanes in ranks.values())]
+def lanes_in_use(ranks):
+    """How many lanes: on the host, a plan that runs in sequence communicates on the caller's own stream."""
+    return 2 if any(any(lanes[1].values()) for lanes in ranks.values()) else 1
 
 
-def draw(axes, ranks, phases, label, length):
+def draw(axes, names, ranks, phases, label, length):
     height, gap = 0.82, 0.75
     y = 0.0
-    shown = lanes_of(ranks)
+    shown = lanes_in_use(ranks)
     for number, (rank, lanes) in enumerate(ranks.items()):
-        axes.axhspan(y - gap / 2, y + len(shown) + gap / 2, color="#f4f6f8" if number % 2 == 0 else "white", zorder=0, lw=0)
+        axes.axhspan(y - gap / 2, y + shown + gap / 2, color="#f4f6f8" if number % 2 == 0 else "white", zorder=0, lw=0)
         for begin, duration, name in phases.get(rank, []):
             margin = min(0.0015 * length, 0.2 * duration)
             axes.plot((begin + margin, begin + duration - margin), (y - 0.1, y - 0.1), color="#9aa7b2", linewidth=1.6, zorder=3,
                       solid_capstyle="butt")
             if number == 0 and duration > 0.03 * length:
                 axes.text(begin, y - 0.2, name, fontsize=7.5, color="#5b6b79", ha="left", va="bottom", zorder=4)
-        axes.text(-0.012, y + len(shown) / 2, f"rank {rank}", transform=axes.get_yaxis_transform(), ha="right", va="center",
+        axes.text(-0.012, y + shown / 2, f"rank {rank}", transform=axes.get_yaxis_transform(), ha="right", va="center",
                   fontsize=10, fontweight="bold", color=INK)
-        for lane in shown:
-            for kind in ("wait", "compute", "communication"):
-                ranges = lanes[lane].get(kind, [])
+        for lane, name in zip(lanes[:shown], names):
+            for kind in reversed(COLOURS):
+                ranges = lane.get(kind, [])
                 if ranges:
                     axes.broken_barh(ranges, (y + (1 - height) / 2, height), facecolors=COLOURS[kind],
                                      edgecolors="white", linewidth=0.25, zorder=3 if kind != "wait" else 2)
-            axes.text(1.006, y + 0.5, lane if len(shown) > 1 else "both in sequence", transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=8,
-                      color="#5b6b79")
+            axes.text(1.006, y + 0.5, name if shown > 1 or names == ENGINES else "both in sequence",
+                      transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=8, color="#5b6b79")
             y += 1
         y += gap
     axes.set_ylim(y - gap / 2, -gap / 2 - 0.25)
@@ -138,7 +146,7 @@ def main():
 
     panels = [load(path) for path in options.timelines]
     plt.rcParams["font.family"] = ["DejaVu Sans"]
-    rows = [(0.24 + 0.2 * len(lanes_of(ranks))) * len(ranks) + 0.2 for ranks, *_ in panels]
+    rows = [(0.24 + 0.2 * lanes_in_use(ranks)) * len(ranks) + 0.2 for _, ranks, *_ in panels]
     head, between, foot = 0.95, 0.95, 0.6  # inches
     height = head + sum(rows) + between * (len(panels) - 1) + foot
     figure, all_axes = plt.subplots(len(panels), 1, figsize=(12.5, height), squeeze=False, dpi=120,
@@ -146,7 +154,7 @@ def main():
     for axes, panel in zip(all_axes[:, 0], panels):
         draw(axes, *panel)
     kinds = [kind for kind in COLOURS
-             if any(kind in lane for ranks, *_ in panels for lanes in ranks.values() for lane in lanes.values())]
+             if any(lane.get(kind) for _, ranks, *_ in panels for lanes in ranks.values() for lane in lanes)]
     figure.text(0.065, 1 - 0.16 / height, options.title, ha="left", va="top", fontsize=14, fontweight="bold", color=INK)
     figure.legend(handles=[Patch(facecolor=COLOURS[kind], label=NAMES[kind]) for kind in kinds], loc="upper right",
                   bbox_to_anchor=(0.92, 1 - 0.06 / height), ncol=len(kinds), frameon=False, fontsize=9.5,

@@ -120,16 +120,6 @@ std::string algorithm_text(const std::string& algorithm, int groups) {
   return groups > 0 ? format("{}/{}", algorithm, groups) : algorithm;
 }
 
-void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body) {
-  Device& device = team.device();
-  device.trace().clear();
-  device.trace().enable(true);
-  body();
-  team.synchronize(stream);
-  device.trace_collect();
-  device.trace().enable(false);
-}
-
 void write_timeline(const World& world, const BenchOptions& options) {
   if (options.timeline.empty()) return;
   write_timeline(world, options.timeline);

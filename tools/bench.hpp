@@ -48,8 +48,6 @@ struct BenchOptions {
 [[nodiscard]] std::vector<std::int64_t> bench_sizes(const BenchOptions& options);
 /// The sum of all ranks' numbers. Collective.
 [[nodiscard]] std::int64_t count_over_ranks(const Team& team, std::int64_t mine);
-/// Runs `body`, which queues work on the stream, and leaves its trace, and that alone, for write_timeline.
-void trace_one_run(const Team& team, StreamRef stream, const std::function<void()>& body);
 /// Collective. Writes the timeline and its picture, as far as they were asked for. Throws Error where one of them
 /// cannot be written.
 void write_timeline(const World& world, const BenchOptions& options);

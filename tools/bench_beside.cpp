@@ -84,7 +84,7 @@ class BesideBench {
     }
     wrong_ += wrong;
     add_row(report, size, times, wrong);
-    if (!options_.timeline.empty()) trace_one_run(team, stream_, overlap);
+    if (!options_.timeline.empty()) timing_.trace(overlap);
   }
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
   [[nodiscard]] const Form& form() const noexcept { return form_; }

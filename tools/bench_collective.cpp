@@ -58,7 +58,7 @@ class CollectiveBench {
     figures.time = median(times);
     figures.p99 = percentile(times, 99);
     figures.wrong = wrong_of_a_run(plan, run, data, corrupts(world_.rank()));
-    if (!options_.timeline.empty()) trace_one_run(team, stream_, [&] { run(plan, stream_); });
+    if (!options_.timeline.empty()) timing_.trace([&] { run(plan, stream_); });
     return figures;
   }
 

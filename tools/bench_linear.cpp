@@ -46,7 +46,7 @@ class LinearBench {
     }
     wrong_ += wrong;
     add_row(report, problem, overlap, times, wrong);
-    if (!options_.timeline.empty()) trace_one_run(team, stream_, [&] { run(overlap, stream_); });
+    if (!options_.timeline.empty()) timing_.trace([&] { run(overlap, stream_); });
   }
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
 

@@ -73,6 +73,7 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
       if (runs == "staged") touched = 2 * whole;
       break;
     default:
+      if (ranks == 1) return {.algorithm = "copy", .seconds = 2 * whole / costs.memory_bytes_per_second};
       if (runs == "one_shot") {
         carried = peers * whole;
         touched = (ranks + 1) * whole + 2 * whole;

@@ -126,8 +126,9 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
     predictions.push_back({{"tensors", form->name}, {"algorithm", prediction.algorithm}, {"time_us", microseconds}});
   }
   tell(options,
-       format("# tandem plan {} of {} bytes: {} ranks on {}\n{}\npredicted: {}\n", name(options.operation),
-              bytes_to_string(options.size), world.size(), setting(world), plan.describe(), predicted),
+       format("# tandem plan {} of {} bytes: {} rank{} on {}\n{}\npredicted: {}\n", name(options.operation),
+              bytes_to_string(options.size), world.size(), world.size() == 1 ? "" : "s", setting(world),
+              plan.describe(), predicted),
        {{"operation", name(options.operation)},
         {"size", options.size},
         {"type", name(problem.dtype)},

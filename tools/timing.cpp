@@ -116,6 +116,24 @@ std::vector<double> Timing::medians_in_turns(std::span<const std::function<void(
   return medians;
 }
 
+void Timing::trace(const std::function<void()>& body) {
+  Device& device = team_.device();
+  const auto traced = [&] {
+    device.trace().clear();
+    device.trace().enable(true);
+    body();
+    team_.synchronize(stream_);
+    device.trace_collect();
+    device.trace().enable(false);
+  };
+  traced();  // the first one makes the events
+  // Behind what is queued already, the GPU need not wait for this thread.
+  for (int i = 0; events_ && i < 4; ++i) body();
+  pad_.signal_pad().barrier(stream_, 0);
+  if (!events_) team_.synchronize(stream_);
+  traced();
+}
+
 std::vector<double> Timing::collect() {
   team_.synchronize(stream_);
   for (std::size_t i = 0; i < used_; ++i) seconds_.push_back(pairs_[i].end.elapsed_since(pairs_[i].begin) * 1e-3);

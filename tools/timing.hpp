@@ -50,6 +50,9 @@ class Timing {
   /// The medians of each body's times in as many rounds, of `least` to `most`, as fit into `limit` seconds. Collective.
   [[nodiscard]] std::vector<double> medians_in_turns(std::span<const std::function<void()>> bodies, double limit,
                                                      int least, int most);
+  /// Runs `body` with the ranks in step, and leaves the trace of that, and of nothing else, for write_timeline.
+  /// Collective.
+  void trace(const std::function<void()>& body);
   /// Seconds of each run measured since the last call, as the slowest rank took them. Collective.
   [[nodiscard]] std::vector<double> collect();
 

@@ -24,6 +24,7 @@ const char* name(TraceKind kind) noexcept {
   switch (kind) {
     case TraceKind::compute: return "compute";
     case TraceKind::communication: return "communication";
+    case TraceKind::exchange: return "exchange";
     case TraceKind::wait: return "wait";
     case TraceKind::other: return "other";
   }

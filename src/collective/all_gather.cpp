@@ -29,8 +29,9 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       count_(spec.count),
       coming_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  make_slots(options.algorithm == "push" ? 0 : bytes_up_to(piece_bytes(), spec.count), signals);
   make_lanes(bytes_up_to(one_kernel_bytes(collective_tuning(device().id().type).one_kernel_shard_bytes), spec.count));
+  const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
+  make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
   const std::string otherwise = format(
@@ -67,8 +68,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
 void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect_algorithm({"push"}, "a run in steps");
   expect_closed();
-  begin(stream);
-  const TraceRange range(device(), stream, "all_gather push", TraceKind::communication);
+  begin_run(stream, "all_gather");
   const Shard mine = split(gathered.local()).shard(ranks(), me());
   const std::size_t bytes = bytes_of(mine.count);
   const std::size_t offset = bytes_of(mine.begin);
@@ -100,8 +100,9 @@ void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamR
 }
 
 void AllGather::wait_shard(StreamRef stream, int rank) {
-  if (rank < 0 || rank >= ranks())
+  if (rank < 0 || rank >= ranks()) {
     refuse(format("the shard of rank {} was waited for; allowed: 0 to {}", rank, ranks() - 1));
+  }
   if (!started_) refuse("a shard was waited for before start()");
   std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
   if (coming == 0) {
@@ -181,6 +182,7 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
 }
 
 void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
   for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
     const auto place = [&](int rank) { return gathered + bytes_of(whole.shard(ranks(), rank).begin) + begin; };
@@ -196,6 +198,7 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
   if (longest == 0) return;
   const Shard mine = whole.shard(ranks(), me());

@@ -43,14 +43,29 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
     refuse("algorithm 'one_shot' was asked for without staging; one_shot needs it");
   }
   expect_sums();
-  // Chunks of a small message are rounded up, and fetched ones lie there side by side.
-  make_slots(bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple),
-             signals);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
-  const std::size_t whole = bytes_up_to(one_kernel_bytes(tuning.one_kernel_bytes), spec.count);
+  const std::size_t most = one_kernel_bytes(tuning.one_kernel_bytes);
+  const std::size_t whole = bytes_up_to(most, spec.count);
   const std::size_t one_step = std::min(whole, one_step_up_to(tuning, ranks()));
   make_lanes(options.algorithm == "one_kernel" ? whole
                                                : std::max(automatic() ? one_step : 0, kernel_chunk(whole, ranks())));
+  // Chunks of a small message are rounded up, and fetched ones lie there side by side.
+  const std::size_t slot =
+      bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
+  const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
+  make_slots(always_one_kernel ? 0 : slot, signals);
+  if (!automatic() && lanes().bytes() != 0) {
+    const bool one_shot = options.algorithm == "one_kernel";
+    const std::size_t piece = lanes().bytes() * static_cast<std::size_t>(one_shot ? 1 : ranks());
+    set_description(format("{}: {} as asked for, in {}, in pieces of {} bytes; sums in rank order, in fp32 or wider",
+                           describe(), options.algorithm, one_shot ? "one step" : "two shots", piece));
+    return;
+  }
+  if (ranks() == 1) {
+    set_description(
+        format("{}: one rank has nobody to add: its input is copied, or in place left as it is", describe()));
+    return;
+  }
   std::string chosen;
   if (!automatic()) {
     chosen = format("{} as asked for", options.algorithm);
@@ -149,7 +164,9 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
     const auto* const from = input.data_as<const std::byte>();
     auto* const to = out.data_as<std::byte>();
     const std::int64_t count = input.numel();
-    if (takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) return fetch(from, to, count, stream);
+    if (ranks() > 1 && takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) {
+      return fetch(from, to, count, stream);
+    }
     if (take_small(from, to, count, Place::plain, stream)) return;
     two_shot(from, nullptr, to, count, stream);
   });
@@ -169,7 +186,10 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
 }
 
 bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
-  if (takes_mail(bytes_of(count), ranks() - 1)) {
+  if (ranks() == 1) {
+    add_copy(out, input, bytes_of(count), Path::local);
+    flush(stream);
+  } else if (takes_mail(bytes_of(count), ranks() - 1)) {
     mail(input, out, count, stream);
   } else if (const int steps = kernel_steps(count); steps != 0) {
     one_kernel(input, out, count, steps, stream);
@@ -182,6 +202,7 @@ bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t 
 }
 
 void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const auto longest = static_cast<std::int64_t>(letter_bytes() / element_bytes());
   for (std::int64_t begin = 0; begin < count; begin += longest) {
     const std::int64_t elements = std::min(longest, count - begin);
@@ -200,6 +221,7 @@ void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t 
   for (std::int64_t begin = 0; begin < count; begin += most) {
     const std::int64_t elements = std::min(most, count - begin);
     const auto shard = static_cast<std::int64_t>(kernel_chunk(bytes_of(elements), ranks()) / element_bytes());
+    const TraceRange range = traced(stream, TraceKind::exchange);
     lanes().exchange(stream, {.form = steps == 1 ? MailedForm::one_shot : MailedForm::two_shot,
                               .input = input + bytes_of(begin),
                               .out = out + bytes_of(begin),
@@ -223,7 +245,7 @@ void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t co
       add_copy(slots().local(slot), input + bytes_of(begin), bytes_of(elements), Path::local);
       flush(stream);
     }
-    slots().exchange(stream, slot, ready);
+    exchange(stream, slot, ready);
     for (int rank = 0; rank < ranks(); ++rank) sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank);
     sources_[static_cast<std::size_t>(me())] = input + bytes_of(begin);
     void* const to = out + bytes_of(begin);
@@ -251,7 +273,7 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
       add_copy(slots().local(slot), from, at, Path::local);
       add_copy(slots().local(slot) + behind, from + behind, bytes_of(elements) - behind, Path::local);
       flush(stream);
-      slots().exchange(stream, slot, ready);
+      exchange(stream, slot, ready);
       for (int rank = 0; rank < ranks(); ++rank) {
         sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + at;
       }
@@ -259,7 +281,7 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
     }
     const std::array<void*, 2> to{out + bytes_of(begin) + at, slots().local(slot) + at};
     reduce(stream, sources_, std::span(to).first(ranks() > 1 ? 2 : 1), mine.count, peers().size());
-    slots().exchange(stream, slot, reduced);
+    exchange(stream, slot, reduced);
     for (const int peer : peers()) {
       const Shard theirs = chunk(elements, peer);
       const std::size_t place = bytes_of(theirs.begin);
@@ -270,6 +292,7 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
 }
 
 void AllReduce::fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const Shard mine = chunk(count, me());
   slots().lend(stream, input, ready);
   wait_all(stream, ready);

@@ -196,6 +196,7 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
 }
 
 void AllToAll::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   slots().lend(stream, input, ready);
   add_copy(out + bytes_of(exchange_.place_in_out(me(), me())), input + bytes_of(exchange_.place_in_input(me(), me())),
            bytes_of(exchange_.count(me(), me())), Path::local);
@@ -227,7 +228,7 @@ void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longes
                Path::local);
     }
     flush(stream);
-    slots().exchange(stream, slot, ready);
+    exchange(stream, slot, ready);
     for (const int peer : peers()) {
       add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
                Path::link);

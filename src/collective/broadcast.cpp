@@ -104,6 +104,7 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
 }
 
 void Broadcast::fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const std::span<const int> only_root(&root, 1);
   if (me() == root) {
     slots().lend(stream, input, arrived);

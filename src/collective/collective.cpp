@@ -66,25 +66,6 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
   batch_bytes_ = static_cast<std::size_t>(costs.link_latency_seconds * costs.link_bytes_per_second);
 }
 
-void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
-  const bool mails = options_.algorithm == "mail";
-  if (mails && !options_.staging) refuse("algorithm 'mail' was asked for without staging; mail needs it");
-  if (mails && !device().sends_letters()) {
-    throw Unsupported(format("{} on rank {} of {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
-                             me_, ranks_, to_string(device().id())));
-  }
-  if (options_.staging) letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
-  const bool staging = options_.staging && ranks_ > 1;
-  opened_ = signals;
-  slots_ = Slots(team(), staging && !mails ? bytes : 0, signals + 1, operation(), staging ? letter_bytes_ : 0);
-  keep_in_graphs(slots_.parts());
-  if (options_.staging) why_no_fetch_ = why_no_loans(team());
-  if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
-    throw Unsupported(
-        format("{} on rank {} of {}: algorithm 'fetch' was asked for, and {}", kind(), me_, ranks_, why_no_fetch_));
-  }
-}
-
 void Collective::make_lanes(std::size_t bytes) {
   const std::string& algorithm = options_.algorithm;
   const bool asked = algorithm.starts_with("one_kernel");
@@ -104,9 +85,27 @@ void Collective::make_lanes(std::size_t bytes) {
   const bool chooses = automatic_ && options_.staging && options_.sms != 0 && few && device().exchanges_mail();
   if (!(asked || chooses) || bytes == 0 || ranks_ == 1) return;
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
+}
+
+void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
+  const bool mails = options_.algorithm == "mail";
+  if (mails && !options_.staging) refuse("algorithm 'mail' was asked for without staging; mail needs it");
+  if (mails && !device().sends_letters()) {
+    throw Unsupported(format("{} on rank {} of {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
+                             me_, ranks_, to_string(device().id())));
+  }
+  if (options_.staging) letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
+  const bool staging = options_.staging && ranks_ > 1;
+  opened_ = signals;
+  slots_ = Slots(team(), staging && !mails ? bytes : 0, signals + 1, operation(), staging ? letter_bytes_ : 0);
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   keep_in_graphs(std::move(parts));
+  if (options_.staging) why_no_fetch_ = why_no_loans(team());
+  if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
+    throw Unsupported(
+        format("{} on rank {} of {}: algorithm 'fetch' was asked for, and {}", kind(), me_, ranks_, why_no_fetch_));
+  }
 }
 
 Collective::Split Collective::split(const TensorView& view) {
@@ -209,6 +208,7 @@ void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* 
   }
   const auto piece = static_cast<std::int64_t>(lanes_.bytes() / element_bytes_);
   for (std::int64_t begin = 0; begin < shard; begin += piece) {
+    const TraceRange range = traced(stream, TraceKind::exchange);
     lanes_.exchange(stream, {.form = form,
                              .input = input + bytes_of(begin),
                              .out = out + bytes_of(begin),
@@ -265,9 +265,12 @@ void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path pa
 }
 
 void Collective::flush(StreamRef stream) {
-  if (copies_.size() == 1) {
+  if (copies_.empty()) return;
+  const TraceRange range = traced(stream, TraceKind::communication);
+  const bool engines = options_.sms == 0;  // which a batch alone is sure to take
+  if (copies_.size() == 1 && !engines) {
     device().copy(stream, copies_.front());
-  } else if (!copies_.empty()) {
+  } else {
     device().copy_batch(stream, copies_);
   }
   copies_.clear();
@@ -276,6 +279,7 @@ void Collective::flush(StreamRef stream) {
 void Collective::reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
                         std::int64_t count, std::size_t remote) const {
   if (count == 0) return;
+  const TraceRange range = traced(stream, TraceKind::exchange);
   device().reduce(stream, {.sources = sources,
                            .destinations = destinations,
                            .count = count,
@@ -287,6 +291,7 @@ void Collective::reduce(StreamRef stream, std::span<const void* const> sources, 
 
 void Collective::reduce_fetched(StreamRef stream, std::uint32_t arrival, const std::byte* input, Shard chunk,
                                 std::byte* out) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const std::size_t at = bytes_of(chunk.begin);
   const std::size_t bytes = bytes_of(chunk.count);
   const std::size_t part = std::min(part_bytes_, bytes);

@@ -29,9 +29,9 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
       sources_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
   expect_sums();
-  const std::size_t part = bytes_up_to(part_bytes(), spec.count);
-  make_slots(options.algorithm == "direct" ? 0 : part * static_cast<std::size_t>(ranks()), signals);
   make_lanes(bytes_up_to(one_kernel_bytes(collective_tuning(device().id().type).one_kernel_shard_bytes), spec.count));
+  const bool staging = options.algorithm != "direct" && !is_always_one_kernel(spec.count);
+  make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
   const std::string otherwise =
       format("from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}", small_too(),
              plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
@@ -105,6 +105,7 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
 }
 
 void ReduceScatter::mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
   for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
     const auto part_of = [&](int rank) {
@@ -122,6 +123,7 @@ void ReduceScatter::mail(const std::byte* input, std::byte* shard, const Split& 
 }
 
 void ReduceScatter::fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
   slots().lend(stream, input, ready);
   wait_all(stream, ready);
   reduce_fetched(stream, ready, input, whole.shard(ranks(), me()), shard);
@@ -148,7 +150,7 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
                piece_of(rank), Path::local);
     }
     flush(stream);
-    slots().exchange(stream, slot, ready);
+    exchange(stream, slot, ready);
     for (int rank = 0; rank < ranks(); ++rank) {
       sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + place_of(me());
     }

@@ -71,7 +71,7 @@ void ShardGather::gather_in_one_kernel(StreamRef stream, const void* shard) cons
   const auto bytes = [this](std::int64_t rows) { return rows * static_cast<std::int64_t>(row_bytes_); };
   const std::int64_t longest = bytes(shard_rows(m_, team_.size(), 0).count);
   if (longest == 0) return;
-  const TraceRange range(team_.device(), stream, "gather shards", TraceKind::communication);
+  const TraceRange range(team_.device(), stream, "gather shards", TraceKind::exchange);
   lanes_.exchange(stream, {.form = MailedForm::all_gather,
                            .input = shard,
                            .out = row(0),

@@ -232,6 +232,10 @@ TEST(CollectiveMisuse, DescribeSaysWhatRuns) {
     const Broadcast broadcast(team, {.count = 8, .dtype = bf16}, {.algorithm = "push"});
     EXPECT_NE(broadcast.describe().find("pushes of the root"), std::string::npos) << broadcast.describe();
   });
+  run_ranks(1, [](World& world) {
+    const AllReduce alone(world.team(), {.count = 8, .dtype = bf16});
+    EXPECT_NE(alone.describe().find("one rank has nobody to add"), std::string::npos) << alone.describe();
+  });
 }
 
 }  // namespace

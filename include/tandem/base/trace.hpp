@@ -14,7 +14,13 @@
 namespace tandem {
 
 /// What a traced range spends its time on; the timeline colours by it.
-enum class TraceKind : std::uint8_t { compute, communication, wait, other };
+enum class TraceKind : std::uint8_t {
+  compute,
+  communication,  ///< copies: on a GPU, its copy engines
+  exchange,       ///< communication by the cores that compute: kernels that read or write peers' memory
+  wait,
+  other
+};
 
 [[nodiscard]] TANDEM_API const char* name(TraceKind kind) noexcept;
 

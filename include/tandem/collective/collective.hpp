@@ -73,13 +73,13 @@ class TANDEM_API Collective : public Plan {
   Collective(Collective&&) = default;
   Collective& operator=(Collective&&) = default;
 
-  /// Collective. `bytes` for each slot (none without staging), and `signals` kinds of signals between each two ranks.
-  /// Throws Unsupported for algorithm "fetch" where ranks cannot lend.
-  void make_slots(std::size_t bytes, std::uint32_t signals);
-  /// Collective, behind make_slots. Mailboxes for runs in one kernel, of up to `bytes` of each shard: if this plan may
-  /// choose such runs, or an algorithm was asked for that is one (its name begins so). Throws Unsupported for that
-  /// where the device has none.
+  /// Collective. Mailboxes for runs in one kernel, of up to `bytes` of each shard: if this plan may choose such runs,
+  /// or an algorithm was asked for that is one (its name begins so). Throws Unsupported for that where the device has
+  /// none.
   void make_lanes(std::size_t bytes);
+  /// Collective, behind make_lanes. `bytes` for each slot (none without staging), and `signals` kinds of signals
+  /// between each two ranks. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
+  void make_slots(std::size_t bytes, std::uint32_t signals);
   /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
   /// run to run; a graph has its slots baked in. So from the first captured run on, no run gets beyond this before all
   /// ranks have come so far.
@@ -100,23 +100,36 @@ class TANDEM_API Collective : public Plan {
   void expect_sums() const;
   void expect_root(int root) const;
 
-  /// Everything between `begin` and `end`.
-  template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
+  void begin_run(StreamRef stream, const char* name) {
     begin(stream);
+    running_ = name;
+  }
+  /// Everything between `begin_run` and `end`.
+  template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
+    begin_run(stream, name);
     {
       const Corked corked(device(), stream);
-      const TraceRange range(device(), stream, name, TraceKind::communication);
       body();
     }
     end(stream);
   }
-
+  /// A part of the run, for the trace.
+  [[nodiscard]] TraceRange traced(StreamRef stream, TraceKind kind) const {
+    return TraceRange(device(), stream, running_, kind);
+  }
   /// Tells all peers of `what`.
   void signal_all(StreamRef stream, std::uint32_t what) const { slots_.signal(stream, 0, slots_.peers(), what); }
   /// Waits until all peers have told of `what`.
-  void wait_all(StreamRef stream, std::uint32_t what) const { slots_.wait(stream, 0, slots_.peers(), what); }
+  void wait_all(StreamRef stream, std::uint32_t what) const {
+    const TraceRange range = traced(stream, TraceKind::wait);
+    slots_.wait(stream, 0, slots_.peers(), what);
+  }
   /// Both.
-  void exchange(StreamRef stream, std::uint32_t what) const { slots_.exchange(stream, 0, what); }
+  void exchange(StreamRef stream, std::uint32_t what) const { exchange(stream, 0, what); }
+  void exchange(StreamRef stream, int slot, std::uint32_t what) const {
+    const TraceRange range = traced(stream, TraceKind::wait);
+    slots_.exchange(stream, slot, what);
+  }
 
   /// Puts a copy on the list that `flush` hands to the device as one batch; one that goes on where the last one ended
   /// becomes part of it. Nothing for 0 bytes or one place.
@@ -161,6 +174,10 @@ class TANDEM_API Collective : public Plan {
   /// Whether a run of shards with so many bytes is one kernel's, whatever the tensors. One that was asked for takes
   /// longer ones, in pieces.
   [[nodiscard]] bool takes_one_kernel(std::size_t bytes) const noexcept;
+  /// Whether every run of a plan for shards of up to `count` elements is: then it needs no staging memory.
+  [[nodiscard]] bool is_always_one_kernel(std::int64_t count) const noexcept {
+    return lanes_.bytes() != 0 && takes_one_kernel(bytes_up_to(lanes_.bytes() + 1, count));
+  }
   /// All-gather or reduce-scatter in one kernel.
   void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole);
   [[nodiscard]] const MailLanes& lanes() const noexcept { return lanes_; }
@@ -199,6 +216,7 @@ class TANDEM_API Collective : public Plan {
   MailLanes lanes_;           // none where no run is one kernel's
   std::string why_no_fetch_;  // empty if plain views can be read where they are
   std::vector<Copy> copies_;  // filled and emptied by each run
+  const char* running_ = "";  // what the trace calls the run
 };
 
 }  // namespace tandem
