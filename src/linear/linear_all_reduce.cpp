@@ -34,11 +34,10 @@ void LinearAllReduce::State::spread(std::byte* y, std::int64_t m, StreamRef stre
       pushes.push_back({.dst = at(sums.tail(peer), own), .src = at(y, own), .bytes = bytes(own), .path = Path::link});
     }
     device.copy_batch(stream, pushes);
-    sums.signal_tail(stream, sums.peers());
   }
   {
     const TraceRange range(device, stream, "wait for sums", TraceKind::wait);
-    sums.wait_tail(stream, sums.peers());
+    sums.exchange_tail(stream);
   }
   std::vector<Copy> pulls;
   const ShardGroup theirs = whole_shards(0, team.size() - 1);

@@ -154,7 +154,31 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
     const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
     multiply_own(run, is_one_kernel() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
   }
-  if (!is_one_kernel()) push(run, all, stream);
+}
+
+void PartialSums::push_all(const Operands& run, StreamRef stream) const {
+  const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
+  std::vector<Copy> pushes;
+  for (const int owner : slots_.peers()) {
+    const RowRange rows = shard_rows(run.m, team_.size(), owner);
+    pushes.push_back({.dst = region(owner, team_.rank()),
+                      .src = staged(rows.begin),
+                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                      .path = Path::link});
+  }
+  slots_.take(stream, slot_, slots_.peers());
+  team_.device().copy_batch(stream, pushes);
+}
+
+void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
+  multiply_first(run, stream);
+  if (is_one_kernel()) return reduce_in_one_kernel(run, stream);
+  push_all(run, stream);
+  {
+    const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
+    slots_.exchange(stream, slot_, 0);
+  }
+  add(run, stream);
 }
 
 // What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
@@ -200,17 +224,20 @@ void PartialSums::reduce_in_one_kernel(const Operands& run, StreamRef stream) co
     exchange.shard = one_step ? 0 : static_cast<std::int64_t>(kernel_chunk(whole, team_.size()) / size_of(spec_.dtype));
   }
   exchange.length = exchange.form == MailedForm::one_shot ? count : exchange.shard;
-  const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::communication);
+  const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::exchange);
   lanes_.exchange(stream, exchange);
 }
 
 void PartialSums::reduce(const Operands& run, StreamRef stream) {
-  if (is_one_kernel()) return reduce_in_one_kernel(run, stream);
-  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
     slots_.wait(stream, slot_, slots_.peers(), 0);
   }
+  add(run, stream);
+}
+
+void PartialSums::add(const Operands& run, StreamRef stream) const {
+  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
   if (own.count == 0) return;
   std::vector<const void*> sources;
   for (int rank = 0; rank < team_.size(); ++rank) {

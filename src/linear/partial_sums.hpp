@@ -45,11 +45,11 @@ class PartialSums {
   /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStream& communication);
-  /// `multiply_first` and `reduce` run as one kernel behind the product, and leave all rows that the caller is to have.
+  /// `in_sequence` runs one kernel behind the product, and leaves all rows that the caller is to have.
   [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0; }
 
-  /// Multiplies once, then pushes.
-  void multiply_first(const Operands& run, StreamRef stream);
+  /// Multiplies once, then pushes all in one batch, and does what `reduce` does.
+  void in_sequence(const Operands& run, StreamRef stream);
   /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication);
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
@@ -59,18 +59,20 @@ class PartialSums {
     if (!is_one_kernel()) slots_.grant(stream, slot_, slots_.peers());
   }
 
-  /// Signal 1 of this run's slot, and the tail, for what comes after the reduction.
+  /// The tail of this run's slot, and its signal, for what comes after the reduction.
   [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
-  void signal_tail(StreamRef stream, std::span<const int> readers) const { slots_.signal(stream, slot_, readers, 1); }
-  void wait_tail(StreamRef stream, std::span<const int> writers) const { slots_.wait(stream, slot_, writers, 1); }
+  void exchange_tail(StreamRef stream) const { slots_.exchange(stream, slot_, 1); }
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
   void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream);
   void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
   void multiply_own(const Operands& run, std::byte* sums, StreamRef stream);
+  void multiply_first(const Operands& run, StreamRef stream);
   void reduce_in_one_kernel(const Operands& run, StreamRef stream) const;
   void push(const Operands& run, const ShardGroup& group, StreamRef stream) const;
+  void push_all(const Operands& run, StreamRef stream) const;
+  void add(const Operands& run, StreamRef stream) const;
   /// Of `rank`'s slot, what `from` sends.
   [[nodiscard]] std::byte* region(int rank, int from) const {
     return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;

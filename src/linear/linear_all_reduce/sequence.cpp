@@ -4,8 +4,7 @@
 namespace tandem {
 
 void LinearAllReduce::State::sequence(const PartialSums::Operands& run, StreamRef stream) {
-  sums.multiply_first(run, stream);
-  sums.reduce(run, stream);
+  sums.in_sequence(run, stream);
 }
 
 }  // namespace tandem

@@ -168,8 +168,13 @@ TEST_P(LinearCapture, ReplaysRunTunedProducts) {
   std::filesystem::remove(options.env.plan_cache);
 }
 
-/// Kernels of a captured run; anything else fails the test.
-std::size_t kernels_of(Device& device, StreamRef stream, const std::function<void()>& run) {
+/// Of a captured run; anything else fails the test.
+struct Launches {
+  std::size_t kernels = 0;
+  std::size_t copies = 0;
+};
+
+Launches launches_of(Device& device, StreamRef stream, const std::function<void()>& run) {
   EXPECT_EQ(cudaSetDevice(device.id().index), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(CapturedGraph::native(stream), cudaStreamCaptureModeGlobal), cudaSuccess);
   run();
@@ -179,42 +184,89 @@ std::size_t kernels_of(Device& device, StreamRef stream, const std::function<voi
   EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
   std::vector<cudaGraphNode_t> nodes(count);
   EXPECT_EQ(cudaGraphGetNodes(graph, nodes.data(), &count), cudaSuccess);
+  Launches launches;
   for (const cudaGraphNode_t node : nodes) {
     cudaGraphNodeType type{};
     EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
-    EXPECT_EQ(type, cudaGraphNodeTypeKernel);
+    EXPECT_TRUE(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) << type;
+    ++(type == cudaGraphNodeTypeKernel ? launches.kernels : launches.copies);
   }
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  return count;
+  return launches;
 }
+
+/// What a spec's plans launch beside the product alone.
+class LaunchesBeside {
+ public:
+  LaunchesBeside(const Team& team, const LinearSpec& spec)
+      : team_(team),
+        stream_(team.device()),
+        weight_(team, {spec.n, spec.k}, spec.dtype),
+        x_(team, {spec.m, spec.k}, spec.dtype),
+        x_shard_(team, {own_rows(spec), spec.k}, spec.dtype),
+        y_(team, {spec.m, spec.n}, spec.dtype),
+        y_shard_(team, {own_rows(spec), spec.n}, spec.dtype) {
+    const std::unique_ptr<Gemm> alone = team.device().gemm(
+        {.m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = spec.dtype, .out_dtype = spec.dtype});
+    // It may be two kernels: its parts along k, and their sum.
+    product_ = launches_of(team.device(), stream_, [&] {
+      alone->run(stream_, {.a = x_.view().data(), .b = weight_.view().data(), .d = y_.view().data()});
+    });
+  }
+
+  void expect(AllGatherLinear plan, const Launches& launches) { expect_of(plan, x_shard_, y_, launches); }
+  void expect(LinearReduceScatter plan, const Launches& launches) { expect_of(plan, x_, y_shard_, launches); }
+  void expect(LinearAllReduce plan, const Launches& launches) { expect_of(plan, x_, y_, launches); }
+
+ private:
+  template <typename Linear>
+  void expect_of(Linear& plan, const GuardedTensor& given, const GuardedTensor& made, const Launches& launches) {
+    EXPECT_EQ(plan.choice().algorithm, "sequence");
+    const bool one_kernel = plan.describe().find("communication: one kernel") != std::string::npos;
+    EXPECT_EQ(one_kernel, launches.kernels == 1) << plan.describe();
+    const Launches found =
+        launches_of(team_.device(), stream_, [&] { plan(given.view(), weight_.view(), made.view(), stream_); });
+    EXPECT_EQ(found.kernels, product_.kernels + launches.kernels) << plan.describe();
+    EXPECT_EQ(found.copies, launches.copies) << plan.describe();
+  }
+  [[nodiscard]] std::int64_t own_rows(const LinearSpec& spec) const {
+    return shard_rows(spec.m, team_.size(), team_.rank()).count;
+  }
+
+  Team team_;
+  Stream stream_;
+  GuardedTensor weight_;
+  GuardedTensor x_;
+  GuardedTensor x_shard_;
+  GuardedTensor y_;
+  GuardedTensor y_shard_;
+  Launches product_;
+};
 
 TEST_P(LinearCapture, FewTokensAreAProductAndOneKernelMore) {
   if (GetParam() == DeviceType::host) GTEST_SKIP() << "a host captures nothing";
   on(3, [](World& world) {
     const Team& team = world.team();
-    const Stream stream(team.device());
     const LinearSpec spec{.m = 45, .n = 512, .k = 256, .dtype = bf16};
-    const std::int64_t own = shard_rows(spec.m, team.size(), team.rank()).count;
-    const GuardedTensor weight(team, {spec.n, spec.k}, bf16);
-    const GuardedTensor x(team, {spec.m, spec.k}, bf16);
-    const GuardedTensor x_shard(team, {own, spec.k}, bf16);
-    const GuardedTensor y(team, {spec.m, spec.n}, bf16);
-    const GuardedTensor y_shard(team, {own, spec.n}, bf16);
-    const std::unique_ptr<Gemm> alone = team.device().gemm(
-        {.m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = bf16, .out_dtype = bf16});
-    // A product may be two kernels: its parts along k, and their sum.
-    const std::size_t product = kernels_of(team.device(), stream, [&] {
-      alone->run(stream, {.a = x.view().data(), .b = weight.view().data(), .d = y.view().data()});
-    });
-    const auto check = [&](auto plan, const GuardedTensor& given, const GuardedTensor& made) {
-      EXPECT_NE(plan.describe().find("communication: one kernel"), std::string::npos) << plan.describe();
-      EXPECT_EQ(kernels_of(team.device(), stream, [&] { plan(given.view(), weight.view(), made.view(), stream); }),
-                product + 1)
-          << plan.describe();
-    };
-    check(AllGatherLinear(team, spec), x_shard, y);
-    check(LinearReduceScatter(team, spec), x, y_shard);
-    check(LinearAllReduce(team, spec), x, y);
+    LaunchesBeside product(team, spec);
+    product.expect(AllGatherLinear(team, spec), {.kernels = 1});
+    product.expect(LinearReduceScatter(team, spec), {.kernels = 1});
+    product.expect(LinearAllReduce(team, spec), {.kernels = 1});
+    team.barrier();
+  });
+}
+
+// Credits are taken and granted, the parts exchanged and added. An all-reduce exchanges the sums, too, each of which is
+// pushed into a slot and copied out of it.
+TEST_P(LinearCapture, MoreTokensInSequenceArePushedAtOnce) {
+  if (GetParam() == DeviceType::host) GTEST_SKIP() << "a host captures nothing";
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 3000, .n = 2048, .k = 256, .dtype = bf16};
+    LaunchesBeside product(team, spec);
+    product.expect(LinearReduceScatter(team, spec, {.algorithm = "sequence"}), {.kernels = 4, .copies = 2});
+    const std::size_t of_peers = team.rank() == 1 ? 2 : 1;  // whose rows lie in one piece, but around the middle one's
+    product.expect(LinearAllReduce(team, spec, {.algorithm = "sequence"}), {.kernels = 5, .copies = 4 + of_peers});
     team.barrier();
   });
 }
