@@ -435,7 +435,9 @@ TEST_P(EmulatedLinkTest, ATransferBeginsWhenTheOneBeforeItHasArrived) {
 
   auto alone = Clock::duration::max();
   auto both = Clock::duration::max();
-  for (int i = 0; i < 5; ++i) {
+  const auto limit = [&] { return std::max<Clock::duration>(alone, 4 * transfer + 2 * latency) + 2 * transfer; };
+  // Others may hold the cores up: a device that did one after the other would not get below this in any round.
+  for (int i = 0; i < 5 || (i < 50 && both >= limit()); ++i) {
     alone = std::min(alone, adding());
     both = std::min(both, timed([&] {
                       add();
@@ -443,7 +445,7 @@ TEST_P(EmulatedLinkTest, ATransferBeginsWhenTheOneBeforeItHasArrived) {
                       stream.synchronize();
                     }));
   }
-  EXPECT_LT(both, std::max<Clock::duration>(alone, 4 * transfer + 2 * latency) + 2 * transfer);
+  EXPECT_LT(both, limit());
 }
 
 TEST_P(EmulatedLinkTest, OtherStreamsComputeMeanwhile) {

@@ -33,7 +33,8 @@ struct CollectiveOptions {
   /// Of one piece on its way through staging memory, up to 2^48; 0: as measured best for the device.
   std::size_t piece_bytes = 0;
   /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. With 0 copy engines move
-  /// all, beside kernels of one block that signal and wait; sums need 1 at least.
+  /// all (in a graph, all that goes to another GPU), beside kernels of one block that signal and wait; sums need 1 at
+  /// least.
   std::optional<int> sms{};
 };
 
