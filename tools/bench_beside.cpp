@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -62,25 +63,25 @@ class BesideBench {
       product_(stream);
     };
     const auto overlap = [&] { beside_(stream_, communicate, compute); };
-    const auto wrong_of_a_run = [&](bool corrupted) {
+    const auto queued = [&](const std::function<void()>& body) { return timing_.queued(body, options_.repetitions); };
+    const QueuedRuns overlapped = queued(overlap);
+    const auto wrong_of_overlapped = [&](bool corrupted) {
       product_.poison();
-      const auto body = timing_.one_run(overlap, options_.repetitions);
-      const std::int64_t wrong = wrong_elements(team, run, data, body, stream_, corrupted);
+      const std::int64_t wrong = wrong_elements(team, run, data, overlapped, stream_, corrupted);
       return wrong + count_over_ranks(team, different_elements(product_.result(), alone_, size_of(*options_.dtype)));
     };
-    std::int64_t wrong = wrong_of_a_run(false);
+    std::int64_t wrong = wrong_of_overlapped(false);
     OverlapTimes times;
     if (wrong == 0) {
-      times = measure_overlap({.gemm = [&] { compute(stream_); },
-                               .comm = [&] { communicate(stream_); },
-                               .sequence =
-                                   [&] {
-                                     communicate(stream_);
-                                     compute(stream_);
-                                   },
-                               .overlap = overlap},
+      times = measure_overlap({.gemm = queued([&] { compute(stream_); }),
+                               .comm = queued([&] { communicate(stream_); }),
+                               .sequence = queued([&] {
+                                 communicate(stream_);
+                                 compute(stream_);
+                               }),
+                               .overlap = overlapped},
                               timing_, options_.repetitions);
-      wrong = wrong_of_a_run(corrupts(world_.rank()));
+      wrong = wrong_of_overlapped(corrupts(world_.rank()));
     }
     wrong_ += wrong;
     add_row(report, size, times, wrong);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -50,25 +49,20 @@ class CollectiveBench {
     const Team& team = world_.team();
     const CollectiveData data(problem, options_.seed);
     CollectiveRun run(team, problem, form);
+    const auto body = [&] { run(plan, stream_); };
+    const QueuedRuns runs = timing_.queued(body, options_.repetitions);
     Figures figures;
-    figures.wrong = wrong_of_a_run(plan, run, data, false);
+    figures.wrong = wrong_elements(team, run, data, runs, stream_, false);
     if (figures.wrong != 0) return figures;
-    const std::function<void()> body = [&] { run(plan, stream_); };
-    const std::vector<double> times = timing_.repeated(std::span(&body, 1), options_.repetitions).front();
+    const std::vector<double> times = timing_.repeated(std::span(&runs, 1), options_.repetitions).front();
     figures.time = median(times);
     figures.p99 = percentile(times, 99);
-    figures.wrong = wrong_of_a_run(plan, run, data, corrupts(world_.rank()));
-    if (!options_.timeline.empty()) timing_.trace([&] { run(plan, stream_); });
+    figures.wrong = wrong_elements(team, run, data, runs, stream_, corrupts(world_.rank()));
+    if (!options_.timeline.empty()) timing_.trace(body);
     return figures;
   }
 
  private:
-  [[nodiscard]] std::int64_t wrong_of_a_run(CollectivePlan& plan, CollectiveRun& run, const CollectiveData& data,
-                                            bool corrupted) const {
-    const auto body = timing_.one_run([&] { run(plan, stream_); }, options_.repetitions);
-    return wrong_elements(world_.team(), run, data, body, stream_, corrupted);
-  }
-
   const World& world_;
   const BenchOptions& options_;
   Stream stream_;

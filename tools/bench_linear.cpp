@@ -34,15 +34,19 @@ class LinearBench {
     LinearRun run(team, problem);
     LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
-    const auto wrong_of_a_run = [&](LinearPlanOfAnyKind& plan, bool corrupted) {
-      const auto body = timing_.one_run([&] { run(plan, stream_); }, options_.repetitions);
-      return wrong_elements(team, problem, run, body, stream_, corrupted);
+    const auto queued = [&](LinearPlanOfAnyKind& plan) {
+      return timing_.queued([this, &run, &plan] { run(plan, stream_); }, options_.repetitions);
     };
-    std::int64_t wrong = wrong_of_a_run(overlap, false) + wrong_of_a_run(sequence, false);
+    const QueuedRuns overlapped = queued(overlap);
+    const QueuedRuns sequential = queued(sequence);
+    const auto wrong_of = [&](const QueuedRuns& runs, bool corrupted) {
+      return wrong_elements(team, problem, run, runs.queue, stream_, corrupted);
+    };
+    std::int64_t wrong = wrong_of(overlapped, false) + wrong_of(sequential, false);
     OverlapTimes times;
     if (wrong == 0) {
-      times = measure_linear(team, problem, run, overlap, sequence, timing_, stream_, options_.repetitions);
-      wrong = wrong_of_a_run(overlap, corrupts(world_.rank()));
+      times = measure_linear(team, problem, overlapped, sequential, timing_, stream_, options_.repetitions);
+      wrong = wrong_of(overlapped, corrupts(world_.rank()));
     }
     wrong_ += wrong;
     add_row(report, problem, overlap, times, wrong);

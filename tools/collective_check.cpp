@@ -2,6 +2,8 @@
 #include "tools/collective_check.hpp"
 
 #include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "tandem/base/scalar.hpp"
 
@@ -12,9 +14,10 @@
 namespace tandem::tools {
 namespace {
 
-/// Data whose sums are exact in every dtype: whole numbers from 0 to 3, so that 64 ranks stay below 2^8.
+/// Data whose sums are exact in every dtype: whole numbers below this, so that 64 ranks stay below 2^8.
+constexpr int small_numbers = 4;
 int small_number(std::uint64_t key, std::int64_t index) {
-  return static_cast<int>(testing::random_bits(key, static_cast<std::uint64_t>(index)) & 3U);
+  return static_cast<int>(testing::random_bits(key, static_cast<std::uint64_t>(index)) % small_numbers);
 }
 
 template <typename Body> auto with_type(DType dtype, const Body& body) {
@@ -36,15 +39,51 @@ template <typename T> T exactly(int value) {
   }
 }
 
+/// What a sum's type is added up in; whole numbers wrap.
+template <typename T> struct Wide {
+  using Type = std::conditional_t<std::is_same_v<T, double>, double, float>;
+};
+template <std::integral T> struct Wide<T> {
+  using Type = std::make_unsigned_t<T>;
+};
+
+/// Runs of a sum, of which each but the first has the last one's result where that was stored: in place of the input
+/// with this key, or of all ranks'.
+struct Runs {
+  int count = 1;
+  std::optional<std::uint64_t> replaced{};
+};
+
+/// What runs whose first comes to `sum` come to, where `replaced` ranks' inputs are replaced, and the others' add up to
+/// `kept`. In rank order: either one sum stands beside whole numbers, or all are the same.
+template <typename T> T sum_of_runs(int runs, int sum, int kept, std::size_t replaced) {
+  T value = exactly<T>(sum);
+  for (int run = 1; run < runs; ++run) {
+    auto next = static_cast<typename Wide<T>::Type>(kept);
+    for (std::size_t i = 0; i < replaced; ++i) next += static_cast<typename Wide<T>::Type>(value);
+    value = static_cast<T>(next);
+  }
+  return value;
+}
+
 /// `count` sums, from element `begin` on, of the numbers of these keys.
-std::vector<std::byte> sums(DType dtype, std::span<const std::uint64_t> keys, std::int64_t begin, std::int64_t count) {
+std::vector<std::byte> sums(DType dtype, std::span<const std::uint64_t> keys, std::int64_t begin, std::int64_t count,
+                            const Runs& runs = {}) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(dtype));
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
+    std::vector<T> values;  // of each sum, and each number in it that is replaced
+    for (int sum = 0; sum <= (small_numbers - 1) * static_cast<int>(keys.size()); ++sum) {
+      for (int number = 0; number < small_numbers; ++number) {
+        values.push_back(runs.replaced ? sum_of_runs<T>(runs.count, sum, sum - number, 1)
+                                       : sum_of_runs<T>(runs.count, sum, 0, keys.size()));
+      }
+    }
     for (std::int64_t i = 0; i < count; ++i) {
       int sum = 0;
       for (const std::uint64_t key : keys) sum += small_number(key, begin + i);
-      const T value = exactly<T>(sum);
+      const int number = runs.replaced ? small_number(*runs.replaced, begin + i) : 0;
+      const T value = values[static_cast<std::size_t>(sum * small_numbers + number)];
       std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
     }
     return 0;
@@ -67,12 +106,13 @@ std::vector<std::byte> CollectiveData::input(int rank) const {
   return testing::random_bytes(key, static_cast<std::size_t>(elements) * size_of(problem_.dtype));
 }
 
-std::vector<std::byte> CollectiveData::output(int rank) const {
+std::vector<std::byte> CollectiveData::output(int rank, int in_place) const {
   switch (problem_.operation) {
-    case Operation::all_reduce: return sums(problem_.dtype, keys_, 0, problem_.rows);
+    case Operation::all_reduce: return sums(problem_.dtype, keys_, 0, problem_.rows, {.count = in_place});
     case Operation::reduce_scatter: {
       const Shard own = problem_.shard(rank);
-      return sums(problem_.dtype, keys_, own.begin, own.count);
+      return sums(problem_.dtype, keys_, own.begin, own.count,
+                  {.count = in_place, .replaced = keys_[static_cast<std::size_t>(rank)]});
     }
     default: return gathered_output(problem_, rank, [this](int from) { return input(from); });
   }
@@ -87,16 +127,17 @@ std::int64_t different_elements(std::span<const std::byte> got, std::span<const 
   return different;
 }
 
-std::int64_t wrong_elements(const Team& team, CollectiveRun& run, const CollectiveData& data,
-                            const std::function<void()>& body, StreamRef stream, bool corrupted) {
+std::int64_t wrong_elements(const Team& team, CollectiveRun& run, const CollectiveData& data, const QueuedRuns& runs,
+                            StreamRef stream, bool corrupted) {
   run.fill(data.input(team.rank()));
   team.barrier();  // nobody writes into a peer before its poison stands
-  body();
+  runs.queue();
   team.synchronize(stream);
   std::vector<std::byte> result = run.result();
   const DType dtype = data.problem().dtype;
   if (corrupted) corrupt(result, dtype);
-  return count_over_ranks(team, different_elements(result, data.output(team.rank()), size_of(dtype)));
+  const std::vector<std::byte> wanted = data.output(team.rank(), run.in_place() ? runs.runs : 1);
+  return count_over_ranks(team, different_elements(result, wanted, size_of(dtype)));
 }
 
 }  // namespace tandem::tools

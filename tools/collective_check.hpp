@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "tandem/team/team.hpp"
 
 #include "tools/collective_run.hpp"
+#include "tools/timing.hpp"
 
 namespace tandem::tools {
 
@@ -22,7 +22,8 @@ class CollectiveData {
 
   [[nodiscard]] const CollectiveProblem& problem() const noexcept { return problem_; }
   [[nodiscard]] std::vector<std::byte> input(int rank) const;
-  [[nodiscard]] std::vector<std::byte> output(int rank) const;
+  /// With `in_place`, of the last of so many runs of which each works on what the one before has left.
+  [[nodiscard]] std::vector<std::byte> output(int rank, int in_place = 1) const;
 
  private:
   CollectiveProblem problem_;
@@ -33,10 +34,10 @@ class CollectiveData {
 [[nodiscard]] std::int64_t different_elements(std::span<const std::byte> got, std::span<const std::byte> wanted,
                                               std::size_t element);
 
-/// Collective. Calls `body`, which queues one run of the collective, from fresh input and over poison, so that no
-/// earlier run's result can be taken for this one's, and counts the wrong elements of all ranks. `corrupted`: one of
-/// this rank's is made wrong first (see `corrupts`).
+/// Collective. Queues `runs` of the collective once, from fresh input and over poison, so that no earlier result can be
+/// taken for this one's, and counts the wrong elements of all ranks. `corrupted`: one of this rank's is made wrong
+/// first (see `corrupts`).
 [[nodiscard]] std::int64_t wrong_elements(const Team& team, CollectiveRun& run, const CollectiveData& data,
-                                          const std::function<void()>& body, StreamRef stream, bool corrupted);
+                                          const QueuedRuns& runs, StreamRef stream, bool corrupted);
 
 }  // namespace tandem::tools

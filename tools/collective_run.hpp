@@ -92,6 +92,8 @@ class CollectiveRun {
   void fill(std::span<const std::byte> input);
   /// Queues one run.
   void operator()(CollectivePlan& plan, StreamRef stream);
+  /// Whether a run's output takes the place of (a part of) its input.
+  [[nodiscard]] bool in_place() const noexcept { return form_.in_place; }
   /// What came out. The stream has been synchronised.
   [[nodiscard]] std::vector<std::byte> result() const;
   /// False if a run wrote outside of its output, or changed the input that `fill` was given.

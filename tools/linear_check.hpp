@@ -17,9 +17,8 @@ inline constexpr std::int64_t sampled_lines = 64;
 /// Whether every element of a rank's output is compared: for small outputs only, since an fp64 product takes its time.
 [[nodiscard]] bool is_checked_whole(const LinearProblem& problem, int rank);
 
-/// Collective. Calls `body`, which queues one run, over poison, so that no earlier run's result can be taken for this
-/// one's, and counts the wrong elements of all ranks. `corrupted`: one of this rank's is made wrong first (see
-/// `corrupts`).
+/// Collective. Calls `body`, which queues runs, over poison, so that no earlier result can be taken for this one's, and
+/// counts the wrong elements of all ranks. `corrupted`: one of this rank's is made wrong first (see `corrupts`).
 [[nodiscard]] std::int64_t wrong_elements(const Team& team, const LinearProblem& problem, LinearRun& run,
                                           const std::function<void()>& body, StreamRef stream, bool corrupted);
 

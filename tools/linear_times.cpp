@@ -44,9 +44,9 @@ GemmSpec local_product(const LinearProblem& problem, int rank) {
   return problem.is_gradient() ? local_gradient_gemm(spec) : local_gemm(spec);
 }
 
-OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
-                            LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,
-                            StreamRef stream, const Repetitions& repetitions) {
+OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const QueuedRuns& overlap,
+                            const QueuedRuns& sequence, Timing& timing, StreamRef stream,
+                            const Repetitions& repetitions) {
   LocalProduct product(team, local_product(problem, team.rank()));
   const CollectiveProblem collective = communication(problem);
   CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
@@ -60,10 +60,10 @@ OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, cons
   comm.fill(data);
   team.barrier();
 
-  return measure_overlap({.gemm = [&] { product(stream); },
-                          .comm = [&] { comm(plan, stream); },
-                          .sequence = [&] { run(sequence, stream); },
-                          .overlap = [&] { run(overlap, stream); }},
+  return measure_overlap({.gemm = timing.queued([&] { product(stream); }, repetitions),
+                          .comm = timing.queued([&] { comm(plan, stream); }, repetitions),
+                          .sequence = sequence,
+                          .overlap = overlap},
                          timing, repetitions);
 }
 

@@ -16,9 +16,9 @@ namespace tandem::tools {
 
 /// Collective. Times an operation beside what it is made of: the best unsplit local product, the collective, and one
 /// after the other. Parts, sequence and overlap run in turns, so that all of them meet the same clocks. `stream` is the
-/// timing's.
-[[nodiscard]] OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const LinearRun& run,
-                                          LinearPlanOfAnyKind& overlap, LinearPlanOfAnyKind& sequence, Timing& timing,
-                                          StreamRef stream, const Repetitions& repetitions);
+/// timing's, and `sequence` and `overlap` what it has queued for these repetitions.
+[[nodiscard]] OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const QueuedRuns& overlap,
+                                          const QueuedRuns& sequence, Timing& timing, StreamRef stream,
+                                          const Repetitions& repetitions);
 
 }  // namespace tandem::tools

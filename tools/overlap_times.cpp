@@ -9,8 +9,8 @@
 
 namespace tandem::tools {
 
-OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, const Repetitions& repetitions) {
-  const std::array<std::function<void()>, 4> all{bodies.gemm, bodies.comm, bodies.sequence, bodies.overlap};
+OverlapTimes measure_overlap(const OverlapRuns& runs, Timing& timing, const Repetitions& repetitions) {
+  const std::array<QueuedRuns, 4> all{runs.gemm, runs.comm, runs.sequence, runs.overlap};
   const std::vector<std::vector<double>> taken = timing.repeated(all, repetitions);
   return {.gemm = median(taken[0]),
           .comm = median(taken[1]),

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -28,15 +27,15 @@ struct OverlapTimes {
 };
 
 /// What is compared: compute and communication alone, one after the other, and one beside the other.
-struct OverlapBodies {
-  std::function<void()> gemm;
-  std::function<void()> comm;
-  std::function<void()> sequence;
-  std::function<void()> overlap;
+struct OverlapRuns {
+  QueuedRuns gemm;
+  QueuedRuns comm;
+  QueuedRuns sequence;
+  QueuedRuns overlap;
 };
 
 /// Collective. Times the four in turns.
-[[nodiscard]] OverlapTimes measure_overlap(const OverlapBodies& bodies, Timing& timing, const Repetitions& repetitions);
+[[nodiscard]] OverlapTimes measure_overlap(const OverlapRuns& runs, Timing& timing, const Repetitions& repetitions);
 
 /// How tables show them: the names of the columns, and their units.
 [[nodiscard]] std::string overlap_columns(bool stats);

@@ -79,29 +79,26 @@ std::vector<std::vector<double>> Timing::in_turns(std::span<const std::function<
   return taken;
 }
 
-std::vector<std::vector<double>> Timing::repeated(std::span<const std::function<void()>> bodies,
-                                                  const Repetitions& repetitions) {
-  static_cast<void>(in_turns(bodies, repetitions.warmup));
-  if (repetitions.graph_launches == 0) return in_turns(bodies, repetitions.iterations);
-  std::vector<std::function<void()>> launches;
-  for (const auto& body : bodies) {
-    const auto graph = std::make_shared<const Graph>(team_.device(), stream_, [&] {
-      for (int i = 0; i < repetitions.iterations; ++i) body();
-    });
-    launches.emplace_back([this, graph] { graph->launch(stream_); });
-  }
-  static_cast<void>(in_turns(launches, 1));  // a graph's first launch uploads it
-  std::vector<std::vector<double>> taken = in_turns(launches, repetitions.graph_launches);
-  for (std::vector<double>& each : taken) {
-    for (double& seconds : each) seconds /= repetitions.iterations;
-  }
-  return taken;
+QueuedRuns Timing::queued(const std::function<void()>& body, const Repetitions& repetitions) const {
+  if (repetitions.graph_launches == 0) return {.queue = body};
+  const auto graph = std::make_shared<const Graph>(team_.device(), stream_, [&] {
+    for (int i = 0; i < repetitions.iterations; ++i) body();
+  });
+  return {.queue = [stream = stream_, graph] { graph->launch(stream); }, .runs = repetitions.iterations};
 }
 
-std::function<void()> Timing::one_run(const std::function<void()>& body, const Repetitions& repetitions) const {
-  if (repetitions.graph_launches == 0) return body;
-  const auto graph = std::make_shared<const Graph>(team_.device(), stream_, body);
-  return [stream = stream_, graph] { graph->launch(stream); };
+std::vector<std::vector<double>> Timing::repeated(std::span<const QueuedRuns> all, const Repetitions& repetitions) {
+  std::vector<std::function<void()>> bodies;
+  for (const QueuedRuns& each : all) bodies.push_back(each.queue);
+  const bool graphs = repetitions.graph_launches != 0;
+  const int launches = repetitions.warmup / repetitions.iterations + 1;  // a graph's first launch uploads it
+  static_cast<void>(in_turns(bodies, graphs ? launches : repetitions.warmup));
+  std::vector<std::vector<double>> taken =
+      in_turns(bodies, graphs ? repetitions.graph_launches : repetitions.iterations);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (double& seconds : taken[i]) seconds /= all[i].runs;
+  }
+  return taken;
 }
 
 std::vector<double> Timing::medians_in_turns(std::span<const std::function<void()>> bodies, double limit, int least,

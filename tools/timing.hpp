@@ -26,6 +26,12 @@ struct Repetitions {
                            ///< counts its launches
 };
 
+/// What is queued, and timed, at once: some runs of one body.
+struct QueuedRuns {
+  std::function<void()> queue;
+  int runs = 1;
+};
+
 /// "20 iterations, 5 for warm-up", …
 [[nodiscard]] std::string to_string(const Repetitions& repetitions);
 
@@ -41,12 +47,13 @@ class Timing {
   /// Times `rounds` runs of each body, in turns, so that all of them meet the same clocks. The seconds of each body's
   /// runs, as the slowest rank took them. Collective.
   [[nodiscard]] std::vector<std::vector<double>> in_turns(std::span<const std::function<void()>> bodies, int rounds);
-  /// The same, behind runs for warm-up. Of a graph's launch each run counts as one part of it. Collective.
-  [[nodiscard]] std::vector<std::vector<double>> repeated(std::span<const std::function<void()>> bodies,
+  /// What `repeated` times of `body`: one run, or if `repetitions` are of graphs, the launch of one that holds all
+  /// iterations.
+  [[nodiscard]] QueuedRuns queued(const std::function<void()>& body, const Repetitions& repetitions) const;
+  /// Times each of what `queued` gave for these repetitions, in turns and behind runs for warm-up. The seconds of one
+  /// run; of a graph's launch each counts as one part of it. Collective.
+  [[nodiscard]] std::vector<std::vector<double>> repeated(std::span<const QueuedRuns> all,
                                                           const Repetitions& repetitions);
-  /// What queues one run of `body`: itself, or the launch of a graph of one, if `repetitions` are of graphs. To check
-  /// what is timed.
-  [[nodiscard]] std::function<void()> one_run(const std::function<void()>& body, const Repetitions& repetitions) const;
   /// The medians of each body's times in as many rounds, of `least` to `most`, as fit into `limit` seconds. Collective.
   [[nodiscard]] std::vector<double> medians_in_turns(std::span<const std::function<void()>> bodies, double limit,
                                                      int least, int most);

@@ -42,8 +42,10 @@ std::vector<TimedOperation> time_operations(const World& world, const language_m
     LinearPlanOfAnyKind overlap(team, operation.problem, {});
     LinearPlanOfAnyKind sequence(team, operation.problem, {.algorithm = "sequence", .groups = std::nullopt});
     operation.choice = overlap.choice();
-    operation.times = measure_linear(team, operation.problem, run, overlap, sequence, timing, stream,
-                                     {.iterations = iterations, .warmup = warmup});
+    const Repetitions repetitions{.iterations = iterations, .warmup = warmup};
+    operation.times =
+        measure_linear(team, operation.problem, timing.queued([&] { run(overlap, stream); }, repetitions),
+                       timing.queued([&] { run(sequence, stream); }, repetitions), timing, stream, repetitions);
   }
   return operations;
 }
