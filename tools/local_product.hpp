@@ -14,12 +14,14 @@ namespace tandem::tools {
 /// A product of one rank alone, of random data: the compute that something else is measured beside.
 class LocalProduct {
  public:
-  /// Collective. Dense operands; no bias. By the algorithms that a plan would take for it.
-  LocalProduct(const Team& team, const GemmSpec& spec);
+  /// Collective. Dense operands; no bias. By the algorithms that a plan would take for it. With as many copies of B,
+  /// the weights, as make at least so many bytes.
+  LocalProduct(const Team& team, const GemmSpec& spec, std::size_t bytes_of_weights = 0);
   /// Queues one run.
   void operator()(StreamRef stream) const { run(*gemm_, stream); }
-  /// The same by another Gemm of this spec.
-  void run(Gemm& gemm, StreamRef stream) const;
+  /// The same by another Gemm of this spec, with one of the copies.
+  void run(Gemm& gemm, StreamRef stream, std::size_t copy = 0) const;
+  [[nodiscard]] std::size_t copies() const noexcept { return copies_; }
   /// D. The stream has been synchronised.
   [[nodiscard]] std::vector<std::byte> result() const;
   /// Overwrites D with what no product gives.
@@ -28,6 +30,8 @@ class LocalProduct {
  private:
   Team team_;
   Buffer a_;
+  std::size_t pitch_;  // bytes from one copy of B to the next
+  std::size_t copies_;
   Buffer b_;
   Buffer d_;
   std::unique_ptr<Gemm> gemm_;

@@ -15,6 +15,10 @@
 namespace tandem::tools {
 namespace {
 
+// Weights of so many bytes in all are read before one copy's turn comes again: twice the largest L2 cache that a GPU
+// has (126 MB of a B200; an H200 has 50 MiB), so that it is cold by then.
+constexpr std::size_t cold_bytes = std::size_t{256} << 20;
+
 /// What the ranks multiply, each size once: all of them measure all of it.
 std::vector<GemmSpec> distinct_products(const LinearProblem& problem) {
   std::vector<GemmSpec> all;
@@ -55,13 +59,14 @@ std::vector<ProductTimes> measure_products(const Team& team, const LinearProblem
     progress(format("product of {} rows by {} algorithms", each.m, each.algorithms.size()));
     GemmSpec piece = each.spec;
     piece.m = each.m;
-    const LocalProduct product(team, piece);
+    const LocalProduct product(team, piece, cold_bytes);
+    std::size_t turn = 0;
     std::vector<std::unique_ptr<Gemm>> gemms;
     std::vector<std::function<void()>> bodies;
     for (const std::string& name : each.algorithms) {
       const GemmAlgorithm algorithm{.m = each.m, .name = name};
       Gemm& gemm = *gemms.emplace_back(team.device().gemm(piece, {&algorithm, 1}));
-      bodies.push_back([&] { product.run(gemm, stream); });
+      bodies.push_back([&] { product.run(gemm, stream, turn++ % product.copies()); });
     }
     each.seconds = timing.medians_in_turns(bodies, limit / static_cast<double>(products.size()), 5, 100);
   }

@@ -24,8 +24,9 @@ struct ProductTimes {
 };
 
 /// Collective. Times what the plans of a problem multiply, whole and in pieces (`tuned_rows`), by each algorithm in
-/// turns, on all ranks at once, for about `limit` seconds. Only what has several algorithms: on the host nothing has.
-/// `progress` is told what is being measured.
+/// turns, on all ranks at once, for about `limit` seconds. No cache holds the weights, as in a model, whose other
+/// layers' have come in between. Only what has several algorithms: on the host nothing has. `progress` is told what is
+/// being measured.
 [[nodiscard]] std::vector<ProductTimes> measure_products(const Team& team, const LinearProblem& problem, Timing& timing,
                                                          StreamRef stream, double limit,
                                                          const std::function<void(const std::string&)>& progress);
