@@ -77,8 +77,9 @@ class Pieces {
   /// comes when the slowest of them has computed it.
   [[nodiscard]] double straight() const {
     const double hops = (peers() + 1) * costs_.hop_seconds;  // to a signal after each, and the join
-    if (costs_.copies_cost_compute)
+    if (costs_.copies_cost_compute) {
       return hops + ranks_ * gemm(1) + comm();  // and so do stores to where no cache is warm
+    }
     const double stores = shard_bytes() / costs_.store_bytes_per_second;
     const double hold_up = costs_.stores_hold_up_compute;
     const double theirs = peers() * (hold_up > 0 ? std::max(gemm(1) + hold_up * stores, stores) : gemm(1));

@@ -378,8 +378,9 @@ class CudaBackend final : public MemoryBackend {
     auto result = std::make_shared<SideBySide>(std::make_unique<AddressRange>(checked_mul(stride, parts.size())));
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto* part = dynamic_cast<const CudaMapping*>(parts[i].get());
-      if (part == nullptr)
+      if (part == nullptr) {
         throw InvalidArgument(format("part {} of {} is not a mapping of a CUDA segment", i, parts.size()));
+      }
       result->add(part->allocation(), i * stride, part->bytes(), device_->id().index);
     }
     return result;

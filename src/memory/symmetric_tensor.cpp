@@ -32,8 +32,9 @@ SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& 
 
 void SymmetricTensor::rendezvous() {
   // The memory alone would take [2, 8] for [4, 4]: they are of one size.
-  if (!memory_.is_reachable())
+  if (!memory_.is_reachable()) {
     team().agree("rendezvous of a symmetric tensor", format("{}{}", name(dtype_), to_string(sizes_)));
+  }
   memory_.rendezvous();
 }
 

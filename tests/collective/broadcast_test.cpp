@@ -96,8 +96,9 @@ TEST_P(BroadcastTest, RootsTakeTurnsWithoutAPause) {
     for (int run = 0; run < 50; ++run) {
       roots.push_back(static_cast<int>(draws.below(static_cast<std::uint64_t>(team.size()))));
       tensors.emplace_back(team, Dims{1000}, u8);
-      if (team.rank() == roots.back())
+      if (team.rank() == roots.back()) {
         tensors.back().set(moved_bytes(10000 + static_cast<std::uint64_t>(run), 0, 1000));
+      }
       if (run % 5 == 0) delay_somebody(team, stream, draws, 1000);
       broadcast(tensors.back().view(), roots.back(), stream);
     }

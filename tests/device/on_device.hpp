@@ -39,8 +39,9 @@ class OnDevice : public ::testing::TestWithParam<DeviceType> {
     RecordProperty("seed", std::to_string(device_seed()));
   }
   void TearDown() override {
-    if (HasFailure())
+    if (HasFailure()) {
       std::fprintf(stderr, "repeat with TANDEM_TEST_SEED=%llu\n", static_cast<unsigned long long>(device_seed()));
+    }
   }
 
   [[nodiscard]] virtual DeviceOptions options() const { return {}; }

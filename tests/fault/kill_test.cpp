@@ -137,8 +137,9 @@ std::vector<int> all_but(int ranks, int victim) {
 void expect_sums(const World& world, const Team& team) {
   constexpr std::int64_t count = 1000;
   std::vector<float> values(count);
-  for (std::size_t i = 0; i < values.size(); ++i)
+  for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(world.rank() + 1) + static_cast<float>(i);
+  }
   Buffer buffer(world.shared_device(), count * sizeof(float));
   world.device().upload(buffer.data(), values.data(), buffer.bytes());
   const TensorView view(buffer.data(), {count}, f32, world.device().id());

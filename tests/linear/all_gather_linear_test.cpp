@@ -203,9 +203,10 @@ TEST_P(AllGatherLinearTest, SubTeamsInOddOrdersKeepTheirGatheredX) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
       const Team team = world.team(ranks);
-      if (team)
+      if (team) {
         check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16}, {.algorithm = "pipeline", .keep_gathered = true},
               5);
+      }
     }
     world.team().barrier();
   });

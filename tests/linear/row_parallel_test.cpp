@@ -206,8 +206,9 @@ TEST_P(RowParallel, SubTeamsInOddOrders) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
       const Team team = world.team(ranks);
-      if (team)
+      if (team) {
         check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true}, {.algorithm = "pipeline"}, 5);
+      }
     }
     world.team().barrier();
   });
