@@ -85,6 +85,19 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
   });
 }
 
+TEST_P(AllGatherTest, WithoutMultiprocessorsNoKernelMovesShards) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const bool has_kernel = team.device().exchanges_mail() && team.size() > 1;
+    const AllGather free(team, {.count = 1000, .dtype = i32});
+    EXPECT_EQ(free.describe().find("in one kernel") != std::string::npos, has_kernel) << free.describe();
+    AllGather gather(team, {.count = 1000, .dtype = i32}, {.sms = 0});
+    EXPECT_NE(gather.describe().find("on at most 0 SMs"), std::string::npos) << gather.describe();
+    EXPECT_EQ(gather.describe().find("kernel"), std::string::npos) << gather.describe();
+    check_all_forms(team, gather, gather, {.rows = team.size(), .columns = 999}, i32, 8000);
+  });
+}
+
 TEST_P(AllGatherTest, PushesTinyAndEmptyShards) {
   run([](World& world) {
     const Team& team = world.team();

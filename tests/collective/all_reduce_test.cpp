@@ -150,6 +150,21 @@ TEST_P(AllReduceTest, SubTeamsInOddOrders) {
   });
 }
 
+TEST_P(AllReduceTest, OneMultiprocessorIsEnough) {
+  run([](World& world) {
+    const Team& team = world.team();
+    constexpr std::int64_t count = 50'001;  // more than 128 KiB, for which a kernel takes all its blocks
+    std::vector<std::string> algorithms{"auto", "two_shot"};
+    if (world.device().exchanges_mail()) algorithms.insert(algorithms.end(), {"one_kernel", "one_kernel_two_shot"});
+    std::uint64_t id = 7000;
+    for (const std::string& algorithm : algorithms) {
+      AllReduce all_reduce(team, {.count = count, .dtype = f32}, {.algorithm = algorithm, .sms = 1});
+      EXPECT_NE(all_reduce.describe().find("on at most 1 SMs"), std::string::npos) << all_reduce.describe();
+      check_all_forms(team, all_reduce, all_reduce, count, f32, ++id);
+    }
+  });
+}
+
 TEST_P(AllReduceTest, WithoutStagingSymmetricTensorsStillWork) {
   run([](World& world) {
     const Team& team = world.team();

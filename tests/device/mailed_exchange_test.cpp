@@ -91,6 +91,16 @@ struct Extent {
 constexpr Extent extents[]{{1, 1},      {3, 1},         {47, 16},         {48, 16},         {200, 80},
                            {1199, 400}, {20'000, 6672}, {64'000, 32'000}, {96'001, 32'016}, {107'999, 36'001}};
 
+/// Where the ranks' inputs begin, in elements; each output as the next rank's input. 16 bytes, or less, are what a
+/// thread takes at once, and what each rank can take is its own affair.
+struct Placement {
+  std::array<std::int64_t, ranks> offsets;
+  By by;
+};
+constexpr Placement placements[]{{{0, 0, 0}, By::mailboxes},  {{1, 1, 1}, By::packets},   {{1, 1, 1}, By::mailboxes},
+                                 {{0, 0, 0}, By::packets},    {{0, 1, 4}, By::mailboxes}, {{3, 0, 2}, By::packets},
+                                 {{1, 16, 0}, By::mailboxes}, {{0, 1, 16}, By::packets}};
+
 TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane) {
   if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
   constexpr std::int64_t most = 110'000;
@@ -102,8 +112,7 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
          {MailedForm::one_shot, MailedForm::two_shot, MailedForm::reduce_scatter, MailedForm::all_gather}) {
       if (dtype == u8 && form != MailedForm::all_gather) continue;
       for (const auto& [count, shard] : extents) {
-        for (const auto& [offset, by] : {std::pair(0U, By::mailboxes), std::pair(1U, By::packets),
-                                         std::pair(1U, By::mailboxes), std::pair(0U, By::packets)}) {
+        for (const auto& [offsets, by] : placements) {
           const bool one_shot = form == MailedForm::one_shot;
           if (one_shot && count > longest_shard) continue;
           const MailedExchange exchange{.form = form,
@@ -111,7 +120,6 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
                                         .shard = one_shot ? 0 : shard,
                                         .length = one_shot ? count : shard,
                                         .dtype = dtype};
-          const std::size_t at = offset * size_of(dtype);
           const auto bytes_of = [&](std::int64_t elements) {
             return static_cast<std::size_t>(elements) * size_of(dtype);
           };
@@ -119,21 +127,23 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
             const std::int64_t begin = std::min(count, static_cast<std::int64_t>(rank) * shard);
             return std::pair(bytes_of(begin), bytes_of(std::min(shard, count - begin)));
           };
+          const auto input_at = [&](std::size_t rank) { return bytes_of(offsets[rank]); };
+          const auto out_at = [&](std::size_t rank) { return bytes_of(offsets[(rank + 1) % ranks]); };
           std::vector<Buffer> outs;
           std::vector<const void*> sources;
           for (std::size_t me = 0; me < ranks; ++me) {
             outs.push_back(upload(std::vector<std::byte>(most * sizeof(std::int64_t), untouched)));
-            sources.push_back(inputs[me].data_as<std::byte>() + at);
+            sources.push_back(inputs[me].data_as<std::byte>() + input_at(me));
           }
           for (std::size_t me = 0; me < ranks; ++me) {
-            start(me, by, exchange, sources[me], outs[me].data_as<std::byte>() + at);
+            start(me, by, exchange, sources[me], outs[me].data_as<std::byte>() + out_at(me));
           }
           std::vector<std::byte> whole(bytes_of(count));
           if (form == MailedForm::all_gather) {
             for (std::size_t rank = 0; rank < ranks; ++rank) {
               const auto [begin, bytes] = shard_of_rank(rank);
               const auto given = download<std::byte>(inputs[rank]);
-              std::copy_n(given.begin() + static_cast<std::ptrdiff_t>(at), bytes,
+              std::copy_n(given.begin() + static_cast<std::ptrdiff_t>(input_at(rank)), bytes,
                           whole.begin() + static_cast<std::ptrdiff_t>(begin));
             }
           } else {
@@ -152,12 +162,13 @@ TEST_P(MailedExchangeTest, EveryFormHasTheBitsOfAReductionInEveryTurnOfEveryLane
               const auto [begin, bytes] = shard_of_rank(me);
               wanted = wanted.subspan(begin, bytes);
             }
+            const std::size_t at = out_at(me);
             const auto got = download<std::byte>(outs[me]);
             for (std::size_t i = 0; i < got.size(); ++i) {
               const bool inside = i >= at && i < at + wanted.size();
               ASSERT_EQ(got[i], inside ? wanted[i - at] : untouched)
                   << name(dtype) << ", form " << static_cast<int>(form) << ", " << count << " elements in shards of "
-                  << shard << ", offset " << offset << (by == By::packets ? ", in packets" : "") << ", rank " << me
+                  << shard << ", offset " << offsets[me] << (by == By::packets ? ", in packets" : "") << ", rank " << me
                   << ", byte " << i;
             }
           }
