@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda_runtime_api.h>
-#include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
@@ -20,9 +19,9 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/linear/tuned_product.hpp"
 
+#include "linear/plan_cache_folder.hpp"
 #include "linear/tensors.hpp"
 #include "support/cuda/captured_graph.hpp"
-#include "support/devices.hpp"
 
 namespace tandem {
 namespace {
@@ -30,7 +29,7 @@ namespace {
 using testing::CapturedGraph;
 using testing::GuardedTensor;
 
-class LinearCapture : public testing::OnEachDevice {};
+class LinearCapture : public testing::PlanCacheFolder {};
 
 void copy(const GuardedTensor& from, const GuardedTensor& to, const Stream& stream) {
   stream.device().copy(stream, {.dst = to.view().data(), .src = from.view().data(), .bytes = to.view().bytes()});
@@ -143,9 +142,6 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
 }
 
 TEST_P(LinearCapture, ReplaysRunTunedProducts) {
-  testing::RankOptions options;
-  options.env.plan_cache = ::testing::TempDir() + "captured_plans";
-  std::filesystem::remove(options.env.plan_cache);
   on(
       2,
       [](World& world) {
@@ -164,8 +160,7 @@ TEST_P(LinearCapture, ReplaysRunTunedProducts) {
         check_gathering(world.team());
         check_reducing(world.team());
       },
-      options);
-  std::filesystem::remove(options.env.plan_cache);
+      reading(at("plans")));
 }
 
 /// Of a captured run; anything else fails the test.
