@@ -83,7 +83,7 @@ std::vector<std::byte> sums(DType dtype, std::span<const std::uint64_t> keys, st
       int sum = 0;
       for (const std::uint64_t key : keys) sum += small_number(key, begin + i);
       const int number = runs.replaced ? small_number(*runs.replaced, begin + i) : 0;
-      const T value = values[static_cast<std::size_t>(sum * small_numbers + number)];
+      const T value = values[static_cast<std::size_t>(sum) * small_numbers + static_cast<std::size_t>(number)];
       std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
     }
     return 0;

@@ -16,8 +16,9 @@ constexpr std::size_t shortest_slice = 4096;
 
 constexpr std::size_t turns = 2;
 
-// Up to so many bytes to all peers together go in packets. Without a link twice the bytes cost less than a signal behind
-// them up to 256 KiB; but the more packets there are, the more threads of a rank that is early wait for one each.
+// Up to so many bytes to all peers together go in packets. Without a link twice the bytes cost less than a signal
+// behind them up to 256 KiB; but the more packets there are, the more threads of a rank that is early wait for one
+// each.
 constexpr std::size_t in_packets = std::size_t{128} << 10;
 
 }  // namespace
