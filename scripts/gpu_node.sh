@@ -265,11 +265,11 @@ case "$part" in
   memcheck)
     # What a test provokes, as the driver's refusal of too much memory, is no finding.
     memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
-    # Left out: two tests of what goes on beside a kernel that waits, or a destroyed stream's work that is held back; under
+    # Left out: tests of what goes on beside a kernel that waits, or a destroyed stream's work that is held back; under
     # memcheck the driver lets nothing go on beside. Ranks that share a GPU take turns there of tenths of a second: small
     # teams.
     step "memcheck of device" 120 "${memcheck[@]}" "$build/tests/device/tandem-test-device" \
-      --gtest_filter='*/cuda*-*DestructorDoesNotWaitAndWorkStillRuns*:*NothingIsLoadedLateWhileAKernelWaits*'
+      --gtest_filter='*/cuda*-*DestructorDoesNotWaitAndWorkStillRuns*:*NothingIsLoadedLateWhileAKernelWaits*:*CopyEngine*'
     step "memcheck of memory" 240 env TANDEM_TEST_MAX_RANKS=2 "${memcheck[@]}" "$build/tests/memory/tandem-test-memory" \
       --gtest_filter='*/cuda*'
     step "memcheck of collective, 2 ranks" 180 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
