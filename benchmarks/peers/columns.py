@@ -6,7 +6,7 @@ An entry is what one peer came to at one place of the table. Times are in micros
 
 from dataclasses import dataclass, field
 
-PEERS = ("tandem", "gloo", "nccl", "registered", "copy-engine", "one-shot", "two-shot", "async-tp")
+PEERS = ("tandem", "gloo", "nccl", "registered", "copy-engine", "one-shot", "two-shot", "async-tp", "cublasmp")
 OPERATIONS = ("all_gather", "all_reduce", "all_gather beside", "all_gather_linear", "linear_reduce_scatter",
               "linear_all_reduce")
 FORMS = (("out_of_place", "apart"), ("in_place", "in place"))

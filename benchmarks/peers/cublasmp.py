@@ -1,30 +1,198 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Says why cuBLASMp is not among the peers. Without torch."""
+"""cuBLASMp's products with the communication that goes with them, through ctypes. Without torch.
 
+It multiplies matrices that are stored by columns: one that is stored by rows is, to it, its transpose. So y = x·Wᵀ is asked
+for as yᵀ = W·xᵀ, with W as A, transposed, and x as B.
+"""
+
+import ctypes
 import ctypes.util
 import os
 import site
 import sys
+from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
+from dataclasses import dataclass
 from pathlib import Path
 
 NAMES = "libcublasmp.so*", "libcublasMp.so*"
+
+# Of the headers of cuBLASMp, cuBLAS and CUDA.
+STATUSES = ("success", "not initialised", "allocation failed", "invalid value", "architecture mismatch", "execution failed",
+            "internal error", "not supported")
+TRANSA, ALGORITHM, EPILOGUE = 0, 3, 5
+# Chunks beside products, and for what has no such pipeline, one after the other. The other pipelines need NVLink
+# multicast, or kernels that wait.
+ALGORITHMS = {"SPLIT_P2P": 1, "NO_OVERLAP": 5}
+NOT_SUPPORTED = 7
+EPILOGUE_ALLREDUCE = 1
+LAYOUT_COLUMN_MAJOR, LAYOUT_ROW_MAJOR = 0, 1
+OP_T = 1
+COMPUTE_32F = 68
+TYPES = {"f32": 0, "f16": 2, "bf16": 14}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """As cuBLASMp sees it: the whole, the block of one rank, and along what it is split over the ranks."""
+    rows: int
+    columns: int
+    block_rows: int
+    block_columns: int
+    split: str  # "rows" or "columns"
+
+
+def matrices(operation, shape, ranks):
+    """W, x and y of an operation on M tokens, N outputs and K inputs in all."""
+    m, n, k = shape
+    if operation == "all_gather_linear":
+        return (Matrix(k, n, k, n // ranks, "columns"), Matrix(k, m, k, m // ranks, "columns"),
+                Matrix(n, m, n // ranks, m // ranks, "rows"))
+    weight = Matrix(k, n, k // ranks, n, "rows")
+    if operation == "linear_reduce_scatter":
+        return weight, Matrix(k, m, k // ranks, m // ranks, "rows"), Matrix(n, m, n, m // ranks, "columns")
+    # Every rank has a whole y of its own.
+    return weight, Matrix(k, m, k // ranks, m, "rows"), Matrix(n, m * ranks, n, m, "columns")
+
+
+def packages():
+    """The folders of NVIDIA's libraries among Python's packages."""
+    folders = {Path(folder) for folder in (*site.getsitepackages(), *sys.path) if folder}
+    return [root for folder in sorted(folders) for root in sorted((folder / "nvidia").glob("*"))]
 
 
 def libraries():
     """Where it is installed: for the loader, as CUBLASMP_HOME says, or in one of Python's packages."""
     found = [ctypes.util.find_library(name) for name in ("cublasmp", "cublasMp")]
     roots = [Path(os.environ["CUBLASMP_HOME"])] if "CUBLASMP_HOME" in os.environ else []
-    packages = {Path(folder) for folder in (*site.getsitepackages(), *sys.path) if folder}
-    roots += [root for folder in packages for root in sorted((folder / "nvidia").glob("*"))]
+    roots += packages()
+    roots += [folder for root in roots for folder in sorted(root.glob("cu[0-9]*"))]
     found += [str(path) for root in roots for name in NAMES for path in sorted(root.glob(f"lib*/{name}"))]
     return [path for path in dict.fromkeys(found) if path]
 
 
-def reason():
-    found = libraries()
-    return f"installed ({found[0]}), but there is no driver for it here" if found else "it is not installed"
+def loaded(name):
+    """A library that the process has, that the loader finds, or that is in one of Python's packages."""
+    places = [name, *(str(root / "lib" / name) for root in packages())]
+    for place in places:
+        try:
+            return ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    raise FileNotFoundError(f"{name}, which it needs, is not installed")
 
 
-if __name__ == "__main__":
-    print(reason())
+class NotSupported(RuntimeError):
+    pass
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_byte * 128)]  # ncclUniqueId
+
+
+class Library:
+    """cuBLASMp on one stream, for the ranks of a world. Collective; so is each of its products."""
+
+    def __init__(self, rank, ranks, stream, share):
+        """`share` gives all ranks what the first one has, some bytes."""
+        found = libraries()
+        if not found:
+            raise FileNotFoundError("it is not installed")
+        self.ranks = ranks
+        self.nccl = loaded("libnccl.so.2")
+        self.library = self.load(found[0])
+        own = UniqueId()
+        if rank == 0:
+            self.check("ncclGetUniqueId", self.nccl.ncclGetUniqueId(byref(own)))
+        communicator = c_void_p()
+        self.check("ncclCommInitRank", self.nccl.ncclCommInitRank(
+            byref(communicator), c_int(ranks), UniqueId.from_buffer_copy(share(bytes(own))), c_int(rank)))
+        self.handle = c_void_p()
+        self.call("cublasMpCreate", byref(self.handle), c_void_p(stream))
+        self.grids = {}
+        for split, sides, layout in (("rows", (ranks, 1), LAYOUT_COLUMN_MAJOR), ("columns", (1, ranks), LAYOUT_ROW_MAJOR)):
+            self.grids[split] = c_void_p()
+            self.call("cublasMpGridCreate", *map(c_int64, sides), c_int(layout), communicator, byref(self.grids[split]))
+        self.workspaces = {}  # split of y: its address and size
+        self.algorithms = {}  # operation: what its products run
+
+    def load(self, path):
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            if "nvshmem" not in str(error):
+                raise
+        loaded("libnvshmem_host.so.3")  # up to version 0.7
+        return ctypes.CDLL(path)
+
+    @staticmethod
+    def check(function, status):
+        if status:
+            ours = function.startswith("cublasMp")
+            name = STATUSES[status] if ours and status < len(STATUSES) else f"status {status}"
+            raise (NotSupported if ours and status == NOT_SUPPORTED else RuntimeError)(f"{function}: {name}")
+
+    def call(self, function, *arguments):
+        self.check(function, getattr(self.library, function)(*arguments))
+
+    def version(self):
+        number = c_int()
+        self.call("cublasMpGetVersion", byref(number))
+        return number.value
+
+    def set(self, description, attribute, value):
+        new = hasattr(self.library, "cublasMpMatmulDescriptorSetAttribute")  # since version 0.8
+        self.call(f"cublasMpMatmulDescriptor{'SetAttribute' if new else 'AttributeSet'}", description, c_int(attribute),
+                  byref(c_int(value)), c_size_t(ctypes.sizeof(c_int)))
+
+    def describe(self, matrix, dtype):
+        descriptor = c_void_p()
+        sizes = (matrix.rows, matrix.columns, matrix.block_rows, matrix.block_columns, 0, 0, matrix.block_rows)
+        self.call("cublasMpMatrixDescriptorCreate", *map(c_int64, sizes), c_int(TYPES[dtype]), self.grids[matrix.split],
+                  byref(descriptor))
+        return descriptor
+
+    def workspace(self, size, split):
+        """Memory that the ranks reach, at least so much: all ranks ask for as much."""
+        address, has = self.workspaces.get(split, (None, 0))
+        if size <= has:
+            return address
+        if not hasattr(self.library, "cublasMpBufferRegister"):  # up to version 0.7
+            nvshmem = loaded("libnvshmem_host.so.3")
+            nvshmem.nvshmem_malloc.restype = c_void_p
+            address = nvshmem.nvshmem_malloc(c_size_t(size))
+            if not address:
+                raise MemoryError(f"nvshmem_malloc of {size} bytes")
+        else:
+            memory = c_void_p()
+            self.check("ncclMemAlloc", self.nccl.ncclMemAlloc(byref(memory), c_size_t(size)))
+            self.call("cublasMpBufferRegister", self.grids[split], memory, c_size_t(size))
+            address = memory.value
+        self.workspaces[split] = (address, size)
+        return address
+
+    def product(self, operation, shape, dtype, weight, x, y):
+        """What runs an operation once: y = x·Wᵀ of these addresses, whose blocks are stored by rows and dense."""
+        m, n, k = shape
+        splits = matrices(operation, shape, self.ranks)
+        a, b, d = (self.describe(matrix, dtype) for matrix in splits)
+        description = c_void_p()
+        self.call("cublasMpMatmulDescriptorCreate", byref(description), c_int(COMPUTE_32F))
+        self.set(description, TRANSA, OP_T)
+        if operation == "linear_all_reduce":
+            self.set(description, EPILOGUE, EPILOGUE_ALLREDUCE)
+        one, zero, first = c_float(1), c_float(0), c_int64(1)
+        arguments = (self.handle, description, *map(c_int64, (n, m, k)), byref(one), c_void_p(weight), first, first, a,
+                     c_void_p(x), first, first, b, byref(zero), None, first, first, None, c_void_p(y), first, first, d)
+        on_device, on_host = c_size_t(), c_size_t()
+        for name, number in ALGORITHMS.items():
+            self.set(description, ALGORITHM, number)
+            try:
+                self.call("cublasMpMatmul_bufferSize", *arguments, byref(on_device), byref(on_host))
+                break
+            except NotSupported:
+                if name == list(ALGORITHMS)[-1]:
+                    raise
+        self.algorithms[operation] = name
+        work = c_void_p(self.workspace(on_device.value, splits[2].split))
+        host_work = ctypes.create_string_buffer(max(on_host.value, 1))
+        return lambda: self.call("cublasMpMatmul", *arguments, work, on_device, host_work, on_host)

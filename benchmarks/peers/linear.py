@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear layers with the communication that they need: with a peer's collectives in sequence, and as async TP fuses them."""
+"""Linear layers with the communication that they need: with a peer's collectives in sequence, as async TP fuses them, and
+as cuBLASMp does."""
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ class Operands:
 
     def __init__(self, operation, shape, dtype, seed, device, rows):
         m, n, k = shape
+        self.shape = shape
         self.rows = rows  # how many to compare
         self.operation, self.tokens, self.seed, self.dtype = operation, m, seed, dtype
         self.ranks, self.rank = dist.get_world_size(), dist.get_rank()
@@ -98,3 +100,18 @@ class AsyncTp(Sequence):
             self.y = torch.ops.symm_mem.fused_matmul_reduce_scatter(self.operands.x, weight, "sum", 0, name)
 
     run = overlap
+
+
+class CublasMp(Sequence):
+    """What cuBLASMp does in one call; its parts and its sequence are those of its plain peer."""
+
+    def __init__(self, peer, operands, library, dtype):
+        super().__init__(peer, operands)
+        x = self.shard if operands.operation == "all_gather_linear" else operands.x
+        for tensor in (operands.weight, x, self.y):
+            assert tensor.is_contiguous(), "it takes rows that are dense"
+        self.overlap = library.product(operands.operation, operands.shape, dtype, operands.weight.data_ptr(), x.data_ptr(),
+                                       self.y.data_ptr())
+
+    def run(self):
+        self.overlap()

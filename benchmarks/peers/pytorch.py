@@ -6,7 +6,8 @@
 
 A process has one kind of symmetric memory, so the peers are of two runs:
 
-    symmetric   gloo or nccl (plain memory), and on symmetric memory one-shot, two-shot (all_reduce) and async-tp
+    symmetric   gloo or nccl (plain memory), and on symmetric memory one-shot, two-shot (all_reduce) and async-tp; and
+                cublasmp, which has memory of its own
     registered  nccl on registered memory: registered (its default policy) and copy-engine (its zero-CTA policy)
 
 Every result is compared with fp64 sums, or with what was gathered, of generated tensors before it is timed. All peers of
@@ -24,7 +25,7 @@ from pathlib import Path
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("common", "transformer_layer")]
 
 # Multicast stays off, and async TP is the one of this page: chunks beside products.
-os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+os.environ |= {"NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 os.environ.pop("TORCH_SYMM_MEM_ENABLE_NATIVE_ASYNC_TP", None)
 
 import plan as plans  # noqa: E402
@@ -35,6 +36,7 @@ try:
     import torch.distributed as dist
 
     import collectives
+    import cublasmp
     import linear
     from beside import Beside, Product
     from peer import OneShot, Peer, Plain, Symmetric, TwoShot
@@ -59,6 +61,13 @@ def arguments():
     if options.memory == "registered" and (options.device == "host" or options.shared):
         parser.error("--memory registered needs a GPU for each rank: NCCL refuses two on one")
     return options
+
+
+def shared_bytes(mine):
+    """What the first rank has."""
+    all_of_them = [mine]
+    dist.broadcast_object_list(all_of_them, src=0)
+    return all_of_them[0]
 
 
 def captured(body, calls):
@@ -89,6 +98,7 @@ class Comparison:
         self.timing = Timing(device, ahead=True)
         self.peers, self.reasons, self.entries, self.notes = [], {}, [], []
         self.fuses = False  # whether async TP has the memory that it needs
+        self.cublasmp = None
 
     def save(self):
         if dist.get_rank() != 0 or not self.options.json:
@@ -145,6 +155,11 @@ class Comparison:
             if memory:
                 self.peers += [OneShot(memory, world), TwoShot(memory, world)]
                 self.fuses = True
+            if self.options.shared:
+                self.leave_out("cublasmp", "everything", "its NCCL refuses two ranks on one GPU")
+            else:
+                self.cublasmp = self.attempt("cublasmp", "everything", lambda: cublasmp.Library(
+                    dist.get_rank(), ranks, torch.cuda.current_stream().cuda_stream, shared_bytes))
 
     def checked(self, place, makers, graphs=False):
         """{peer: case} of those whose result was right; the others' entries are made."""
@@ -251,6 +266,8 @@ class Comparison:
                           for peer in self.peers if peer.takes(collective, travels)}
                 if self.fuses and operation in linear.AsyncTp.OPERATIONS:
                     makers["async-tp"] = lambda operands=operands: linear.AsyncTp(plain, operands)
+                if self.cublasmp:
+                    makers["cublasmp"] = lambda operands=operands: linear.CublasMp(plain, operands, self.cublasmp, self.dtype)
                 self.time_parts(place, self.checked(place, makers))
 
     def look_at_engines(self):
@@ -279,6 +296,10 @@ class Comparison:
         self.besides()
         self.all_reduces()
         self.linears()
+        if self.cublasmp:
+            algorithms = ", ".join(f"{operation} {name}" for operation, name in self.cublasmp.algorithms.items())
+            self.notes.append(f"cublasmp is version {self.cublasmp.version()}; its algorithms: {algorithms}")
+            self.save()
         if self.options.memory == "registered" and dist.get_world_size() > 1:
             self.look_at_engines()
 

@@ -11,10 +11,11 @@ usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|no
 
 all_gather, all_reduce, a gather beside a product, and linear layers with their communication: through Tandem and PyTorch
 (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy, symmetric memory's one-shot and two-shot
-all_reduce, async TP; on the host with gloo). They run in turns, N rounds long (default 3); no round begins that would last
-beyond the limit (default 3600 s). The medians of the rounds are printed, then for each place the peer that is fastest
-there. Every result is checked first (--rows N: N rows of each product), and a wrong one has no time. A peer that is
-missing is a line that says why. Where ranks share GPUs, what can run so is checked, and nothing is timed.
+all_reduce, async TP; on the host with gloo); the layers on CUDA through cuBLASMp, too. They run in turns, N rounds long
+(default 3); no round begins that would last beyond the limit (default 3600 s). The medians of the rounds are printed, then
+for each place the peer that is fastest there. Every result is checked first (--rows N: N rows of each product), and a wrong
+one has no time. A peer that is missing is a line that says why. Where ranks share GPUs, what can run so is checked, and
+nothing is timed. cuBLASMp is looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
 --size node is what others publish, small (default) is for machines without GPUs. --calls and --launches are of CUDA
 graphs. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
 Examples:
@@ -72,8 +73,6 @@ if [[ $device == cuda ]]; then
   else
     memories+=(registered)
   fi
-  cublasmp=$("$python" "$here/cublasmp.py") || cublasmp="not looked for, since $python does not run"
-  left_out cublasmp "$cublasmp"
 fi
 if ! has_torch "$python" >"$folder/torch"; then
   left_out pytorch "$python has no torch"

@@ -177,11 +177,61 @@ class CuBlasMp(unittest.TestCase):
             library.touch()
             with mock.patch.dict(os.environ, {"CUBLASMP_HOME": folder}), \
                  mock.patch("ctypes.util.find_library", return_value=None):
-                self.assertEqual(cublasmp.reason(), f"installed ({library}), but there is no driver for it here")
+                self.assertIn(str(library), cublasmp.libraries())
 
-    def test_is_missing_otherwise(self):
+    def test_says_so_where_it_is_missing(self):
         with mock.patch.object(cublasmp, "libraries", return_value=[]):
-            self.assertEqual(cublasmp.reason(), "it is not installed")
+            with self.assertRaisesRegex(FileNotFoundError, "it is not installed"):
+                cublasmp.Library(0, 1, 0, lambda own: own)
+
+    def test_names_what_was_refused(self):
+        cublasmp.Library.check("cublasMpMatmul", 0)
+        with self.assertRaisesRegex(cublasmp.NotSupported, "cublasMpMatmul: not supported"):
+            cublasmp.Library.check("cublasMpMatmul", 7)
+        with self.assertRaisesRegex(RuntimeError, "ncclMemAlloc: status 7"):
+            cublasmp.Library.check("ncclMemAlloc", 7)
+
+    def test_reads_rows_as_the_columns_that_it_multiplies(self):
+        """yᵀ = W·xᵀ of matrices that are put together of the ranks' blocks, each read by columns."""
+        m, n, k = 6, 12, 18
+        x = [[3 * i - 7 * j for j in range(k)] for i in range(m)]
+        weight = [[5 * i + j * j for j in range(k)] for i in range(n)]
+        y = [[sum(a * b for a, b in zip(row, column)) for column in weight] for row in x]
+
+        def rows_of(matrix, ranks):
+            count = len(matrix) // ranks
+            return [matrix[rank * count:(rank + 1) * count] for rank in range(ranks)]
+
+        def columns_of(matrix, ranks):
+            return [[row[rank * (len(row) // ranks):(rank + 1) * (len(row) // ranks)] for row in matrix]
+                    for rank in range(ranks)]
+
+        def whole(matrix, blocks):
+            """Element (row, column) of what the blocks, which lie in memory by rows, are to cuBLASMp."""
+            memory = [[element for row in block for element in row] for block in blocks]
+
+            def at(row, column):
+                rank = row // matrix.block_rows if matrix.split == "rows" else column // matrix.block_columns
+                if matrix.split == "rows":
+                    row %= matrix.block_rows
+                else:
+                    column %= matrix.block_columns
+                return memory[rank][row + column * matrix.block_rows]
+            return at
+
+        for ranks in (1, 2, 3):
+            own = {"all_gather_linear": (rows_of(weight, ranks), rows_of(x, ranks), columns_of(y, ranks)),
+                   "linear_reduce_scatter": (columns_of(weight, ranks), columns_of(x, ranks), rows_of(y, ranks)),
+                   "linear_all_reduce": (columns_of(weight, ranks), columns_of(x, ranks), [y] * ranks)}
+            for operation, blocks in own.items():
+                matrices = cublasmp.matrices(operation, (m, n, k), ranks)
+                for matrix in matrices:
+                    self.assertEqual(matrix.rows // matrix.block_rows, ranks if matrix.split == "rows" else 1)
+                a, b, d = (whole(matrix, block) for matrix, block in zip(matrices, blocks))
+                for row in range(n):
+                    for column in range(matrices[2].columns):  # of an all-reduce: every rank's, side by side
+                        total = sum(a(i, row) * b(i, column % m) for i in range(k))
+                        self.assertEqual(d(row, column), total, (operation, ranks, row, column))
 
 
 @unittest.skipUnless(HAS_TORCH, "no torch")
