@@ -23,6 +23,8 @@ TRANSA, ALGORITHM, EPILOGUE = 0, 3, 5
 # Chunks beside products, and for what has no such pipeline, one after the other. The other pipelines need NVLink
 # multicast, or kernels that wait.
 ALGORITHMS = {"SPLIT_P2P": 1, "NO_OVERLAP": 5}
+# With an all-reduce, version 0.7 takes NO_OVERLAP; what it gave, on one rank, was the GELU of the product.
+ALGORITHMS_OF_ALL_REDUCE = {"SPLIT_P2P": 1}
 NOT_SUPPORTED = 7
 EPILOGUE_ALLREDUCE = 1
 LAYOUT_COLUMN_MAJOR, LAYOUT_ROW_MAJOR = 0, 1
@@ -89,23 +91,42 @@ class UniqueId(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_byte * 128)]  # ncclUniqueId
 
 
-class Library:
-    """cuBLASMp on one stream, for the ranks of a world. Collective; so is each of its products."""
+class Installation:
+    """cuBLASMp and the NCCL that it goes with, loaded. Each rank's own matter, which may fail on one alone."""
 
-    def __init__(self, rank, ranks, stream, share):
-        """`share` gives all ranks what the first one has, some bytes."""
+    def __init__(self):
         found = libraries()
         if not found:
             raise FileNotFoundError("it is not installed")
-        self.ranks = ranks
         self.nccl = loaded("libnccl.so.2")
-        self.library = self.load(found[0])
+        self.cublasmp = self.load(found[0])
+
+    @staticmethod
+    def load(path):
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            if "nvshmem" not in str(error):
+                raise
+        loaded("libnvshmem_host.so.3")  # up to version 0.7
+        return ctypes.CDLL(path)
+
+
+class Library:
+    """cuBLASMp on one stream, for the ranks of a world. Collective, of ranks that all have it; so is each product."""
+
+    def __init__(self, installation, rank, ranks, stream, share, agree):
+        """`share` gives all ranks what the first one has, some bytes; `agree` says whether all ranks said yes."""
+        self.ranks, self.agree = ranks, agree
+        self.nccl, self.library = installation.nccl, installation.cublasmp
         own = UniqueId()
-        if rank == 0:
-            self.check("ncclGetUniqueId", self.nccl.ncclGetUniqueId(byref(own)))
+        has_id = rank != 0 or self.nccl.ncclGetUniqueId(byref(own)) == 0
+        shared = share(bytes(own) if has_id else b"")
+        if not shared:
+            raise RuntimeError("ncclGetUniqueId failed on the first rank")
         communicator = c_void_p()
         self.check("ncclCommInitRank", self.nccl.ncclCommInitRank(
-            byref(communicator), c_int(ranks), UniqueId.from_buffer_copy(share(bytes(own))), c_int(rank)))
+            byref(communicator), c_int(ranks), UniqueId.from_buffer_copy(shared), c_int(rank)))
         self.handle = c_void_p()
         self.call("cublasMpCreate", byref(self.handle), c_void_p(stream))
         self.grids = {}
@@ -114,15 +135,6 @@ class Library:
             self.call("cublasMpGridCreate", *map(c_int64, sides), c_int(layout), communicator, byref(self.grids[split]))
         self.workspaces = {}  # split of y: its address and size
         self.algorithms = {}  # operation: what its products run
-
-    def load(self, path):
-        try:
-            return ctypes.CDLL(path)
-        except OSError as error:
-            if "nvshmem" not in str(error):
-                raise
-        loaded("libnvshmem_host.so.3")  # up to version 0.7
-        return ctypes.CDLL(path)
 
     @staticmethod
     def check(function, status):
@@ -152,7 +164,8 @@ class Library:
         return descriptor
 
     def workspace(self, size, split):
-        """Memory that the ranks reach, at least so much: all ranks ask for as much."""
+        """Memory that the ranks reach, at least so much: all ranks ask for as much. What is too small stays: earlier
+        products have its address."""
         address, has = self.workspaces.get(split, (None, 0))
         if size <= has:
             return address
@@ -164,7 +177,9 @@ class Library:
                 raise MemoryError(f"nvshmem_malloc of {size} bytes")
         else:
             memory = c_void_p()
-            self.check("ncclMemAlloc", self.nccl.ncclMemAlloc(byref(memory), c_size_t(size)))
+            status = self.nccl.ncclMemAlloc(byref(memory), c_size_t(size))
+            if not self.agree(status == 0):
+                raise MemoryError(f"ncclMemAlloc of {size} bytes failed" + ("" if status else " on another rank"))
             self.call("cublasMpBufferRegister", self.grids[split], memory, c_size_t(size))
             address = memory.value
         self.workspaces[split] = (address, size)
@@ -184,13 +199,14 @@ class Library:
         arguments = (self.handle, description, *map(c_int64, (n, m, k)), byref(one), c_void_p(weight), first, first, a,
                      c_void_p(x), first, first, b, byref(zero), None, first, first, None, c_void_p(y), first, first, d)
         on_device, on_host = c_size_t(), c_size_t()
-        for name, number in ALGORITHMS.items():
+        algorithms = ALGORITHMS_OF_ALL_REDUCE if operation == "linear_all_reduce" else ALGORITHMS
+        for name, number in algorithms.items():
             self.set(description, ALGORITHM, number)
             try:
                 self.call("cublasMpMatmul_bufferSize", *arguments, byref(on_device), byref(on_host))
                 break
             except NotSupported:
-                if name == list(ALGORITHMS)[-1]:
+                if name == list(algorithms)[-1]:
                     raise
         self.algorithms[operation] = name
         work = c_void_p(self.workspace(on_device.value, splits[2].split))

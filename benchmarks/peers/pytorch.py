@@ -157,9 +157,12 @@ class Comparison:
                 self.fuses = True
             if self.options.shared:
                 self.leave_out("cublasmp", "everything", "its NCCL refuses two ranks on one GPU")
-            else:
+                return
+            installation = self.attempt("cublasmp", "everything", cublasmp.Installation)
+            if installation:
                 self.cublasmp = self.attempt("cublasmp", "everything", lambda: cublasmp.Library(
-                    dist.get_rank(), ranks, torch.cuda.current_stream().cuda_stream, shared_bytes))
+                    installation, dist.get_rank(), ranks, torch.cuda.current_stream().cuda_stream, shared_bytes,
+                    lambda yes: agreed(yes, self.device)))
 
     def checked(self, place, makers, graphs=False):
         """{peer: case} of those whose result was right; the others' entries are made."""

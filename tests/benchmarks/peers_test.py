@@ -182,7 +182,15 @@ class CuBlasMp(unittest.TestCase):
     def test_says_so_where_it_is_missing(self):
         with mock.patch.object(cublasmp, "libraries", return_value=[]):
             with self.assertRaisesRegex(FileNotFoundError, "it is not installed"):
-                cublasmp.Library(0, 1, 0, lambda own: own)
+                cublasmp.Installation()
+
+    def test_fails_on_all_ranks_where_the_first_one_has_no_id(self):
+        installation = mock.Mock()
+        installation.nccl.ncclGetUniqueId.return_value = 2
+        for rank in (0, 1):
+            with self.assertRaisesRegex(RuntimeError, "on the first rank"):
+                cublasmp.Library(installation, rank, 2, 0, lambda own, rank=rank: own if rank == 0 else b"", lambda yes: yes)
+        installation.nccl.ncclCommInitRank.assert_not_called()
 
     def test_names_what_was_refused(self):
         cublasmp.Library.check("cublasMpMatmul", 0)
