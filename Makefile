@@ -57,11 +57,11 @@ preset:
 	@echo $(PRESET)
 
 .PHONY: lint
-lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources
+lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources (LINTS="format shell" chooses)
 	@scripts/install_dependencies.sh --for lint
-	@cmake --preset release $(CONFIGURE)
+	@cmake --preset $(if $(CI),lint,release) $(CONFIGURE)
 	@$(if $(and $(NVCC),$(shell $(toolkit))),cmake --preset cuda $(CONFIGURE))
-	scripts/lint.sh
+	scripts/lint.sh $(LINTS)
 
 .PHONY: bench
 bench: ## compare with Open MPI and Gloo, side by side on this machine

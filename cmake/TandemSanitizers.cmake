@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# One sanitizer set for the whole build: mixing instrumented and plain code hides what we look for.
+# One sanitizer set for the whole build: mixing instrumented and plain code hides what we look for. The oracle alone is
+# plain, which computes on numbers of its own (tests/support).
 
 if(TANDEM_SANITIZE)
   add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -g1)

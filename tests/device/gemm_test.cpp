@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -15,6 +16,7 @@
 
 #include "device/on_device.hpp"
 #include "support/errors.hpp"
+#include "support/oracle.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -92,6 +94,19 @@ class GemmTest : public OnDevice {
     const auto at = [](std::int64_t row, std::int64_t ld, std::int64_t column) {
       return static_cast<std::size_t>(row * ld + column);
     };
+    // Rows of A and columns of B, each in one piece.
+    const auto lines = [&](const std::vector<T>& from, std::int64_t count, std::int64_t ld, bool along_columns) {
+      std::vector<double> values;
+      values.reserve(static_cast<std::size_t>(count * run_k));
+      for (std::int64_t line = 0; line < count; ++line) {
+        for (std::int64_t p = 0; p < run_k; ++p) {
+          values.push_back(to_double(from[along_columns ? at(p, ld, line) : at(line, ld, p)]));
+        }
+      }
+      return values;
+    };
+    const std::vector<double> rows_of_a = lines(a, run_m, lda, spec.transpose_a);
+    const std::vector<double> columns_of_b = lines(b, spec.n, ldb, !spec.transpose_b);
     const double unit = spec.dtype == f64 ? 0x1p-53 : 0x1p-24;
     for (std::int64_t i = 0; i < spec.m; ++i) {
       for (std::int64_t j = 0; j < ldd; ++j) {
@@ -100,14 +115,10 @@ class GemmTest : public OnDevice {
           ASSERT_EQ(std::memcmp(&out[where], &d[where], sizeof(Out)), 0) << "written outside, at " << i << ", " << j;
           continue;
         }
-        double sum = 0;
-        double magnitude = 0;
-        for (std::int64_t p = 0; p < run_k; ++p) {
-          const double x = to_double(spec.transpose_a ? a[at(p, lda, i)] : a[at(i, lda, p)]);
-          const double y = to_double(spec.transpose_b ? b[at(j, ldb, p)] : b[at(p, ldb, j)]);
-          sum += x * y;
-          magnitude += std::abs(x * y);
-        }
+        const auto line = [run_k](const std::vector<double>& from, std::int64_t index) {
+          return std::span(from).subspan(static_cast<std::size_t>(index * run_k), static_cast<std::size_t>(run_k));
+        };
+        auto [sum, magnitude] = dot(line(rows_of_a, i), line(columns_of_b, j));
         const double alpha = static_cast<double>(spec.alpha);
         double total = alpha * sum;
         magnitude *= std::abs(alpha);

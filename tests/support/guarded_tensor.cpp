@@ -24,7 +24,7 @@ GuardedTensor::GuardedTensor(const std::shared_ptr<Device>& device, const Dims& 
       bytes_(static_cast<std::size_t>(sizes.numel()) * size_of(dtype)),
       buffer_(device, begin_ + bytes_ + guard_bytes) {
   Bytes all(buffer_.bytes(), guard);
-  std::ranges::fill(std::span(all).subspan(begin_, bytes_), poison_of(dtype_));
+  std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(begin_), bytes_, poison_of(dtype_));
   device_->upload(buffer_.data(), all.data(), all.size());
 }
 

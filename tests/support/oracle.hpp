@@ -40,6 +40,13 @@ void store(std::span<const double> values, DType dtype, void* memory);
 /// [rows, columns] to [columns, rows].
 [[nodiscard]] std::vector<double> transposed(std::span<const double> values, std::int64_t rows, std::int64_t columns);
 
+/// Σ x[i] · y[i], of as many elements as x has, and the sum of the terms' absolute values.
+struct Dot {
+  double sum = 0;
+  double magnitude = 0;
+};
+[[nodiscard]] Dot dot(std::span<const double> x, std::span<const double> y);
+
 /// What a result must be, for each element, and how far it may be off.
 struct Expected {
   std::vector<double> value;      ///< in fp64
