@@ -32,8 +32,8 @@ Collectives with --beside M,N,K print the same columns, of the collective beside
 (bulk overlap); #wrong then counts elements of the product that it does not give alone, as well.
 A time is the median over iterations of the slowest rank's, or with -G over launches, of which it is one iteration's
 part. #wrong counts elements that differ from the reference in a run before the timed iterations, or else in one after
-them, each into poisoned tensors; with -G in a launch of the graph that is timed, after all its iterations. Large linear
-operations are compared in up to 64 x 64 elements of each rank's output.
+them, each into poisoned tensors; with -G in a launch of the graph that is timed, after all its iterations, and of collectives
+in one run by itself, too. Large linear operations are compared in up to 64 x 64 elements of each rank's output.
 No time is printed for a wrong result; then the exit code is 1.
 
 Examples:
@@ -74,6 +74,10 @@ void check(const BenchOptions& options, const CLI::App& app) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
   }
   expect_one_stdout(options.report);
+  if (!options.timeline.empty() && options.repetitions.graph_launches != 0) {
+    throw InvalidArgument(
+        "--timeline and -G were given; allowed: one of them, since what runs in a graph has no trace");
+  }
   if (!options.plot.empty() && options.timeline.empty()) {
     throw InvalidArgument(
         format("--plot {} was given without --timeline, which it draws; allowed: both", options.plot));

@@ -14,12 +14,13 @@
 namespace tandem::tools {
 namespace {
 
-LinearProblem problem_of(const BenchOptions& options, const Shape& shape, int ranks) {
+LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const World& world) {
   return {.kind = linear_kind(options.operation),
           .shape = shape,
-          .ranks = ranks,
+          .ranks = world.size(),
           .dtype = *options.dtype,
           .tf32 = options.tf32,
+          .device = world.device().id().type,
           .key = options.seed};
 }
 
@@ -30,7 +31,7 @@ class LinearBench {
 
   void measure(const Shape& shape, Report& report) {
     const Team& team = world_.team();
-    const LinearProblem problem = problem_of(options_, shape, team.size());
+    const LinearProblem problem = problem_of(options_, shape, world_);
     LinearRun run(team, problem);
     LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
@@ -106,9 +107,8 @@ int bench_linear(const World& world, const BenchOptions& given) {
       world, format("tandem bench {}: {}, {}", name(options.operation), to_string(options.repetitions), setting(world)),
       options.report);
   report.set("operation", name(options.operation));
-  const bool sampled = std::ranges::any_of(options.shapes, [&](const Shape& shape) {
-    return !is_checked_whole(problem_of(options, shape, world.size()), 0);
-  });
+  const bool sampled = std::ranges::any_of(
+      options.shapes, [&](const Shape& shape) { return !is_checked_whole(problem_of(options, shape, world), 0); });
   print_header(report, sampled, options.stats);
   LinearBench bench(world, options);
   for (const Shape& shape : options.shapes) bench.measure(shape, report);

@@ -27,6 +27,7 @@ struct LinearProblem {
   int ranks = 1;
   DType dtype = f32;
   bool tf32 = false;
+  DeviceType device = DeviceType::host;  ///< which rounds to TF32, or has no such units
   Layout x = Layout::normal;
   Layout weight = Layout::normal;
   bool bias = false;

@@ -76,7 +76,8 @@ int plan_linear(const PlanOptions& options) {
                               .shape = *options.shape,
                               .ranks = ranks,
                               .dtype = linear_dtype(options.dtype, options.tf32, device->id().type),
-                              .tf32 = options.tf32};
+                              .tf32 = options.tf32,
+                              .device = device->id().type};
   const LinearChoice choice = choose_tuned(problem.kind, problem.spec(0), ranks, *device,
                                            {.algorithm = options.algorithm, .groups = options.groups},
                                            PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));

@@ -122,6 +122,7 @@ class Tuner {
                                 .ranks = world_.size(),
                                 .dtype = *options_.dtype,
                                 .tf32 = options_.tf32,
+                                .device = world_.device().id().type,
                                 .key = 1};
     const std::vector<ProductTimes> products = tune_products(problem, report);
     LinearRun run(world_.team(), problem);

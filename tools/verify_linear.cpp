@@ -38,7 +38,8 @@ LinearProblem random_problem(Operation operation, Case& self) {
   LinearProblem problem{.kind = linear_kind(operation),
                         .shape = random_shape(self),
                         .ranks = self.team().size(),
-                        .dtype = random.pick(dtypes)};
+                        .dtype = random.pick(dtypes),
+                        .device = self.team().device().id().type};
   problem.tf32 = problem.dtype == f32 && random.chance(30);
   problem.alpha = random.pick(alphas);
   problem.beta = random.pick(betas);

@@ -2,27 +2,27 @@
 // What a small collective in one kernel takes without a link: ranks are streams of one GPU, and run at once. Over
 // NVLink its messages' way is added. Counters: us, of one exchange of 50 in a CUDA graph; the arguments are ranks and
 // bytes of the whole.
-#include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "tandem/base/checked.hpp"
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/graph.hpp"
 #include "tandem/device/mail.hpp"
+#include "tandem/memory/mail_lanes.hpp"
+
+#include "memory/mail_slices.hpp"
 
 namespace {
 
 using namespace tandem;
 
 constexpr std::int64_t exchanges = 50;
-constexpr std::size_t most_lanes = 32;
-constexpr std::size_t shortest_slice = 4096;  // bytes; all this as MailLanes has it
-constexpr std::size_t turns = 2;
-
-std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+constexpr auto most_lanes = static_cast<std::size_t>(MailLanes::most_lanes);
+constexpr std::size_t turns = mail_turns;
 
 void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
   if (device_count(DeviceType::cuda) == 0) {
@@ -33,9 +33,9 @@ void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
   const auto ranks = static_cast<std::size_t>(state.range(0));
   const auto whole = static_cast<std::size_t>(state.range(1));
   const bool one_shot = form == MailedForm::one_shot;
-  const std::size_t shard = rounded((whole + ranks - 1) / ranks);
+  const std::size_t shard = round_up((whole + ranks - 1) / ranks, 16);
   const std::size_t length = one_shot ? whole : shard;
-  const std::size_t slice = std::max(shortest_slice, rounded((length + most_lanes - 1) / most_lanes));
+  const std::size_t slice = mail_slice_bytes(length, most_lanes);
   const std::size_t packet_box = mailbox_bytes(slice);
   const std::size_t pitch = packet_box + (packet_box_bytes(slice) + 127) / 128 * 128;
   const std::size_t rank_pitch = most_lanes * turns * ranks * pitch;

@@ -36,11 +36,10 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   everyone_.push_back(me());
   const std::string otherwise = format(
       "into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a "
-      "shard); into plain views{} {}",
+      "shard); into plain views{} {}; copies by {}",
       batch_bytes(), small_too(),
-      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())));
-  set_description(
-      format("{}: {}; copies by {}", describe(), with_mail(ranks() - 1, with_one_kernel(otherwise)), copier()));
+      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
+  set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
 }
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
@@ -109,7 +108,7 @@ void AllGather::wait_shard(StreamRef stream, int rank) {
     if (rank == me()) return;
     refuse(format("the shard of rank {} was waited for twice in one run", rank));
   }
-  slots().wait(stream, 0, std::span(&rank, 1), arrived);
+  wait(stream, 0, std::span(&rank, 1), arrived);
   coming = 0;
 }
 
@@ -121,11 +120,11 @@ void AllGather::finish(StreamRef stream) {
     if (coming_[static_cast<std::size_t>(rank)] == 0) continue;
     rest[count++] = rank;
     if (count == rest.size()) {
-      slots().wait(stream, 0, rest, arrived);
+      wait(stream, 0, rest, arrived);
       count = 0;
     }
   }
-  if (count != 0) slots().wait(stream, 0, std::span(rest).first(count), arrived);
+  if (count != 0) wait(stream, 0, std::span(rest).first(count), arrived);
   started_ = false;
   end(stream);
 }
@@ -198,7 +197,6 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
   if (longest == 0) return;
   const Shard mine = whole.shard(ranks(), me());
@@ -212,8 +210,8 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
     flush(stream);
     for (const int peer : peers()) {
       const Shard theirs = whole.shard(ranks(), peer);
-      if (begin == 0) slots().wait(stream, 0, std::span(&peer, 1), arrived);
-      slots().fetch(stream, peer, arrived, begin, gathered + bytes_of(theirs.begin) + begin, bytes_in(theirs));
+      if (begin == 0) wait(stream, 0, std::span(&peer, 1), arrived);
+      fetch_from(stream, peer, arrived, begin, gathered + bytes_of(theirs.begin) + begin, bytes_in(theirs));
       if (longest - begin <= piece) slots().signal(stream, 0, std::span(&peer, 1), drained);
     }
   }
@@ -241,7 +239,7 @@ void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& w
                piece_of(peer, begin), Path::link);
     };
     if (std::min(longest, piece_bytes()) <= batch_bytes()) {
-      slots().wait(stream, slot, peers(), arrived);
+      wait(stream, slot, peers(), arrived);
       for (const int peer : peers()) fetch(peer);
       add_copy(own, shard + begin, piece_of(me(), begin), Path::local);
       flush(stream);
@@ -250,7 +248,7 @@ void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& w
     add_copy(own, shard + begin, piece_of(me(), begin), Path::local);  // while the peers' pieces are on their way
     flush(stream);
     for (const int peer : peers()) {
-      slots().wait(stream, slot, std::span(&peer, 1), arrived);
+      wait(stream, slot, std::span(&peer, 1), arrived);
       fetch(peer);
       flush(stream);
     }

@@ -292,7 +292,6 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
 }
 
 void AllReduce::fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   const Shard mine = chunk(count, me());
   slots().lend(stream, input, ready);
   wait_all(stream, ready);
@@ -300,9 +299,9 @@ void AllReduce::fetch(const std::byte* input, std::byte* out, std::int64_t count
   slots().lend(stream, out, reduced);
   for (const int peer : peers()) {
     // Where `out` is the input: the peer has read this chunk of it.
-    slots().wait(stream, 0, std::span(&peer, 1), reduced);
+    wait(stream, 0, std::span(&peer, 1), reduced);
     const Shard theirs = chunk(count, peer);
-    slots().fetch(stream, peer, reduced, bytes_of(theirs.begin), out + bytes_of(theirs.begin), bytes_of(theirs.count));
+    fetch_from(stream, peer, reduced, bytes_of(theirs.begin), out + bytes_of(theirs.begin), bytes_of(theirs.count));
     slots().signal(stream, 0, std::span(&peer, 1), drained);
   }
   wait_all(stream, drained);

@@ -196,15 +196,14 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
 }
 
 void AllToAll::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   slots().lend(stream, input, ready);
   add_copy(out + bytes_of(exchange_.place_in_out(me(), me())), input + bytes_of(exchange_.place_in_input(me(), me())),
            bytes_of(exchange_.count(me(), me())), Path::local);
   flush(stream);
   for (const int peer : peers()) {
-    slots().wait(stream, 0, std::span(&peer, 1), ready);
-    slots().fetch(stream, peer, ready, bytes_of(exchange_.place_in_input(peer, me())),
-                  out + bytes_of(exchange_.place_in_out(peer, me())), bytes_of(exchange_.count(peer, me())));
+    wait(stream, 0, std::span(&peer, 1), ready);
+    fetch_from(stream, peer, ready, bytes_of(exchange_.place_in_input(peer, me())),
+               out + bytes_of(exchange_.place_in_out(peer, me())), bytes_of(exchange_.count(peer, me())));
     slots().signal(stream, 0, std::span(&peer, 1), drained);
   }
   wait_all(stream, drained);

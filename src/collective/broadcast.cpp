@@ -63,7 +63,7 @@ void Broadcast::symmetric(const void* input, const SymmetricTensor& out, int roo
       signal_all(stream, arrived);
       wait_all(stream, drained);
     } else if (pulls_) {
-      slots().wait(stream, 0, only_root, arrived);
+      wait(stream, 0, only_root, arrived);
       add_copy(out.memory().data(), out.memory().remote(root), bytes, Path::link);
       flush(stream);
       slots().signal(stream, 0, only_root, drained);
@@ -75,7 +75,7 @@ void Broadcast::symmetric(const void* input, const SymmetricTensor& out, int roo
       signal_all(stream, arrived);
     } else {
       slots().signal(stream, 0, only_root, ready);
-      slots().wait(stream, 0, only_root, arrived);
+      wait(stream, 0, only_root, arrived);
     }
   });
 }
@@ -104,7 +104,6 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
 }
 
 void Broadcast::fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   const std::span<const int> only_root(&root, 1);
   if (me() == root) {
     slots().lend(stream, input, arrived);
@@ -112,8 +111,8 @@ void Broadcast::fetch(const std::byte* input, std::byte* out, std::size_t bytes,
     flush(stream);
     wait_all(stream, drained);
   } else {
-    slots().wait(stream, 0, only_root, arrived);
-    slots().fetch(stream, root, arrived, 0, out, bytes);
+    wait(stream, 0, only_root, arrived);
+    fetch_from(stream, root, arrived, 0, out, bytes);
     slots().signal(stream, 0, only_root, drained);
   }
 }
@@ -124,7 +123,7 @@ void Broadcast::staged(const std::byte* input, std::byte* out, std::size_t bytes
     const int slot = slots().next();
     const std::size_t piece = std::min(piece_bytes(), bytes - begin);
     if (me() != root) {
-      slots().wait(stream, slot, only_root, arrived);
+      wait(stream, slot, only_root, arrived);
       add_copy(out + begin, slots().remote(slot, root), piece, Path::link);
       flush(stream);
       slots().grant(stream, slot, only_root);

@@ -245,9 +245,10 @@ std::string Collective::with_mail(int copies, const std::string& otherwise) cons
   return format("messages of up to {} bytes by mail; {}", std::min(tuning.letter_bytes, longest), otherwise);
 }
 
-std::string Collective::with_one_kernel(const std::string& otherwise) const {
+std::string Collective::with_one_kernel(std::int64_t count, const std::string& otherwise) const {
   if (lanes_.bytes() == 0) return otherwise;
   if (!automatic_) return format("in one kernel, in pieces of {} bytes a rank", lanes_.bytes());
+  if (is_always_one_kernel(count)) return "in one kernel";
   return format("shards of up to {} bytes in one kernel; {}", lanes_.bytes(), otherwise);
 }
 
@@ -291,7 +292,6 @@ void Collective::reduce(StreamRef stream, std::span<const void* const> sources, 
 
 void Collective::reduce_fetched(StreamRef stream, std::uint32_t arrival, const std::byte* input, Shard chunk,
                                 std::byte* out) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   const std::size_t at = bytes_of(chunk.begin);
   const std::size_t bytes = bytes_of(chunk.count);
   const std::size_t part = std::min(part_bytes_, bytes);
@@ -301,7 +301,7 @@ void Collective::reduce_fetched(StreamRef stream, std::uint32_t arrival, const s
     // No peer reads this rank's slot any more: each has signalled since, and before that it had read all of it.
     std::byte* panel = slots_.local(0);
     for (const int peer : peers()) {
-      slots_.fetch(stream, peer, arrival, at + begin, panel, block);
+      fetch_from(stream, peer, arrival, at + begin, panel, block);
       sources[static_cast<std::size_t>(peer)] = panel;
       panel += part;
     }

@@ -36,7 +36,7 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
       format("from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}", small_too(),
              plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
-                         with_mail(1, with_one_kernel(otherwise)), summer()));
+                         with_mail(1, with_one_kernel(spec.count, otherwise)), summer()));
 }
 
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
@@ -123,7 +123,6 @@ void ReduceScatter::mail(const std::byte* input, std::byte* shard, const Split& 
 }
 
 void ReduceScatter::fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   slots().lend(stream, input, ready);
   wait_all(stream, ready);
   reduce_fetched(stream, ready, input, whole.shard(ranks(), me()), shard);

@@ -87,9 +87,10 @@ std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& d
 
 std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
   Device& device = team.device();
-  std::unique_ptr<Gemm> untuned = device.gemm(spec);
-  if (!device.has_gemm_algorithms()) return untuned;
+  if (!device.has_gemm_algorithms()) return device.gemm(spec);
+  // All members come through here before any of them may fail alone.
   std::vector<GemmAlgorithm> algorithms = agreed_algorithms(team, spec);
+  std::unique_ptr<Gemm> untuned = device.gemm(spec);
   // What was measured without bias and activation need not be offered with them.
   std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
     const std::vector<std::string> offered = untuned->algorithms(kept.m);
@@ -100,7 +101,9 @@ std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
                text_of(spec, kept.m), kept.name));
     return true;
   });
-  return algorithms.empty() ? std::move(untuned) : device.gemm(spec, algorithms);
+  if (algorithms.empty()) return untuned;
+  untuned.reset();  // with its workspace
+  return device.gemm(spec, algorithms);
 }
 
 }  // namespace tandem

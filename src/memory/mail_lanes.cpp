@@ -6,15 +6,11 @@
 #include "tandem/base/checked.hpp"
 #include "tandem/device/mail.hpp"
 
+#include "memory/mail_slices.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
-
-// 256 accesses of 16 bytes: more blocks of less would not be faster.
-constexpr std::size_t shortest_slice = 4096;
-
-constexpr std::size_t turns = 2;
 
 // Up to so many bytes to all peers together go in packets. Without a link twice the bytes cost less than a signal
 // behind them up to 256 KiB; but the more packets there are, the more threads of a rank that is early wait for one
@@ -25,13 +21,14 @@ constexpr std::size_t in_packets = std::size_t{128} << 10;
 
 MailLanes::MailLanes(const Team& team, std::size_t bytes, int lanes, std::uint32_t operation)
     : bytes_(bytes), lanes_(static_cast<std::size_t>(lanes)), operation_(operation) {
-  const std::size_t taken = std::min(lanes_, (bytes + shortest_slice - 1) / shortest_slice);
+  const std::size_t taken = std::min(lanes_, (bytes + shortest_mail_slice - 1) / shortest_mail_slice);
   packet_bytes_ = std::min(bytes, in_packets / static_cast<std::size_t>(std::max(team.size() - 1, 1)));
   packet_box_ = mailbox_bytes(slice_bytes(bytes));
   const std::size_t pitch = round_up(packet_box_ + packet_box_bytes(slice_bytes(packet_bytes_)), sizeof(SignalWord));
   turn_pitch_ = static_cast<std::size_t>(team.size()) * pitch;
-  memory_ = or_abort(team, "mailboxes",
-                     [&] { return SymmetricMemory::allocate(team, taken * turns * turn_pitch_, {.channels = 1}); });
+  memory_ = or_abort(team, "mailboxes", [&] {
+    return SymmetricMemory::allocate(team, taken * mail_turns * turn_pitch_, {.channels = 1});
+  });
   memory_.rendezvous();
   const auto mailbox = [&](int owner, int writer) {
     return reinterpret_cast<SignalWord*>(memory_.remote(owner) + static_cast<std::size_t>(writer) * pitch);
@@ -43,9 +40,7 @@ MailLanes::MailLanes(const Team& team, std::size_t bytes, int lanes, std::uint32
   }
 }
 
-std::size_t MailLanes::slice_bytes(std::size_t bytes) const noexcept {
-  return std::max(shortest_slice, round_up((bytes + lanes_ - 1) / lanes_, 16));
-}
+std::size_t MailLanes::slice_bytes(std::size_t bytes) const noexcept { return mail_slice_bytes(bytes, lanes_); }
 
 void MailLanes::exchange(StreamRef stream, MailedExchange exchange) const {
   const Team& team = memory_.team();
@@ -54,7 +49,7 @@ void MailLanes::exchange(StreamRef stream, MailedExchange exchange) const {
   exchange.peers = peers_;
   exchange.rank = team.rank();
   exchange.slice = static_cast<std::int64_t>(slice_bytes(bytes) / element);
-  exchange.lane_pitch = turns * turn_pitch_;
+  exchange.lane_pitch = mail_turns * turn_pitch_;
   exchange.turn_pitch = turn_pitch_;
   exchange.packet_box = bytes <= packet_bytes_ ? packet_box_ : 0;
   exchange.operation = operation_;

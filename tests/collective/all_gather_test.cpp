@@ -85,7 +85,7 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
   });
 }
 
-TEST_P(AllGatherTest, WithoutMultiprocessorsNoKernelMovesShards) {
+TEST_P(AllGatherTest, WithoutMultiprocessorsItIsRightAndSaysSo) {
   run([](World& world) {
     const Team& team = world.team();
     const bool has_kernel = team.device().exchanges_mail() && team.size() > 1;

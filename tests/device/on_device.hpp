@@ -17,6 +17,8 @@
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/device.hpp"
 
+#include "support/oracle.hpp"
+
 namespace tandem::testing {
 
 /// This process's seed: TANDEM_TEST_SEED, or a fresh one. Each test prints it.
@@ -61,9 +63,7 @@ class OnDevice : public ::testing::TestWithParam<DeviceType> {
   }
 
   [[nodiscard]] std::vector<std::byte> random_bytes(std::size_t count) {
-    std::vector<std::byte> bytes(count);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
-    return bytes;
+    return testing::random_bytes(random_(), count);
   }
   [[nodiscard]] std::int64_t random_between(std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random_);

@@ -91,12 +91,15 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
                                    .travels = spec.dtype,
                                    .owners = owners,
                                    .dtype = spec.dtype});
-    const auto compared = testing::compare(expected, y.get().data());
+    const testing::Bytes mine = y.get();
+    const auto compared = testing::compare(expected, mine.data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
     if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
       // The same bits on every rank.
-      for (const Parcel& other : team.exchange("compare results", {.bytes = y.get(), .descriptors = {}})) {
-        EXPECT_EQ(other.bytes, y.get());
+      for (const Parcel& other : team.exchange("compare results", {.bytes = mine, .descriptors = {}})) {
+        ASSERT_EQ(other.bytes.size(), mine.size());
+        const auto same = testing::compare_bytes(other.bytes, mine.data());
+        EXPECT_EQ(same.wrong, 0) << to_string(same);
       }
     }
   }

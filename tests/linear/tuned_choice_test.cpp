@@ -36,8 +36,8 @@ TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   EXPECT_EQ(key(same), key(spec));
   for (const auto& change :
        {+[](LinearSpec& s) { s.m = 47; }, +[](LinearSpec& s) { s.n = 17; }, +[](LinearSpec& s) { s.k = 23; },
-        +[](LinearSpec& s) { s.dtype = bf16; }, +[](LinearSpec& s) { s.x = Layout::transposed; },
-        +[](LinearSpec& s) { s.weight = Layout::transposed; }}) {
+        +[](LinearSpec& s) { s.dtype = bf16; }, +[](LinearSpec& s) { s.tf32 = true; },
+        +[](LinearSpec& s) { s.x = Layout::transposed; }, +[](LinearSpec& s) { s.weight = Layout::transposed; }}) {
     LinearSpec changed = spec;
     change(changed);
     EXPECT_NE(key(changed), key(spec)) << key(changed);

@@ -42,6 +42,9 @@ TEST(ProductCacheKey, IsTheSameForTheSameWork) {
   other = product;
   other.out_dtype = f32;
   EXPECT_NE(product_cache_key(other, 48, *device), key);
+  other = product;
+  other.tf32 = true;
+  EXPECT_NE(product_cache_key(other, 48, *device), key);
 }
 
 TEST(TunedRows, AreTheWholeAndItsHalves) {

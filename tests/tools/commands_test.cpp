@@ -101,6 +101,16 @@ TEST_P(Commands, BenchMeasuresEveryLinearOperation) {
   }
 }
 
+TEST_P(Commands, LinearOperationsMayRoundToTf32) {
+  const std::string work = " linear_all_reduce" + ranks() + " --device host --shape 33,17,29 --tf32 --json -";
+  const Outcome measured = tandem_command("bench --iters 2" + work);
+  ASSERT_EQ(measured.code, success) << measured.out;
+  EXPECT_EQ(nlohmann::json::parse(measured.out)["rows"][0]["type"], "tf32") << measured.out;
+  const Outcome planned = tandem_command("plan" + work);
+  ASSERT_EQ(planned.code, success) << planned.out;
+  EXPECT_EQ(nlohmann::json::parse(planned.out)["type"], "tf32") << planned.out;
+}
+
 TEST_P(Commands, VerifyPassesEveryOperation) {
   const Outcome outcome = tandem_command("verify all --cases 8 --delay" + ranks());
   EXPECT_EQ(outcome.code, success);

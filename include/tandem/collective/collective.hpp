@@ -33,8 +33,8 @@ struct CollectiveOptions {
   /// Of one piece on its way through staging memory, up to 2^48; 0: as measured best for the device.
   std::size_t piece_bytes = 0;
   /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. With 0 copy engines move
-  /// all (in a graph, all that goes to another GPU), beside kernels of one block that signal and wait; sums need 1 at
-  /// least.
+  /// all (where it takes no batch, see Device::copy_batch: all that goes to another GPU), beside kernels of one block
+  /// that signal and wait; sums need 1 at least.
   std::optional<int> sms{};
 };
 
@@ -120,16 +120,25 @@ class TANDEM_API Collective : public Plan {
   }
   /// Tells all peers of `what`.
   void signal_all(StreamRef stream, std::uint32_t what) const { slots_.signal(stream, 0, slots_.peers(), what); }
-  /// Waits until all peers have told of `what`.
-  void wait_all(StreamRef stream, std::uint32_t what) const {
+  /// Waits until these ranks have told of `what`.
+  void wait(StreamRef stream, int slot, std::span<const int> ranks, std::uint32_t what) const {
     const TraceRange range = traced(stream, TraceKind::wait);
-    slots_.wait(stream, 0, slots_.peers(), what);
+    slots_.wait(stream, slot, ranks, what);
   }
+  /// Waits until all peers have.
+  void wait_all(StreamRef stream, std::uint32_t what) const { wait(stream, 0, slots_.peers(), what); }
   /// Both.
   void exchange(StreamRef stream, std::uint32_t what) const { exchange(stream, 0, what); }
   void exchange(StreamRef stream, int slot, std::uint32_t what) const {
     const TraceRange range = traced(stream, TraceKind::wait);
     slots_.exchange(stream, slot, what);
+  }
+
+  /// Slots::fetch.
+  void fetch_from(StreamRef stream, int lender, std::uint32_t arrival, std::size_t offset, void* to,
+                  std::size_t bytes) const {
+    const TraceRange range = traced(stream, TraceKind::communication);
+    slots_.fetch(stream, lender, arrival, offset, to, bytes);
   }
 
   /// Puts a copy on the list that `flush` hands to the device as one batch; one that goes on where the last one ended
@@ -196,8 +205,8 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
   [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
-  /// The same, for shards in one kernel.
-  [[nodiscard]] std::string with_one_kernel(const std::string& otherwise) const;
+  /// The same, for shards of up to `count` elements in one kernel.
+  [[nodiscard]] std::string with_one_kernel(std::int64_t count, const std::string& otherwise) const;
   [[nodiscard]] Slots& slots() noexcept { return slots_; }
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 

@@ -107,7 +107,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   // Work.
   virtual void copy(StreamRef stream, const Copy& copy) = 0;
   /// All of them in any order, at once where the device can; the next thing on the stream comes after all. On CUDA by
-  /// copy engines, but that a graph copies within one GPU by kernels, and so does `copy`.
+  /// copy engines; but within one GPU a copy of several rows, a graph, the legacy stream, and drivers before 12.8 or a
+  /// toolkit before 13.0 copy by kernels, and so does `copy`.
   virtual void copy_batch(StreamRef stream, std::span<const Copy> copies) = 0;
   /// Copies to peers, each with a signal when it has arrived, in this order. Over a link on which several can be on
   /// their way they follow each other at once, so that its latency counts once; elsewhere each begins when the one

@@ -42,11 +42,10 @@ void enqueue_copy(cudaStream_t stream, const Copy& copy, const Properties& prope
 
 void enqueue_copies(cudaStream_t stream, std::span<const Copy> copies, const Properties& properties) {
 #if CUDART_VERSION >= 13000
-  // A batch cannot be captured (error 900), and the legacy stream takes none. One copy between GPUs is a copy engine's
-  // anyway; one on this GPU would be a kernel's.
-  const bool alone = copies.size() == 1 && copies.front().path == Path::link;
-  const bool batch = !copies.empty() && !alone && properties.driver_version >= batch_driver_version &&
-                     stream != nullptr && stream != cudaStreamLegacy && capture_of(stream).graph == nullptr;
+  // A batch cannot be captured (error 900), and the legacy stream takes none. One copy goes as a batch, too: by itself
+  // a kernel would do it where both ends are on this GPU.
+  const bool batch = !copies.empty() && properties.driver_version >= batch_driver_version && stream != nullptr &&
+                     stream != cudaStreamLegacy && capture_of(stream).graph == nullptr;
   if (batch) {
     std::array<void*, max_batch> dsts;
     std::array<const void*, max_batch> srcs;

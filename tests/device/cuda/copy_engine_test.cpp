@@ -74,9 +74,13 @@ TEST_P(CopyEngineTest, ABatchTakesNoMultiprocessor) {
 }
 
 TEST_P(CopyEngineTest, NorDoesABatchOfOneOnThisGpu) {
-  expect_none_taken([&](const Stream& stream) {
-    device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = size}});
-  });
+  for (const Path path : {Path::local, Path::link}) {  // the memory of a rank that shares this GPU is over a link, too
+    expect_none_taken([&](const Stream& stream) {
+      device().copy_batch(stream,
+                          std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = size, .path = path}});
+    });
+    if (HasFatalFailure()) return;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, CopyEngineTest, ::testing::Values(DeviceType::cuda), type_name);
