@@ -32,8 +32,9 @@ Collectives with --beside M,N,K print the same columns, of the collective beside
 (bulk overlap); #wrong then counts elements of the product that it does not give alone, as well.
 A time is the median over iterations of the slowest rank's, or with -G over launches, of which it is one iteration's
 part. #wrong counts elements that differ from the reference in a run before the timed iterations, or else in one after
-them, each into poisoned tensors; with -G in a launch of the graph that is timed, after all its iterations, and of collectives
-in one run by itself, too. Large linear operations are compared in up to 64 x 64 elements of each rank's output.
+them, each into poisoned tensors; with -G in a launch of the graph that is timed, after all its iterations, and of
+collectives in one run by itself, too. Large linear operations are compared in up to 64 x 64 elements of each rank's
+output.
 No time is printed for a wrong result; then the exit code is 1.
 
 Examples:
