@@ -25,7 +25,7 @@ if(WAY STREQUAL "find_package")
     run("${SCRATCH}/prefix/bin/tandem" --help)
   endif()
 else()
-  # A parent may ask for unity builds, which also takes a third of the time.
+  # A parent may ask for unity builds, which also take less time.
   run("${CMAKE_COMMAND}" ${common} "-DTANDEM_SOURCE=${SOURCE}" -DTANDEM_CUDA=OFF -DCMAKE_UNITY_BUILD=ON
       "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
 endif()
