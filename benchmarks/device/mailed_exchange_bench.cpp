@@ -37,7 +37,7 @@ void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
   const std::size_t length = one_shot ? whole : shard;
   const std::size_t slice = mail_slice_bytes(length, most_lanes);
   const std::size_t packet_box = mailbox_bytes(slice);
-  const std::size_t pitch = packet_box + (packet_box_bytes(slice) + 127) / 128 * 128;
+  const std::size_t pitch = round_up(packet_box + packet_box_bytes(slice), sizeof(SignalWord));
   const std::size_t rank_pitch = most_lanes * turns * ranks * pitch;
   const Buffer boxes(device, ranks * rank_pitch);
   const Buffer page(device, sizeof(WaitControl));
