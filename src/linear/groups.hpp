@@ -17,7 +17,6 @@ struct ShardPart {
   int to = 1;
   int of = 1;
 
-  [[nodiscard]] bool begins_shard() const noexcept { return from == 0; }
   [[nodiscard]] bool ends_shard() const noexcept { return to == of; }
 };
 

@@ -118,7 +118,6 @@ void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef s
     const std::span<const int> one(&owner, 1);
     const RowRange rows = part_rows(run.m, team_.size(), owner, part);
     const std::int64_t before = rows.begin - shard_rows(run.m, team_.size(), owner).begin;
-    if (part.begins_shard()) slots_.take(stream, slot_, one);
     team_.device().copy(stream, {.dst = region(owner, team_.rank()) + static_cast<std::size_t>(before) * row_bytes_,
                                  .src = staged(rows.begin),
                                  .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
@@ -131,6 +130,7 @@ void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef s
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStream& communication) {
   slot_ = slots_.next();
+  slots_.take(stream, slot_, slots_.peers());  // in front of all products (see ShardGather::take_slot)
   weights_ = groups.empty() ? Weights::once : Weights::first;
   for (const ShardGroup& group : groups) {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {

@@ -55,10 +55,15 @@ void ShardGather::finish(StreamRef stream, int slot) const {
   if (!is_one_kernel()) slots_.grant(stream, slot, slots_.peers());
 }
 
+void ShardGather::take_slot(StreamRef stream) {
+  if (is_one_kernel()) return;
+  slot_ = slots_.next();
+  slots_.take(stream, slot_, slots_.peers());
+}
+
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;
   if (is_one_kernel()) return gather_in_one_kernel(communication, shard);
-  slot_ = slots_.next();
   const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
   if (groups_.size() > 1) {
     push_in_turn(communication, shard);
@@ -84,7 +89,6 @@ void ShardGather::gather_in_one_kernel(StreamRef stream, const void* shard) cons
 void ShardGather::push_at_once(StreamRef communication, const void* shard) const {
   std::vector<Copy> copies;
   for (const int peer : slots_.peers()) copies.push_back(to(peer, shard, own_rows()));
-  slots_.take(communication, slot_, slots_.peers());
   team_.device().copy_batch(communication, copies);
   slots_.signal(communication, slot_, slots_.peers(), arrived);
 }
@@ -99,7 +103,6 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
                         .put = slots_.signal_to(slot_, peer, arrived)});
     }
   }
-  slots_.take(communication, slot_, slots_.peers());
   team_.device().push(communication, pushes);
 }
 

@@ -33,7 +33,10 @@ class ShardGather {
 
   /// Ends when all ranks have come so far. Before `start`, for who has granted a slot that is still read.
   void open(StreamRef stream) const;
-  /// Starts a run of `m` rows whose own shard is `shard`: pushes on `communication`.
+  /// Begins a run: takes a slot at each peer. On the caller's stream, in front of what forks off it: on a GPU a kernel
+  /// that comes as a product begins may have to wait until that one ends.
+  void take_slot(StreamRef stream);
+  /// Starts a run of `m` rows whose own shard is `shard`: pushes on `communication`. Behind `take_slot`.
   void start(StreamRef communication, const void* shard, std::int64_t m);
   /// What arrives, in this order; none in a team of one. The rank one step ahead pushes here first, so that shards
   /// that arrive one after the other lie one after the other.

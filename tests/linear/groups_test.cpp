@@ -16,7 +16,7 @@ void expect_all_in_order(const std::vector<ShardGroup>& groups, int shards) {
     for (const ShardPart& part : group) {
       EXPECT_EQ(part.shard, shard);
       EXPECT_EQ(part.from, at);
-      EXPECT_EQ(part.begins_shard(), at == 0);
+      EXPECT_EQ(part.from == 0, at == 0);
       EXPECT_GT(part.to, part.from);
       at = part.ends_shard() ? 0 : part.to;
       shard += part.ends_shard() ? 1 : 0;
@@ -48,7 +48,7 @@ TEST(Groups, OfWholeShardsGrow) {
   for (int groups = 1; groups <= 8; ++groups) {
     double before = 0;
     for (const ShardGroup& group : arriving_groups(8, groups)) {
-      for (const ShardPart& part : group) EXPECT_TRUE(part.begins_shard() && part.ends_shard());
+      for (const ShardPart& part : group) EXPECT_TRUE(part.from == 0 && part.ends_shard());
       EXPECT_GE(size_in_shards(group), before);
       before = size_in_shards(group);
     }

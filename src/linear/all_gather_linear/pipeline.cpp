@@ -6,9 +6,10 @@
 namespace tandem {
 
 void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
+  if (opens) gather.open(stream);
+  gather.take_slot(stream);
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
-  if (opens) gather.open(communication.ref());
   gather.start(communication.ref(), run.x, run.m);
   weights = gather.groups().empty() ? Weights::once : Weights::first;
 

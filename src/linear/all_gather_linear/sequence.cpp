@@ -10,6 +10,7 @@ void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
   const bool whole = spec.x == Layout::normal && team.size() > 1;  // all of x in one piece, for one product
   weights = whole || team.size() == 1 ? Weights::once : Weights::first;
   if (opens) gather.open(stream);
+  gather.take_slot(stream);
   gather.start(stream, run.x, run.m);
   if (whole || keep_gathered) gather.keep_own(stream, run.x);
   {

@@ -6,6 +6,7 @@
 namespace tandem {
 
 void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream) {
+  gather.take_slot(stream);
   communication.follow(stream);
   gather.start(communication.ref(), run.shard, run.m);
 

@@ -7,6 +7,7 @@ namespace tandem {
 
 void LinearWeightGradient::State::sequence(const Operands& run, StreamRef stream) {
   Device& device = team.device();
+  gather.take_slot(stream);
   gather.start(stream, run.shard, run.m);
   const bool alone = team.size() == 1;
   if (!alone) gather.keep_own(stream, run.shard);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "device/cuda/kernels/signal.cuh"
 #include "device/cuda/kernels/signal.hpp"
 
@@ -37,24 +39,28 @@ __global__ void __launch_bounds__(max_signals)
   wait_signals(arguments.wait);
 }
 
+/// One block for `count` signals, of no more warps than that takes: one warp finds registers also on a multiprocessor
+/// that a product has filled (twelve warps of 168 leave 1024 of them), two would wait for the product to end.
 template <typename Arguments>
-cudaError_t launch(void (*kernel)(Arguments), const Arguments& arguments, cudaStream_t stream) {
+cudaError_t launch(void (*kernel)(Arguments), const Arguments& arguments, unsigned count, cudaStream_t stream) {
+  constexpr unsigned warp = 32;
   void* parameters[] = {const_cast<Arguments*>(&arguments)};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(1), dim3(max_signals), parameters, 0, stream);
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(1), dim3((count + warp - 1) / warp * warp),
+                          parameters, 0, stream);
 }
 
 }  // namespace
 
 cudaError_t launch_signal(const SignalArguments& arguments, cudaStream_t stream) {
-  return launch(&signal_kernel, arguments, stream);
+  return launch(&signal_kernel, arguments, arguments.count, stream);
 }
 
 cudaError_t launch_wait(const WaitArguments& arguments, cudaStream_t stream) {
-  return launch(&wait_kernel, arguments, stream);
+  return launch(&wait_kernel, arguments, arguments.count, stream);
 }
 
 cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream) {
-  return launch(&signal_and_wait_kernel, arguments, stream);
+  return launch(&signal_and_wait_kernel, arguments, std::max(arguments.signal.count, arguments.wait.count), stream);
 }
 
 cudaError_t load_signal_kernels() {
