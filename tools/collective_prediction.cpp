@@ -20,7 +20,7 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   if (mailable && mail_wins(tuning, message, copies)) return "mail";
   const bool in_one_kernel = ranks > 1 && device.exchanges_mail();
   if (operation == Operation::all_gather || operation == Operation::reduce_scatter) {
-    if (in_one_kernel && shard <= tuning.one_kernel_shard_bytes) return "one_kernel";
+    if (in_one_kernel && shard <= one_kernel_shard_bytes(tuning, ranks)) return "one_kernel";
   }
   if (fetches && read >= fetched_from(tuning, operation == Operation::all_reduce ? 2 : 1)) return "fetch";
   switch (operation) {

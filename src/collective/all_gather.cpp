@@ -29,7 +29,8 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       count_(spec.count),
       coming_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  make_lanes(bytes_up_to(one_kernel_bytes(collective_tuning(device().id().type).one_kernel_shard_bytes), spec.count));
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
+                         spec.count));
   const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -80,7 +81,10 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
                      tuning.one_shot_symmetric_bytes);
   }
   const std::string otherwise =
-      format("{}; two_shot in place on symmetric tensors; otherwise {}", chosen,
+      format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
+             tuning.pushed_sum_bytes == SIZE_MAX
+                 ? std::string()
+                 : format(", sums of {} bytes a rank and more spread by copies", tuning.pushed_sum_bytes),
              plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(ranks() - 1, otherwise), summer()));
@@ -90,6 +94,10 @@ bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
   if (!automatic()) return options().algorithm == "one_shot";
   if (!options().staging) return false;
   return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
+}
+
+bool AllReduce::pushes_sums(std::int64_t count) const noexcept {
+  return bytes_of(chunk(count, 0).count) >= collective_tuning(device().id().type).pushed_sum_bytes;
 }
 
 int AllReduce::kernel_steps(std::int64_t count) const noexcept {
@@ -181,7 +189,16 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
     destinations_[r] = out.memory().remote(rank) + bytes_of(mine.begin);
   }
   exchange(stream, ready);
-  reduce(stream, sources_, destinations_, mine.count, 2 * peers().size());
+  if (pushes_sums(count)) {
+    void* const own = destinations_[static_cast<std::size_t>(me())];
+    reduce(stream, sources_, std::span(&own, 1), mine.count, peers().size());
+    for (const int peer : peers()) {
+      add_copy(destinations_[static_cast<std::size_t>(peer)], own, bytes_of(mine.count), Path::link);
+    }
+    flush(stream);
+  } else {
+    reduce(stream, sources_, destinations_, mine.count, 2 * peers().size());
+  }
   exchange(stream, reduced);
 }
 

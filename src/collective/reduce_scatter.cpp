@@ -29,7 +29,8 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
       sources_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
   expect_sums();
-  make_lanes(bytes_up_to(one_kernel_bytes(collective_tuning(device().id().type).one_kernel_shard_bytes), spec.count));
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
+                         spec.count));
   const bool staging = options.algorithm != "direct" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
   const std::string otherwise =

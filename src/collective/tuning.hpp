@@ -18,8 +18,10 @@ struct CollectiveTuning {
   std::size_t letter_bytes;      ///< up to here a message to one peer goes by mail; 0: the device sends none
   std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
   std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
-  std::size_t one_kernel_shard_bytes;  ///< the same of a shard that is gathered, or summed for one rank
+  std::size_t
+      one_kernel_link_bytes;        ///< the same of shards that are gathered, or summed for one rank: what a rank sends
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
+  std::size_t pushed_sum_bytes;     ///< from here on (of a rank's sums) copies spread them, not the kernel that adds
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
 };
@@ -34,8 +36,9 @@ struct CollectiveTuning {
               .letter_bytes = std::size_t{1} << 10,
               .mailed_bytes = std::size_t{2} << 10,
               .one_kernel_bytes = 0,
-              .one_kernel_shard_bytes = 0,
+              .one_kernel_link_bytes = 0,
               .one_step_bytes = 0,
+              .pushed_sum_bytes = SIZE_MAX,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10};
     case DeviceType::cuda:
@@ -45,13 +48,19 @@ struct CollectiveTuning {
               .staged_bytes = 0,
               .letter_bytes = 0,
               .mailed_bytes = 0,
-              .one_kernel_bytes = std::size_t{8} << 20,
-              .one_kernel_shard_bytes = std::size_t{1} << 20,
+              .one_kernel_bytes = std::size_t{4} << 20,
+              .one_kernel_link_bytes = std::size_t{4} << 20,
               .one_step_bytes = std::size_t{192} << 10,
+              .pushed_sum_bytes = std::size_t{4} << 20,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
   }
   return {};
+}
+
+/// Up to how many bytes of a shard one kernel gathers all, or sums for one rank, where the device has one.
+[[nodiscard]] constexpr std::size_t one_kernel_shard_bytes(const CollectiveTuning& tuning, int ranks) noexcept {
+  return tuning.one_kernel_link_bytes / static_cast<std::size_t>(ranks > 1 ? ranks - 1 : 1);
 }
 
 /// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is
@@ -63,7 +72,7 @@ struct OneKernelLimit {
 [[nodiscard]] inline OneKernelLimit one_kernel_limit(const Device& device, int ranks) noexcept {
   if (!device.exchanges_mail() || ranks == 1 || static_cast<std::size_t>(ranks) > max_reduce_operands) return {};
   const CollectiveTuning tuning = collective_tuning(device.id().type);
-  return {tuning.one_kernel_bytes, tuning.one_kernel_shard_bytes};
+  return {tuning.one_kernel_bytes, one_kernel_shard_bytes(tuning, ranks)};
 }
 
 /// Whether an all-reduce is read whole by every rank, where nothing else was asked for.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "tandem/base/error.hpp"
@@ -40,11 +41,13 @@ class Pieces {
   [[nodiscard]] double gemm(double shards) const {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
     const double weights = static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
-    const double flops = 2.0 * rows * weights;
     // What each product goes through anew: it reads the weights, or adds to their gradient.
     const double bytes = kind_ == LinearKind::linear_weight_gradient ? 2.0 * static_cast<double>(size_of(f32))
                                                                      : static_cast<double>(size_of(spec_.dtype));
-    return costs_.gemm_launch_seconds + passing(weights * bytes) + flops / flops_per_second();
+    const double reading = passing(weights * bytes);
+    const double multiplying = 2.0 * multiplied(rows) * static_cast<double>(spec_.k) / flops_per_second();
+    return costs_.gemm_launch_seconds +
+           (costs_.weights_hold_up_compute ? reading + multiplying : std::max(reading, multiplying));
   }
   /// One shard's way to one peer, without the latency.
   [[nodiscard]] double wire() const { return shard_bytes() / costs_.link_bytes_per_second; }
@@ -88,6 +91,14 @@ class Pieces {
   }
 
  private:
+  /// Outputs of a product of so many rows; where it runs in tiles, what those in whole turns would have.
+  [[nodiscard]] double multiplied(double rows) const {
+    const auto columns = static_cast<double>(spec_.n);
+    if (costs_.gemm_tile == 0 || kind_ == LinearKind::linear_weight_gradient) return rows * columns;
+    const double tile = costs_.gemm_tile;
+    const double at_once = costs_.gemm_tiles_at_once;
+    return std::ceil(std::ceil(rows / tile) * std::ceil(columns / tile) / at_once) * at_once * tile * tile;
+  }
   [[nodiscard]] double flops_per_second() const {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
     return spec_.tf32 ? costs_.gemm_tf32_flops_per_second : costs_.gemm_f32_flops_per_second;

@@ -110,6 +110,34 @@ TEST(CostModel, EachGroupReadsTheWeightsAnew) {
   }
 }
 
+TEST(CostModel, WhereProductsReadWeightsBesideTheirMultiplicationsThoseCostOnlyWhatTheyTakeLonger) {
+  CostTable beside = gpu;
+  beside.weights_hold_up_compute = false;
+  CostTable cached = gpu;
+  cached.cache_bytes = 1e12;
+  const auto product = [](std::int64_t m, const CostTable& costs) {
+    const LinearSpec spec{.m = m, .n = 24576, .k = 12288, .dtype = bf16};
+    return choose(LinearKind::all_gather_linear, spec, 2, costs).predicted.t_gemm;
+  };
+  EXPECT_DOUBLE_EQ(product(4096, beside), product(4096, cached));
+  EXPECT_GT(product(4096, gpu), product(4096, beside));
+  const double weights = 24576.0 * 12288 * 2 / gpu.weights_bytes_per_second;
+  EXPECT_DOUBLE_EQ(product(64, beside), gpu.gemm_launch_seconds + weights) << "few tokens wait for the weights";
+}
+
+TEST(CostModel, AProductTakesWholeTilesInWholeTurns) {
+  CostTable tiled = gpu;
+  tiled.cache_bytes = 1e12;
+  tiled.gemm_tile = 128;
+  tiled.gemm_tiles_at_once = 132;
+  const auto product = [&](std::int64_t m, std::int64_t n) {
+    return choose(LinearKind::all_gather_linear, {.m = m, .n = n, .k = 8192, .dtype = bf16}, 2, tiled).predicted.t_gemm;
+  };
+  EXPECT_DOUBLE_EQ(product(1, 1), product(12 * 128, 11 * 128));
+  EXPECT_GT(product(12 * 128, 11 * 128 + 1), 1.5 * product(12 * 128, 11 * 128));
+  EXPECT_DOUBLE_EQ(product(129, 8 * 128), product(256, 8 * 128));
+}
+
 TEST(CostModel, GroupsAreFineWhereThatCostsNothing) {
   CostTable free = gpu;
   free.gemm_launch_seconds = 0;

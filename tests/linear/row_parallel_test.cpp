@@ -139,7 +139,8 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
-// Where the device has a kernel for what is small, this is too much for it: more than 1 MiB a rank, and 8 MiB in all.
+// Where the device has a kernel for what is small, this is too much for it: more than 2 MiB a rank of three, and 4 MiB
+// in all.
 TEST_P(RowParallel, WhatIsNotSmallInSequence) {
   on(3, [](World& world) {
     const LinearSpec spec{.m = 601, .n = 4100, .k = 3, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};

@@ -46,6 +46,8 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
+  /// Whether copies take the sums to the peers, or the kernel that adds.
+  [[nodiscard]] bool pushes_sums(std::int64_t count) const noexcept;
   /// In how many steps one kernel is to run it; 0: not one kernel.
   [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
   /// What goes alike between any tensors: by mail, by one kernel or in one shot. False: none of them is what to take.

@@ -17,7 +17,7 @@ namespace tandem {
 class TANDEM_API MailLanes {
  public:
   /// As many multiprocessors as one exchange takes where nobody says otherwise.
-  static constexpr int most_lanes = 32;
+  static constexpr int most_lanes = 64;
 
   MailLanes() = default;
   /// Collective. For exchanges that take up to `bytes` of each shard, on at most `lanes` multiprocessors, named

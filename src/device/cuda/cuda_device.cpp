@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cuda_runtime_api.h>
 #include <future>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -203,20 +204,23 @@ std::string CudaDevice::model() const {
                 CublasLt::get().cublasLtGetVersion());
 }
 
-// An H200 on NVLink 4 (docs/performance.md says where these are from).
+// A Hopper GPU on NVLink 4 (docs/performance.md says where these are from).
 CostTable CudaDevice::costs() const {
-  return {.gemm_flops_per_second = 700e12,
+  return {.gemm_flops_per_second = 750e12,
           .gemm_f32_flops_per_second = 50e12,
           .gemm_tf32_flops_per_second = 350e12,
           .gemm_launch_seconds = 5e-6,
+          .gemm_tile = 128,
+          .gemm_tiles_at_once = properties_.multiprocessors,
           .hop_seconds = 5e-6,
           .link_bytes_per_second = 380e9,
           .link_latency_seconds = 5e-6,
           .push_gap_seconds = 5e-6,
           .store_bytes_per_second = 220e9,
-          .memory_bytes_per_second = 4e12,
-          .weights_bytes_per_second = 4e12,
+          .memory_bytes_per_second = 0.75 * properties_.memory_bytes_per_second,
+          .weights_bytes_per_second = 0.85 * properties_.memory_bytes_per_second,
           .cache_bytes = 50e6,
+          .weights_hold_up_compute = false,
           .stores_hold_up_compute = 0.3,
           .copies_cost_compute = false};
 }
@@ -403,7 +407,8 @@ void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
   const ReduceArguments arguments = arguments_of(reduction);
   if (reduction.count == 0) return;
-  const int blocks = reduction.most_blocks == 0 ? max_blocks() : std::min(max_blocks(), reduction.most_blocks);
+  // A thread for each pack: fewer, in a loop, take turns at places far apart where not all of them are resident.
+  const int blocks = reduction.most_blocks == 0 ? std::numeric_limits<int>::max() : reduction.most_blocks;
   const CurrentContext current(*context_);
   check(launch_reduce(arguments, reduction.dtype, reduction.out_dtype, blocks, native(stream)), "a reduction");
 }

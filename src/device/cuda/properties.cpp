@@ -16,6 +16,11 @@ Properties query_properties(int device) {
   p.major = found.major;
   p.minor = found.minor;
   p.memory_bytes = found.totalGlobalMem;
+  int kilohertz = 0;
+  int bits = 0;
+  check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device), "cudaDeviceGetAttribute");
+  p.memory_bytes_per_second = 2e3 * kilohertz * bits / 8;  // on both edges of the clock
   p.max_pitch = found.memPitch;
   p.unified_addressing = found.unifiedAddressing != 0;
   check(cudaDriverGetVersion(&p.driver_version), "cudaDriverGetVersion");

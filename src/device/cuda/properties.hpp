@@ -13,7 +13,8 @@ struct Properties {
   int major = 0;  ///< of the compute capability
   int minor = 0;
   std::size_t memory_bytes = 0;
-  std::size_t max_pitch = 0;  ///< between the rows of a strided copy, in bytes
+  double memory_bytes_per_second = 0;  ///< what its pins can move
+  std::size_t max_pitch = 0;           ///< between the rows of a strided copy, in bytes
   bool unified_addressing = false;
   int driver_version = 0;  ///< 12080 is 12.8
   int runtime_version = 0;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
@@ -86,6 +88,28 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 /// choose it.
 template <typename T, int N> __device__ Pack<T, N> load_pack(const void* base, std::int64_t first) {
   return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(base) + first);
+}
+
+/// A pack on its way: in words, since each narrow element by itself would take a register.
+template <typename T, int N> struct alignas(Pack<T, N>) PackBits {
+  static constexpr std::size_t bytes = sizeof(Pack<T, N>);
+  using Word = std::conditional_t<bytes % 4 == 0, std::uint32_t,
+                                  std::conditional_t<bytes % 2 == 0, std::uint16_t, std::uint8_t>>;
+  Word words[bytes / sizeof(Word)];
+
+  [[nodiscard]] __device__ Pack<T, N> unpacked() const {
+    Pack<T, N> pack;
+    std::memcpy(&pack, words, bytes);
+    return pack;
+  }
+};
+
+template <typename T, int N> __device__ PackBits<T, N> load_bits(const void* base, std::int64_t first) {
+  return *reinterpret_cast<const PackBits<T, N>*>(static_cast<const T*>(base) + first);
+}
+
+template <typename T, int N> __device__ void store_bits(void* base, std::int64_t first, const PackBits<T, N>& bits) {
+  *reinterpret_cast<PackBits<T, N>*>(static_cast<T*>(base) + first) = bits;
 }
 
 template <typename T, int N> __device__ void store_pack(void* base, std::int64_t first, const Pack<T, N>& pack) {

@@ -82,7 +82,7 @@ __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const C
   int row = 0;
   int peer = static_cast<int>(blockIdx.x) % peers;
   for (int left = rows * peers; left > 0; left -= batch) {
-    Pack<T, N> packs[batch];
+    PackBits<T, N> packs[batch];
     void* places[batch];
     std::int64_t firsts[batch];
 #pragma unroll
@@ -90,7 +90,7 @@ __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const C
       firsts[j] = (static_cast<std::int64_t>(row) * blockDim.x + threadIdx.x) * N;
       places[j] = nullptr;
       if (j < left && firsts[j] + N <= count(peer)) {
-        packs[j] = load_pack<T, N>(from(peer), firsts[j]);
+        packs[j] = load_bits<T, N>(from(peer), firsts[j]);
         places[j] = to(peer);
       }
       if (++peer == peers) peer = 0;
@@ -98,7 +98,7 @@ __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const C
     }
 #pragma unroll
     for (int j = 0; j < batch; ++j) {
-      if (places[j] != nullptr) store_pack<T, N>(places[j], firsts[j], packs[j]);
+      if (places[j] != nullptr) store_bits<T, N>(places[j], firsts[j], packs[j]);
     }
   }
   if constexpr (N > 1) {

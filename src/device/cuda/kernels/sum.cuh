@@ -13,17 +13,18 @@ __device__ void sum_packs(Accumulator<In> (&sums)[N], int count, std::int64_t fi
   // Loads in flight before the first addition: latency over NVLink is hidden by these, not by more threads.
   constexpr int batch = 4;
   for (int s = 0; s < count; s += batch) {
-    Pack<In, N> loaded[batch];
+    PackBits<In, N> loaded[batch];
 #pragma unroll
     for (int j = 0; j < batch; ++j) {
-      if (s + j < count) loaded[j] = load_pack<In, N>(source(s + j), first);
+      if (s + j < count) loaded[j] = load_bits<In, N>(source(s + j), first);
     }
 #pragma unroll
     for (int j = 0; j < batch; ++j) {
       if (s + j < count) {
+        const Pack<In, N> pack = loaded[j].unpacked();
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          const auto x = widen(loaded[j].values[i]);
+          const auto x = widen(pack.values[i]);
           // The first one is taken as it is, so that a single source keeps the sign of its zeros.
           sums[i] = s + j == 0 ? x : static_cast<Accumulator<In>>(sums[i] + x);
         }
