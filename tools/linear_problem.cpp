@@ -2,7 +2,11 @@
 #include "tools/linear_problem.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
+#include <utility>
+
+#include "tools/in_parallel.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -11,6 +15,7 @@ using Operand = LinearProblem::Operand;
 using Variant = std::variant<AllGatherLinear, LinearReduceScatter, LinearAllReduce, LinearWeightGradient>;
 
 constexpr std::size_t guard_bytes = 256;
+constexpr std::int64_t fewest_elements = 1 << 16;  // that are worth a thread of the host's
 constexpr std::byte guard{0xa5};
 constexpr std::byte poison{0xff};  // NaN in every floating-point type
 
@@ -82,13 +87,16 @@ std::vector<double> LinearProblem::values(Operand operand, const Block& block) c
                                                                                                           : shape.n;
   const DType type = operand == Operand::start ? output_dtype() : dtype;
   const std::uint64_t own = testing::key(key, {static_cast<std::uint64_t>(operand)});
-  std::vector<double> result;
-  result.reserve(static_cast<std::size_t>(block.elements()));
-  for (std::int64_t r = block.rows.begin; r < block.rows.begin + block.rows.count; ++r) {
-    for (std::int64_t c = block.columns.begin; c < block.columns.begin + block.columns.count; ++c) {
-      result.push_back(testing::random_value(own, r * width + c, type));
+  std::vector<double> result(static_cast<std::size_t>(block.elements()));
+  const auto columns = std::max<std::int64_t>(block.columns.count, 1);
+  in_parallel(block.rows.count, fewest_elements / columns + 1, ranks, [&](std::int64_t begin, std::int64_t end) {
+    double* value = result.data() + begin * block.columns.count;
+    for (std::int64_t r = block.rows.begin + begin; r < block.rows.begin + end; ++r) {
+      for (std::int64_t c = block.columns.begin; c < block.columns.begin + block.columns.count; ++c) {
+        *value++ = testing::random_value(own, r * width + c, type);
+      }
     }
-  }
+  });
   return result;
 }
 
@@ -177,12 +185,13 @@ LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
     aux_ = operand(Operand::aux, Layout::normal);
     if (problem.auxiliary == Auxiliary::output) poison_tensor(aux_);
   }
-  const std::vector<double> start = problem.beta == 0.0F
-                                        ? std::vector<double>(static_cast<std::size_t>(block.elements()))
-                                        : problem.values(Operand::start, block);
-  output_ = tensor(start, {block.rows.count, block.columns.count}, problem.output_dtype());
-  if (problem.beta == 0.0F) poison_tensor(output_);
-  reset_output();
+  const Dims sizes{block.rows.count, block.columns.count};
+  if (problem.beta == 0.0F) {
+    const std::size_t bytes = static_cast<std::size_t>(block.elements()) * size_of(problem.output_dtype());
+    output_ = tensor(std::vector<std::byte>(bytes, poison), sizes, problem.output_dtype());
+  } else {
+    output_ = tensor(problem.values(Operand::start, block), sizes, problem.output_dtype());
+  }
 }
 
 void LinearRun::reset_output() { upload(output_); }
@@ -199,9 +208,18 @@ void LinearRun::upload(const Tensor& tensor) const {
 }
 
 LinearRun::Tensor LinearRun::tensor(std::span<const double> values, const Dims& sizes, DType dtype) const {
+  std::vector<std::byte> content(values.size() * size_of(dtype));
+  in_parallel(std::ssize(values), fewest_elements, team_.size(), [&](std::int64_t begin, std::int64_t end) {
+    const auto first = static_cast<std::size_t>(begin);
+    testing::store(values.subspan(first, static_cast<std::size_t>(end) - first), dtype,
+                   content.data() + first * size_of(dtype));
+  });
+  return tensor(std::move(content), sizes, dtype);
+}
+
+LinearRun::Tensor LinearRun::tensor(std::vector<std::byte> content, const Dims& sizes, DType dtype) const {
   Tensor tensor;
-  tensor.content.resize(values.size() * size_of(dtype));
-  testing::store(values, dtype, tensor.content.data());
+  tensor.content = std::move(content);
   const std::size_t bytes = tensor.content.size();
   std::vector<std::byte> whole(bytes + 2 * guard_bytes, guard);
   std::ranges::copy(tensor.content, whole.begin() + static_cast<std::ptrdiff_t>(guard_bytes));

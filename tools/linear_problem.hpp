@@ -106,6 +106,7 @@ class LinearRun {
     std::vector<std::byte> content;
   };
   [[nodiscard]] Tensor tensor(std::span<const double> values, const Dims& sizes, DType dtype) const;
+  [[nodiscard]] Tensor tensor(std::vector<std::byte> content, const Dims& sizes, DType dtype) const;
   [[nodiscard]] Tensor operand(LinearProblem::Operand operand, Layout layout) const;
   void poison_tensor(Tensor& tensor) const;
   void upload(const Tensor& tensor) const;

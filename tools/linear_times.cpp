@@ -53,11 +53,7 @@ OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, cons
   // In its best form: symmetric, and a gather in place.
   CollectiveRun comm(team, collective,
                      *form_for(collective.operation, "auto", true, collective.operation == Operation::all_gather));
-  std::vector<std::byte> data(static_cast<std::size_t>(collective.input_elements(team.rank())) *
-                              size_of(collective.dtype));
-  testing::store(testing::random_values(2, collective.input_elements(team.rank()), collective.dtype), collective.dtype,
-                 data.data());
-  comm.fill(data);
+  comm.fill(repeated_values(2, collective.input_elements(team.rank()), collective.dtype));
   team.barrier();
 
   return measure_overlap({.gemm = timing.queued([&] { product(stream); }, repetitions),

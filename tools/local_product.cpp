@@ -15,19 +15,26 @@ namespace {
 
 constexpr std::size_t alignment = 256;  // as an allocation has it: every copy may be read as the first
 
-/// Random data, the same 2^16 values over and over: a GPU's clocks depend on the bits that toggle.
 Buffer random_buffer(const Team& team, std::size_t bytes, DType dtype) {
-  constexpr std::int64_t tile = 1 << 16;
   Buffer buffer(team.shared_device(), bytes);
-  std::vector<std::byte> values(static_cast<std::size_t>(tile) * size_of(dtype));
-  testing::store(testing::random_values(1, tile, dtype), dtype, values.data());
-  for (std::size_t at = 0; at < buffer.bytes(); at += values.size()) {
-    team.device().upload(buffer.data_as<std::byte>() + at, values.data(), std::min(values.size(), buffer.bytes() - at));
-  }
+  const std::vector<std::byte> values =
+      repeated_values(1, static_cast<std::int64_t>(buffer.bytes() / size_of(dtype)), dtype);
+  team.device().upload(buffer.data(), values.data(), values.size());
   return buffer;
 }
 
 }  // namespace
+
+std::vector<std::byte> repeated_values(std::uint64_t key, std::int64_t count, DType dtype) {
+  constexpr std::int64_t tile = 1 << 16;
+  std::vector<std::byte> values(static_cast<std::size_t>(count) * size_of(dtype));
+  const std::size_t drawn = static_cast<std::size_t>(std::min(count, tile)) * size_of(dtype);
+  testing::store(testing::random_values(key, std::min(count, tile), dtype), dtype, values.data());
+  for (std::size_t at = drawn; at < values.size(); at += drawn) {
+    std::copy_n(values.begin(), std::min(drawn, values.size() - at), values.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  return values;
+}
 
 LocalProduct::LocalProduct(const Team& team, const GemmSpec& spec, std::size_t bytes_of_weights)
     : team_(team),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "tandem/team/team.hpp"
 
 namespace tandem::tools {
+
+/// Random elements for what is timed, the same 2^16 over and over: a GPU's clocks depend on the bits that toggle.
+[[nodiscard]] std::vector<std::byte> repeated_values(std::uint64_t key, std::int64_t count, DType dtype);
 
 /// A product of one rank alone, of random data: the compute that something else is measured beside.
 class LocalProduct {
