@@ -78,7 +78,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
     chosen += format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
                      tuning.one_shot_bytes,
                      ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
-                     tuning.one_shot_symmetric_bytes);
+                     one_shot_symmetric_up_to(tuning, ranks()));
   }
   const std::string otherwise =
       format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,

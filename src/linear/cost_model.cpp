@@ -19,6 +19,8 @@ namespace {
 /// finer: what lies bare at the end is a group of it.
 constexpr int groups_for_each_shard = 4;
 constexpr int groups_for_the_only_shard = 8;
+/// In how many rounds an all-reduce may run.
+constexpr int most_rounds = 8;
 
 /// Of the numbers of groups that are predicted to be as good as the best, the largest is taken: the finer the groups,
 /// the less is lost where ranks are not in step.
@@ -60,7 +62,8 @@ class Pieces {
       case LinearKind::all_gather_linear:
       case LinearKind::linear_weight_gradient: return 0;
       case LinearKind::linear_reduce_scatter: return memory(ranks_ + 1);
-      case LinearKind::linear_all_reduce: return memory(ranks_ + 1) + peers() * wire() + latency() + memory(2 * ranks_);
+      case LinearKind::linear_all_reduce:
+        return memory(ranks_ + 1) + peers() * wire() + latency() + memory(2 * peers());
     }
     return 0;
   }
@@ -72,8 +75,10 @@ class Pieces {
     if (groups == 0) return sequence();                     // a team of one
     const double hops = (groups + 2) * costs_.hop_seconds;  // the fork, the join, and one before or after each group
     if (costs_.copies_cost_compute) {
+      if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
       return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
     }
+    if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups);
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
   /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
@@ -133,6 +138,31 @@ class Pieces {
     }
     return std::max(compute + gemm(1), arrived) + epilogue();
   }
+  /// Each round a part of every rank's rows: the peers' parts leave as they are computed, and the sums of the round
+  /// before behind them.
+  [[nodiscard]] double in_rounds(int rounds) const {
+    const double part = 1.0 / rounds;
+    double compute = 0;
+    double link = 0;     // when it has carried all so far
+    double arrived = 0;  // the last round's products
+    const auto reduce_and_push = [&] {
+      compute = std::max(compute, arrived) + costs_.gemm_launch_seconds + part * memory(ranks_ + 1);
+      link = std::max(link, compute) + latency() + part * peers() * wire();
+    };
+    for (int round = 0; round < rounds; ++round) {
+      double leaves = link;
+      for (int peer = 0; peer < peers(); ++peer) {
+        compute += gemm(part);
+        leaves = std::max(leaves, slowest_rank * compute) + latency() + part * wire();
+      }
+      link = leaves;
+      if (round > 0) reduce_and_push();
+      arrived = leaves;
+      compute += gemm(part);
+    }
+    reduce_and_push();
+    return link + memory(2 * peers());
+  }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const {
     return static_cast<double>(shard_ * (is_reduction(kind_) ? spec_.n : spec_.k)) *
@@ -169,6 +199,7 @@ int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
   const int peers = std::max(ranks - 1, 0);
   const bool blocks_arrive = !is_reduction(kind) && spec.x == Layout::transposed;
   if (blocks_arrive) return peers;
+  if (kind == LinearKind::linear_all_reduce) return peers == 0 ? 0 : most_rounds;
   return peers == 1 ? groups_for_the_only_shard : peers * groups_for_each_shard;
 }
 

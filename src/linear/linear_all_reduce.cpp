@@ -13,38 +13,45 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
                               std::uint32_t operation)
     : team(its_team),
       spec(its_spec),
-      groups(equal_groups(team.size() - 1, choice.groups)),
+      rounds(std::max(choice.groups, 1)),
       algorithm(
           algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
       row_bytes(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
       sums(team, spec, choice, PartialSums::Rows::all, operation),
       communication(team) {}
 
-void LinearAllReduce::State::spread(std::byte* y, std::int64_t m, StreamRef stream) {
-  Device& device = team.device();
-  const RowRange own = shard_rows(m, team.size(), team.rank());
-  const auto at = [&](std::byte* base, const RowRange& rows) {
-    return base + static_cast<std::size_t>(rows.begin) * row_bytes;
-  };
-  const auto bytes = [&](const RowRange& rows) { return static_cast<std::size_t>(rows.count) * row_bytes; };
+void LinearAllReduce::State::spread(const PartialSums::Operands& run, StreamRef stream) {
+  push_sums(run, shard_rows(run.m, team.size(), team.rank()), stream);
   {
-    const TraceRange range(device, stream, "push sums", TraceKind::communication);
-    std::vector<Copy> pushes;
-    for (const int peer : sums.peers()) {
-      pushes.push_back({.dst = at(sums.tail(peer), own), .src = at(y, own), .bytes = bytes(own), .path = Path::link});
-    }
-    device.copy_batch(stream, pushes);
-  }
-  {
-    const TraceRange range(device, stream, "wait for sums", TraceKind::wait);
+    const TraceRange range(team.device(), stream, "wait for sums", TraceKind::wait);
     sums.exchange_tail(stream);
   }
-  std::vector<Copy> pulls;
-  const ShardGroup theirs = whole_shards(0, team.size() - 1);
-  for (const RowRange rows : group_rows(m, team.size(), sums.peers(), theirs)) {
-    pulls.push_back({.dst = at(y, rows), .src = at(sums.tail(team.rank()), rows), .bytes = bytes(rows)});
+  take_sums(run, stream);
+}
+
+void LinearAllReduce::State::push_sums(const PartialSums::Operands& run, const RowRange& rows, StreamRef stream) {
+  const TraceRange range(team.device(), stream, "push sums", TraceKind::communication);
+  const RowRange own = shard_rows(run.m, team.size(), team.rank());
+  std::vector<Copy> pushes;
+  for (const int peer : sums.peers()) {
+    pushes.push_back({.dst = sums.tail(peer) + bytes_of(rows.begin),
+                      .src = run.y + bytes_of(rows.begin - own.begin),
+                      .bytes = bytes_of(rows.count),
+                      .path = Path::link});
   }
-  device.copy_batch(stream, pulls);
+  team.device().copy_batch(stream, pushes);
+}
+
+void LinearAllReduce::State::take_sums(const PartialSums::Operands& run, StreamRef stream) {
+  std::byte* const y = run.y - bytes_of(shard_rows(run.m, team.size(), team.rank()).begin);  // all rows
+  std::vector<Copy> copies;
+  const ShardGroup theirs = whole_shards(0, team.size() - 1);
+  for (const RowRange rows : group_rows(run.m, team.size(), sums.peers(), theirs)) {
+    copies.push_back({.dst = y + bytes_of(rows.begin),
+                      .src = sums.tail(team.rank()) + bytes_of(rows.begin),
+                      .bytes = bytes_of(rows.count)});
+  }
+  team.device().copy_batch(stream, copies);
 }
 
 LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options)
@@ -74,9 +81,8 @@ void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, 
   State& state = *state_;
   auto* all_rows = y.data_as<std::byte>();
   const RowRange own = shard_rows(m, team().size(), team().rank());
-  auto* own_rows = all_rows == nullptr ? nullptr : all_rows + static_cast<std::size_t>(own.begin) * state.row_bytes;
+  auto* own_rows = all_rows == nullptr ? nullptr : all_rows + state.bytes_of(own.begin);
   (state.*state.algorithm)({x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m}, stream);
-  if (!state.sums.is_one_kernel()) state.spread(all_rows, m, stream);
   state.sums.finish(stream);
   end(stream);
 }

@@ -2,6 +2,7 @@
 #include "linear/partial_sums.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -102,44 +103,65 @@ void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef 
   multiply(run, rows, 0.0F, staged(rows.begin), stream);
 }
 
-void PartialSums::multiply_own(const Operands& run, std::byte* sums, StreamRef stream) {
-  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
-  if (spec_.beta != 0.0F) {
-    team_.device().copy(stream, {.dst = sums, .src = run.y, .bytes = static_cast<std::size_t>(own.count) * row_bytes_});
-  }
-  multiply(run, own, spec_.beta, sums, stream);
-  own_ = sums;
+std::size_t PartialSums::bytes_before(const Operands& run, int owner, const RowRange& rows) const {
+  return static_cast<std::size_t>(rows.begin - shard_rows(run.m, team_.size(), owner).begin) * row_bytes_;
 }
 
-void PartialSums::push(const Operands& run, const ShardGroup& group, StreamRef stream) const {
-  const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
-  for (const ShardPart& part : group) {
-    const int& owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
-    const std::span<const int> one(&owner, 1);
-    const RowRange rows = part_rows(run.m, team_.size(), owner, part);
-    const std::int64_t before = rows.begin - shard_rows(run.m, team_.size(), owner).begin;
-    team_.device().copy(stream, {.dst = region(owner, team_.rank()) + static_cast<std::size_t>(before) * row_bytes_,
-                                 .src = staged(rows.begin),
-                                 .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
-                                 .path = Path::link});
-    // One signal for all parts: what was pushed before on this stream has arrived before it.
-    if (part.ends_shard()) slots_.signal(stream, slot_, one, 0);
+void PartialSums::multiply_own(const Operands& run, const ShardPart& part, StreamRef stream) {
+  multiply_own(run, part, region(team_.rank(), team_.rank()), stream);
+}
+
+void PartialSums::multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream) {
+  own_ = sums;
+  const RowRange rows = own_rows(run.m, part);
+  const std::size_t before = bytes_before(run, team_.rank(), rows);
+  if (spec_.beta != 0.0F && rows.count > 0) {
+    team_.device().copy(
+        stream,
+        {.dst = sums + before, .src = run.y + before, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});
   }
+  multiply(run, rows, spec_.beta, sums + before, stream);
+}
+
+void PartialSums::push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const {
+  const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
+  const int& owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
+  const RowRange rows = part_rows(run.m, team_.size(), owner, part);
+  team_.device().copy(stream, {.dst = region(owner, team_.rank()) + bytes_before(run, owner, rows),
+                               .src = staged(rows.begin),
+                               .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                               .path = Path::link});
+  if (signals) slots_.signal(stream, slot_, std::span(&owner, 1), in_region);
+}
+
+void PartialSums::take_slot(StreamRef stream) {
+  slot_ = slots_.next();
+  slots_.take(stream, slot_, slots_.peers());  // in front of all products (see ShardGather::take_slot)
+  weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
 }
 
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStream& communication) {
-  slot_ = slots_.next();
-  slots_.take(stream, slot_, slots_.peers());  // in front of all products (see ShardGather::take_slot)
-  weights_ = groups.empty() ? Weights::once : Weights::first;
+  take_slot(stream);
   for (const ShardGroup& group : groups) {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
     }
     communication.follow(stream);
-    push(run, group, communication.ref());
+    // One signal for all parts of a shard: what was pushed before on this stream has arrived before it.
+    for (const ShardPart& part : group) push(run, part, part.ends_shard(), communication.ref());
   }
-  multiply_own(run, region(team_.rank(), team_.rank()), stream);  // into the slot, beside what the peers send
+  multiply_own(run, whole_shard, stream);
+}
+
+void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef stream,
+                                 CommunicationStream& communication) {
+  for (part.shard = 0; part.shard < std::ssize(slots_.peers()); ++part.shard) {
+    const int owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
+    multiply_staged(run, part_rows(run.m, team_.size(), owner, part), stream);
+    communication.follow(stream);
+    push(run, part, true, communication.ref());
+  }
 }
 
 void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
@@ -152,7 +174,7 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   } else {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply_staged(run, rows, stream);
     const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
-    multiply_own(run, is_one_kernel() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
+    multiply_own(run, whole_shard, is_one_kernel() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
   }
 }
 
@@ -176,17 +198,15 @@ void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
   push_all(run, stream);
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.exchange(stream, slot_, 0);
+    slots_.exchange(stream, slot_, in_region);
   }
-  add(run, stream);
+  add(run, whole_shard, stream);
 }
 
 // What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
 // crosses when it has ended.
 void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication) {
-  slot_ = slots_.next();
-  weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
-  slots_.take(stream, slot_, slots_.peers());
+  take_slot(stream);
   communication.follow(stream);
   for (const int& peer : slots_.peers()) {
     const RowRange rows = shard_rows(run.m, team_.size(), peer);
@@ -198,9 +218,9 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
     multiply(run, rows, 0.0F, region(peer, team_.rank()), stream);
     communication.follow(stream);
     team_.device().cross_link(communication.ref(), last_row);
-    slots_.signal(communication.ref(), slot_, std::span(&peer, 1), 0);
+    slots_.signal(communication.ref(), slot_, std::span(&peer, 1), in_region);
   }
-  multiply_own(run, region(team_.rank(), team_.rank()), stream);
+  multiply_own(run, whole_shard, stream);
 }
 
 void PartialSums::reduce_in_one_kernel(const Operands& run, StreamRef stream) const {
@@ -228,26 +248,27 @@ void PartialSums::reduce_in_one_kernel(const Operands& run, StreamRef stream) co
   lanes_.exchange(stream, exchange);
 }
 
-void PartialSums::reduce(const Operands& run, StreamRef stream) {
+void PartialSums::reduce(const Operands& run, const ShardPart& part, StreamRef stream) {
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.wait(stream, slot_, slots_.peers(), 0);
+    slots_.wait(stream, slot_, slots_.peers(), in_region);
   }
-  add(run, stream);
+  add(run, part, stream);
 }
 
-void PartialSums::add(const Operands& run, StreamRef stream) const {
-  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
-  if (own.count == 0) return;
+void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stream) const {
+  const RowRange rows = own_rows(run.m, part);
+  if (rows.count == 0) return;
+  const std::size_t before = bytes_before(run, team_.rank(), rows);
   std::vector<const void*> sources;
   for (int rank = 0; rank < team_.size(); ++rank) {
-    sources.push_back(rank == team_.rank() ? own_ : region(team_.rank(), rank));
+    sources.push_back((rank == team_.rank() ? own_ : region(team_.rank(), rank)) + before);
   }
-  void* const destination = run.y;
+  void* const destination = run.y + before;
   const TraceRange range(team_.device(), stream, "reduce", TraceKind::compute);
   team_.device().reduce(stream, {.sources = sources,
                                  .destinations = std::span(&destination, 1),
-                                 .count = own.count * spec_.n,
+                                 .count = rows.count * spec_.n,
                                  .dtype = spec_.dtype,
                                  .out_dtype = spec_.dtype,
                                  .bias = run.bias,

@@ -45,6 +45,21 @@ class PartialSums {
   /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStream& communication);
+
+  // The same in rounds, each of one part of every rank's rows, whatever `shard` the part names.
+
+  /// Begins a run in rounds.
+  void take_slot(StreamRef stream);
+  /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
+  void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStream& communication);
+  void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
+  /// Waits for the others' same part of the own rows, and adds.
+  void reduce(const Operands& run, const ShardPart& part, StreamRef stream);
+  /// The own rows of a part.
+  [[nodiscard]] RowRange own_rows(std::int64_t m, const ShardPart& part) const {
+    return part_rows(m, team_.size(), team_.rank(), part);
+  }
+
   /// `in_sequence` runs one kernel behind the product, and leaves all rows that the caller is to have.
   [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0; }
 
@@ -53,7 +68,7 @@ class PartialSums {
   /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication);
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
-  void reduce(const Operands& run, StreamRef stream);
+  void reduce(const Operands& run, StreamRef stream) { reduce(run, whole_shard, stream); }
   /// The peers may push into this run's slot again. After `reduce` and the last reader of the tail.
   void finish(StreamRef stream) const {
     if (!is_one_kernel()) slots_.grant(stream, slot_, slots_.peers());
@@ -61,22 +76,33 @@ class PartialSums {
 
   /// The tail of this run's slot, and its signal, for what comes after the reduction.
   [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
-  void exchange_tail(StreamRef stream) const { slots_.exchange(stream, slot_, 1); }
+  void exchange_tail(StreamRef stream) const { slots_.exchange(stream, slot_, in_tail); }
+  void signal_tail(StreamRef stream) const { slots_.signal(stream, slot_, slots_.peers(), in_tail); }
+  void wait_for_tail(StreamRef stream) const { slots_.wait(stream, slot_, slots_.peers(), in_tail); }
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
+  static constexpr ShardPart whole_shard{};
+  // What ranks signal to each other.
+  static constexpr std::uint32_t in_region = 0;  // a part of your rows' products is there
+  static constexpr std::uint32_t in_tail = 1;    // sums are there
+
   void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream);
   void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
-  void multiply_own(const Operands& run, std::byte* sums, StreamRef stream);
+  /// Into the slot, beside what the peers send, or where `sums` says that the own rows' products go.
+  void multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream);
   void multiply_first(const Operands& run, StreamRef stream);
   void reduce_in_one_kernel(const Operands& run, StreamRef stream) const;
-  void push(const Operands& run, const ShardGroup& group, StreamRef stream) const;
+  /// To its owner, with a signal if that is to be.
+  void push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
-  void add(const Operands& run, StreamRef stream) const;
+  void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
   /// Of `rank`'s slot, what `from` sends.
   [[nodiscard]] std::byte* region(int rank, int from) const {
     return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;
   }
+  /// From the first of `owner`'s rows to the first of these.
+  [[nodiscard]] std::size_t bytes_before(const Operands& run, int owner, const RowRange& rows) const;
   /// This rank's partial products of row `row`, before they are pushed.
   [[nodiscard]] std::byte* staged(std::int64_t row) const {
     return staging_->data_as<std::byte>() + static_cast<std::size_t>(row) * row_bytes_;

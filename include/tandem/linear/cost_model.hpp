@@ -35,7 +35,7 @@ struct LinearPrediction {
 /// What a plan runs, and why.
 struct LinearChoice {
   std::string algorithm;  ///< one of `linear_algorithms`
-  int groups = 0;         ///< of a pipeline: GEMMs for the part that overlaps; else 0
+  int groups = 0;         ///< of a pipeline: GEMMs for the part that overlaps, or an all-reduce's rounds; else 0
   LinearPrediction predicted;
   std::string why;
 };
@@ -48,7 +48,7 @@ struct LinearChoice {
 
 /// The most groups that a pipeline of a team can have: several for each peer's shard, since its rows can leave, or
 /// arrive, some before the others; but one for a shard of a gathered x that is stored transposed, whose rows do not lie
-/// together.
+/// together. An all-reduce's are rounds, each with a part of every rank's rows.
 [[nodiscard]] TANDEM_API int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept;
 
 /// Chooses by the device's constants, unless `options` says. `spec` is as the plan of that kind takes it. Needs no

@@ -35,7 +35,7 @@ struct LinearSpec {
 /// How a plan is to run, instead of as it chooses by its cost model.
 struct LinearOptions {
   std::string algorithm = "auto";            ///< "auto", or one of `linear_algorithms`
-  std::optional<int> groups = std::nullopt;  ///< pipeline: into how many GEMMs the remote part is cut: 1 to most_groups
+  std::optional<int> groups = std::nullopt;  ///< pipeline: into how many parts what travels is cut: 1 to most_groups
   bool keep_gathered = false;                ///< AllGatherLinear alone: the gathered x is available after a run
 };
 

@@ -5,6 +5,7 @@ namespace tandem {
 
 void LinearAllReduce::State::sequence(const PartialSums::Operands& run, StreamRef stream) {
   sums.in_sequence(run, stream);
+  if (!sums.is_one_kernel()) spread(run, stream);
 }
 
 }  // namespace tandem

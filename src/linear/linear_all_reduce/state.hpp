@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "tandem/linear/linear_all_reduce.hpp"
 
-#include "linear/groups.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
@@ -16,18 +13,26 @@ struct LinearAllReduce::State {
 
   State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
 
-  /// Pushes rows while the next ones are multiplied.
+  /// In rounds of one part of every rank's rows: while one is multiplied, the products of the one before travel, and
+  /// the sums of that before them.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies into the peers' memory, so that rows travel as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
-  /// After either: pushes the own rows' sums to all, and takes theirs into y, which is all m rows.
-  void spread(std::byte* y, std::int64_t m, StreamRef stream);
+
+  /// Behind the sum of all own rows: pushes it to all, and takes theirs.
+  void spread(const PartialSums::Operands& run, StreamRef stream);
+  /// Pushes the sums of these own rows to all.
+  void push_sums(const PartialSums::Operands& run, const RowRange& rows, StreamRef stream);
+  /// Copies the peers' sums, which have come, into y.
+  void take_sums(const PartialSums::Operands& run, StreamRef stream);
+
+  [[nodiscard]] std::size_t bytes_of(std::int64_t rows) const { return static_cast<std::size_t>(rows) * row_bytes; }
 
   Team team;
   LinearSpec spec;
-  std::vector<ShardGroup> groups;
+  int rounds;
   Algorithm algorithm;
   std::size_t row_bytes;
   PartialSums sums;

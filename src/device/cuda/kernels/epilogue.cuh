@@ -15,6 +15,11 @@ template <typename In, typename Out, int N>
 __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N], const Epilogue& epilogue,
                             std::int64_t first) {
   if constexpr (std::is_same_v<Accumulator<In>, float>) {
+    if (epilogue.bias == nullptr && epilogue.activation == Activation::none) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) out.values[i] = narrow<Out>(sums[i]);
+      return;
+    }
     std::int64_t column = epilogue.bias == nullptr ? 0 : first % epilogue.columns;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
