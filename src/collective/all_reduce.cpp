@@ -78,7 +78,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
     chosen += format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
                      tuning.one_shot_bytes,
                      ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
-                     one_shot_symmetric_up_to(tuning, ranks()));
+                     tuning.one_shot_symmetric_bytes);
   }
   const std::string otherwise =
       format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
@@ -197,7 +197,7 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
     }
     flush(stream);
   } else {
-    reduce(stream, sources_, destinations_, mine.count, 2 * peers().size());
+    reduce(stream, sources_, destinations_, mine.count, 2 * peers().size(), peers().size());
   }
   exchange(stream, reduced);
 }

@@ -278,7 +278,7 @@ void Collective::flush(StreamRef stream) {
 }
 
 void Collective::reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
-                        std::int64_t count, std::size_t remote) const {
+                        std::int64_t count, std::size_t remote, std::size_t to_peers) const {
   if (count == 0) return;
   const TraceRange range = traced(stream, TraceKind::exchange);
   device().reduce(stream, {.sources = sources,
@@ -286,6 +286,7 @@ void Collective::reduce(StreamRef stream, std::span<const void* const> sources, 
                            .count = count,
                            .dtype = dtype_,
                            .out_dtype = dtype_,
+                           .peer_destinations = static_cast<int>(to_peers),
                            .most_blocks = options_.sms.value_or(0),
                            .link_bytes = remote * bytes_of(count)});
 }

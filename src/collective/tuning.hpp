@@ -14,7 +14,6 @@ struct CollectiveTuning {
   std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
   std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank
   std::size_t one_shot_symmetric_bytes;  ///< the same of symmetric tensors, which have no copies to save
-  std::size_t one_shot_pair_bytes;       ///< the same of two ranks, who move as much in two shots
   std::size_t staged_bytes;      ///< up to here (of one rank) one exchange less is worth a copy through staging memory
   std::size_t letter_bytes;      ///< up to here a message to one peer goes by mail; 0: the device sends none
   std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
@@ -33,7 +32,6 @@ struct CollectiveTuning {
       return {.piece_bytes = std::size_t{512} << 10,
               .one_shot_bytes = std::size_t{16} << 10,
               .one_shot_symmetric_bytes = std::size_t{4} << 10,
-              .one_shot_pair_bytes = std::size_t{4} << 10,
               .staged_bytes = std::size_t{4} << 10,
               .letter_bytes = std::size_t{1} << 10,
               .mailed_bytes = std::size_t{2} << 10,
@@ -47,14 +45,13 @@ struct CollectiveTuning {
       return {.piece_bytes = std::size_t{32} << 20,
               .one_shot_bytes = std::size_t{128} << 10,
               .one_shot_symmetric_bytes = std::size_t{128} << 10,
-              .one_shot_pair_bytes = std::size_t{16} << 20,
               .staged_bytes = 0,
               .letter_bytes = 0,
               .mailed_bytes = 0,
               .one_kernel_bytes = std::size_t{4} << 20,
               .one_kernel_link_bytes = std::size_t{4} << 20,
               .one_step_bytes = std::size_t{192} << 10,
-              .pushed_sum_bytes = std::size_t{4} << 20,
+              .pushed_sum_bytes = std::size_t{16} << 20,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
   }
@@ -78,16 +75,10 @@ struct OneKernelLimit {
   return {tuning.one_kernel_bytes, one_kernel_shard_bytes(tuning, ranks)};
 }
 
-/// Up to how many bytes an all-reduce of symmetric tensors is read whole by every rank, where nothing else was asked
-/// for.
-[[nodiscard]] constexpr std::size_t one_shot_symmetric_up_to(const CollectiveTuning& tuning, int ranks) noexcept {
-  return ranks <= 2 ? tuning.one_shot_pair_bytes : tuning.one_shot_symmetric_bytes;
-}
-
 /// Whether an all-reduce is read whole by every rank, where nothing else was asked for.
 [[nodiscard]] constexpr bool one_shot_wins(const CollectiveTuning& tuning, int ranks, std::size_t bytes,
                                            bool symmetric) noexcept {
-  if (symmetric) return bytes <= one_shot_symmetric_up_to(tuning, ranks);
+  if (symmetric) return bytes <= tuning.one_shot_symmetric_bytes;
   return ranks <= 2 || bytes <= tuning.one_shot_bytes;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/all_reduce.hpp"
 
+#include <span>
+#include <string>
+
 #include "tandem/memory/private_memory.hpp"
 
 #include "collective/support.hpp"
@@ -161,6 +164,50 @@ TEST_P(AllReduceTest, OneMultiprocessorIsEnough) {
       AllReduce all_reduce(team, {.count = count, .dtype = f32}, {.algorithm = algorithm, .sms = 1});
       EXPECT_NE(all_reduce.describe().find("on at most 1 SMs"), std::string::npos) << all_reduce.describe();
       check_all_forms(team, all_reduce, all_reduce, count, f32, ++id);
+    }
+  });
+}
+
+// In place and out of place, of a number of elements that divides by nothing. Every element, in integers.
+TEST_P(AllReduceTest, CopiesSpreadLargeSumsOfSymmetricTensors) {
+  if (device() == DeviceType::host) GTEST_SKIP() << "the host's copies cost as much as stores: it spreads none so";
+  if (ranks() > 3) GTEST_SKIP() << "tensors of so many ranks' large sums say no more than those of three";
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    constexpr std::int64_t chunk = 16 << 20;  // bytes from which on copies spread them
+    const std::int64_t count = chunk / static_cast<std::int64_t>(size_of(i32)) * team.size() + 12'345;
+    AllReduce all_reduce(team, {.count = count, .dtype = i32}, {.algorithm = "two_shot"});
+    if (team.size() > 1) {
+      EXPECT_NE(all_reduce.describe().find("sums of " + std::to_string(chunk)), std::string::npos)
+          << all_reduce.describe();
+    }
+    SymmetricTensor input = symmetric(team, {count}, i32);
+    SymmetricTensor out = symmetric(team, {count}, i32);
+    const auto element = [](int rank, std::int64_t i) {
+      return static_cast<std::int32_t>(
+          random_bits(8000, static_cast<std::uint64_t>(i) * 16 + static_cast<std::uint64_t>(rank)) >> 36);
+    };
+    std::vector<std::int32_t> mine(static_cast<std::size_t>(count));
+    std::vector<std::int32_t> sums(mine.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      mine[at] = element(team.rank(), i);
+      for (int rank = 0; rank < team.size(); ++rank) sums[at] += element(rank, i);
+    }
+    const auto bytes = std::as_bytes(std::span(sums));
+    const Bytes wanted(bytes.begin(), bytes.end());
+    const auto own = std::as_bytes(std::span(mine));
+    for (const bool in_place : {false, true}) {
+      set(input, Bytes(own.begin(), own.end()));
+      poison(out);
+      if (in_place) {
+        all_reduce(input, stream);
+      } else {
+        all_reduce(input, out, stream);
+      }
+      team.synchronize(stream);
+      expect_bytes(get(in_place ? input : out), wanted, in_place ? "in place" : "out of place");
     }
   });
 }

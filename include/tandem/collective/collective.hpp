@@ -145,9 +145,10 @@ class TANDEM_API Collective : public Plan {
   /// becomes part of it. Nothing for 0 bytes or one place.
   void add_copy(void* to, const void* from, std::size_t bytes, Path path);
   void flush(StreamRef stream);
-  /// Device::reduce of `count` elements, of whose operands `remote` are peers' memory. Nothing for a count of 0.
+  /// Device::reduce of `count` elements, of whose operands `remote` are peers' memory, destinations among them
+  /// `to_peers`. Nothing for a count of 0.
   void reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
-              std::int64_t count, std::size_t remote) const;
+              std::int64_t count, std::size_t remote, std::size_t to_peers = 0) const;
 
   /// Sums what all ranks lent with `arrival`, at this rank's chunk of each, in rank order, into `out`; this rank lent
   /// `input`. The peers' parts of a block lie side by side in a slot: it has room for the whole chunk, or for

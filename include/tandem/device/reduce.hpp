@@ -28,6 +28,7 @@ struct Reduction {
   const void* bias = nullptr;
   std::int64_t columns = 1;
   Activation activation = Activation::none;
+  int peer_destinations = 0;   ///< how many destinations are peers' memory: CUDA stores there with few blocks
   int most_blocks = 0;         ///< CUDA: thread blocks at most, each of which may take an SM; 0: as many as are fast
   std::size_t link_bytes = 0;  ///< bytes that cross between ranks, for the host's emulated link
 };

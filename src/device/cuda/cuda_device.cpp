@@ -407,8 +407,13 @@ void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
   const ReduceArguments arguments = arguments_of(reduction);
   if (reduction.count == 0) return;
-  // A thread for each pack: fewer, in a loop, take turns at places far apart where not all of them are resident.
-  const int blocks = reduction.most_blocks == 0 ? std::numeric_limits<int>::max() : reduction.most_blocks;
+  // A thread for each pack: fewer, in a loop, take turns at places far apart where not all of them are resident. But
+  // loads from peers and stores to them, of too many threads at once, fall to a third of the link's rate.
+  int blocks = reduction.most_blocks;
+  if (blocks == 0) blocks = std::numeric_limits<int>::max();
+  if (reduction.peer_destinations > 0) {
+    blocks = std::min(blocks, std::max(properties_.multiprocessors / reduction.peer_destinations, 1));
+  }
   const CurrentContext current(*context_);
   check(launch_reduce(arguments, reduction.dtype, reduction.out_dtype, blocks, native(stream)), "a reduction");
 }
