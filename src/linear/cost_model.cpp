@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 
 #include "tandem/base/error.hpp"
@@ -21,10 +20,6 @@ constexpr int groups_for_each_shard = 4;
 constexpr int groups_for_the_only_shard = 8;
 /// In how many rounds an all-reduce may run.
 constexpr int most_rounds = 8;
-
-/// Of the numbers of groups that are predicted to be as good as the best, the largest is taken: the finer the groups,
-/// the less is lost where ranks are not in step.
-constexpr double as_good = 1.01;
 
 /// How much longer than another rank's the same products of a rank may take: by its clocks, or by who shares its cores.
 constexpr double slowest_rank = 1.1;
@@ -96,13 +91,12 @@ class Pieces {
   }
 
  private:
-  /// Outputs of a product of so many rows; where it runs in tiles, what those in whole turns would have.
+  /// Outputs of a product of so many rows, or as many as take as long: no less than the tiles that run at once.
   [[nodiscard]] double multiplied(double rows) const {
     const auto columns = static_cast<double>(spec_.n);
-    if (costs_.gemm_tile == 0 || kind_ == LinearKind::linear_weight_gradient) return rows * columns;
+    if (kind_ == LinearKind::linear_weight_gradient) return rows * columns;  // whose rows are what it sums over
     const double tile = costs_.gemm_tile;
-    const double at_once = costs_.gemm_tiles_at_once;
-    return std::ceil(std::ceil(rows / tile) * std::ceil(columns / tile) / at_once) * at_once * tile * tile;
+    return std::max(std::max(rows, tile) * std::max(columns, tile), costs_.gemm_tiles_at_once * tile * tile);
   }
   [[nodiscard]] double flops_per_second() const {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
@@ -230,7 +224,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
     double best = pieces.in_groups(groups);
     for (int candidate = groups; candidate <= most; ++candidate) best = std::min(best, pieces.in_groups(candidate));
     for (int candidate = groups; candidate <= most; ++candidate) {
-      if (pieces.in_groups(candidate) <= as_good * best) groups = candidate;
+      if (pieces.in_groups(candidate) <= (1 + costs.finer_groups_may_cost) * best) groups = candidate;
     }
   }
   predicted.t_pipeline = pieces.in_groups(groups);

@@ -125,17 +125,35 @@ TEST(CostModel, WhereProductsReadWeightsBesideTheirMultiplicationsThoseCostOnlyW
   EXPECT_DOUBLE_EQ(product(64, beside), gpu.gemm_launch_seconds + weights) << "few tokens wait for the weights";
 }
 
-TEST(CostModel, AProductTakesWholeTilesInWholeTurns) {
+TEST(CostModel, AProductTakesNoLessThanTheTilesThatRunAtOnce) {
   CostTable tiled = gpu;
   tiled.cache_bytes = 1e12;
   tiled.gemm_tile = 128;
   tiled.gemm_tiles_at_once = 132;
-  const auto product = [&](std::int64_t m, std::int64_t n) {
-    return choose(LinearKind::all_gather_linear, {.m = m, .n = n, .k = 8192, .dtype = bf16}, 2, tiled).predicted.t_gemm;
+  const auto product = [](std::int64_t m, std::int64_t n, const CostTable& costs) {
+    const LinearSpec spec{.m = m, .n = n, .k = 8192, .dtype = bf16};
+    return choose(LinearKind::all_gather_linear, spec, 2, costs).predicted.t_gemm;
   };
-  EXPECT_DOUBLE_EQ(product(1, 1), product(12 * 128, 11 * 128));
-  EXPECT_GT(product(12 * 128, 11 * 128 + 1), 1.5 * product(12 * 128, 11 * 128));
-  EXPECT_DOUBLE_EQ(product(129, 8 * 128), product(256, 8 * 128));
+  CostTable whole = tiled;
+  whole.gemm_tile = 0;
+  EXPECT_DOUBLE_EQ(product(1, 1, tiled), product(12 * 128, 11 * 128, whole));
+  EXPECT_DOUBLE_EQ(product(12 * 128, 11 * 128, tiled), product(12 * 128, 11 * 128, whole));
+  EXPECT_DOUBLE_EQ(product(4096, 2560, tiled), product(4096, 2560, whole));
+  EXPECT_DOUBLE_EQ(product(16, 32768, tiled), product(128, 32768, whole)) << "few rows take a tile's";
+}
+
+TEST(CostModel, FinerGroupsAreTakenAsFarAsTheyMayCost) {
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 28672 / 4, .dtype = bf16};
+  const auto chosen = [&](double may_cost) {
+    CostTable costs = gpu;
+    costs.cache_bytes = 1e12;
+    costs.finer_groups_may_cost = may_cost;
+    return choose(LinearKind::linear_reduce_scatter, spec, 4, costs);
+  };
+  const LinearChoice best = chosen(0);
+  const LinearChoice finer = chosen(0.05);
+  EXPECT_GT(finer.groups, best.groups);
+  EXPECT_LE(finer.predicted.t_pipeline, 1.05 * best.predicted.t_pipeline);
 }
 
 TEST(CostModel, GroupsAreFineWhereThatCostsNothing) {

@@ -33,19 +33,20 @@ struct CostTable {
   double gemm_f32_flops_per_second = 0;   ///< of f32 operands
   double gemm_tf32_flops_per_second = 0;  ///< of f32 operands that may be rounded (GemmSpec::tf32)
   double gemm_launch_seconds = 0;         ///< fixed cost of one more product
-  int gemm_tile = 0;  ///< a product takes as long as its whole tiles, of so many rows and columns; 0: as its rows
-  int gemm_tiles_at_once = 1;           ///< and so many of them as long as one
-  double hop_seconds = 0;               ///< from what one stream did to what waits for it on another
-  double link_bytes_per_second = 0;     ///< one rank to one peer, large copies
-  double link_latency_seconds = 0;      ///< fixed cost of one copy and its signal
-  double push_gap_seconds = 0;          ///< from one push to the next (Device::push), beside its bytes' time
-  double store_bytes_per_second = 0;    ///< a product's results into a peer's memory
-  double memory_bytes_per_second = 0;   ///< read plus write, by a reduction
-  double weights_bytes_per_second = 0;  ///< how fast a product reads weights that no cache holds
-  double cache_bytes = 0;               ///< weights of less stay in a cache from one product to the next
-  bool weights_hold_up_compute = true;  ///< else a product reads its weights while it multiplies
-  double stores_hold_up_compute = 0;    ///< what part of its stores' way lengthens a product; 0: it waits for none
-  bool copies_cost_compute = false;     ///< copies run on the cores that compute: there is nothing to hide behind
+  int gemm_tile = 0;                      ///< a product is made in tiles of so many rows and columns; 0: of any size
+  int gemm_tiles_at_once = 0;             ///< fewer of them take as long as so many
+  double hop_seconds = 0;                 ///< from what one stream did to what waits for it on another
+  double link_bytes_per_second = 0;       ///< one rank to one peer, large copies
+  double link_latency_seconds = 0;        ///< fixed cost of one copy and its signal
+  double push_gap_seconds = 0;            ///< from one push to the next (Device::push), beside its bytes' time
+  double store_bytes_per_second = 0;      ///< a product's results into a peer's memory
+  double memory_bytes_per_second = 0;     ///< read plus write, by a reduction
+  double weights_bytes_per_second = 0;    ///< how fast a product reads weights that no cache holds
+  double cache_bytes = 0;                 ///< weights of less stay in a cache from one product to the next
+  bool weights_hold_up_compute = true;    ///< else a product reads its weights while it multiplies
+  double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
+  double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step
+  bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
 /// One rank's device: the small interface that every schedule is written on. All operations but those named as

@@ -222,6 +222,7 @@ CostTable CudaDevice::costs() const {
           .cache_bytes = 50e6,
           .weights_hold_up_compute = false,
           .stores_hold_up_compute = 0.3,
+          .finer_groups_may_cost = 0.003,
           .copies_cost_compute = false};
 }
 
