@@ -18,8 +18,7 @@ struct CollectiveTuning {
   std::size_t letter_bytes;      ///< up to here a message to one peer goes by mail; 0: the device sends none
   std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
   std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
-  std::size_t
-      one_kernel_link_bytes;        ///< the same of shards that are gathered, or summed for one rank: what a rank sends
+  std::size_t one_kernel_link_bytes;  ///< the same of what a rank sends where shards are gathered, or summed
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t pushed_sum_bytes;     ///< from here on (of a rank's sums) copies spread them, not the kernel that adds
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
