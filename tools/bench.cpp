@@ -181,7 +181,7 @@ int bench(Arguments arguments) {
   add_tf32(app, options.tf32);
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
-  integer("--groups", "--groups", "linear operations: products for the part that overlaps", groups, 1);
+  integer("--groups", "--groups", "linear operations: into how many parts what travels is cut", groups, 1);
   add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },

@@ -166,7 +166,7 @@ int plan(Arguments arguments) {
          [&](const Text& text) {
            options.groups = static_cast<int>(parse_integer("--groups", text, 1, std::numeric_limits<int>::max()));
          },
-         "linear operations: products for the part that overlaps")
+         "linear operations: into how many parts what travels is cut")
       ->type_name("N");
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
   if (const auto code = parse(app, arguments)) return *code;
