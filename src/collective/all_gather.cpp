@@ -45,7 +45,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
   const Split whole = split(gathered);
-  expect_at_most(whole.shard(ranks(), 0).count, count_, "a shard");
+  expect_at_most(whole.full, count_, "a shard");
   return whole;
 }
 
@@ -56,12 +56,12 @@ void AllGather::expect_closed() const {
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
-  push(gathered.memory().data() + bytes_of(whole.shard(ranks(), me()).begin), gathered, stream);
+  push(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, stream);
 }
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  expect(shard, "shard", split_of(gathered.local()).shard(ranks(), me()).count);
+  expect(shard, "shard", split_of(gathered.local()).shard(me()).count);
   push(shard.data(), gathered, stream);
 }
 
@@ -69,7 +69,7 @@ void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamR
   expect_algorithm({"push"}, "a run in steps");
   expect_closed();
   begin_run(stream, "all_gather");
-  const Shard mine = split(gathered.local()).shard(ranks(), me());
+  const Shard mine = split(gathered.local()).shard(me());
   const std::size_t bytes = bytes_of(mine.count);
   const std::size_t offset = bytes_of(mine.begin);
   std::byte* const own = gathered.memory().data() + offset;
@@ -133,25 +133,25 @@ void AllGather::finish(StreamRef stream) {
 void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
-  gather(gathered.memory().data() + bytes_of(whole.shard(ranks(), me()).begin), gathered, whole, stream);
+  gather(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, whole, stream);
 }
 
 void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
-  expect(shard, "shard", whole.shard(ranks(), me()).count);
+  expect(shard, "shard", whole.shard(me()).count);
   gather(shard.data_as<const std::byte>(), gathered, whole, stream);
 }
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel"}, "a symmetric tensor");
   expect_closed();
-  if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), ranks() - 1)) {
-    run(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
-  } else if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+  if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
+    run_step(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
+  } else if (takes_one_kernel(bytes_of(whole.full))) {
     run(stream, "all_gather",
         [&] { one_kernel(stream, MailedForm::all_gather, shard, gathered.memory().data(), whole); });
-  } else if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
+  } else if (takes_staging(bytes_of(whole.full))) {
     run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
   } else {
     push(shard, gathered, stream);
@@ -165,15 +165,16 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   expect_closed();
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
-  expect(shard, "shard", whole.shard(ranks(), me()).count);
+  expect(shard, "shard", whole.shard(me()).count);
+  const auto* const from = shard.data_as<const std::byte>();
+  auto* const into = gathered.data_as<std::byte>();
+  if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
+    return run_step(stream, "all_gather", [&] { mail(from, into, whole, stream); });
+  }
   run(stream, "all_gather", [&] {
-    const auto* const from = shard.data_as<const std::byte>();
-    auto* const into = gathered.data_as<std::byte>();
-    if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), ranks() - 1)) {
-      mail(from, into, whole, stream);
-    } else if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+    if (takes_one_kernel(bytes_of(whole.full))) {
       one_kernel(stream, MailedForm::all_gather, from, into, whole);
-    } else if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
+    } else if (takes_fetch(bytes_of(whole.full))) {
       fetch(from, into, whole, stream);
     } else {
       pull(from, into, whole, stream);
@@ -183,24 +184,23 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
 
 void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
   const TraceRange range = traced(stream, TraceKind::communication);
-  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
-  for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
-    const auto place = [&](int rank) { return gathered + bytes_of(whole.shard(ranks(), rank).begin) + begin; };
-    const auto bytes_from = [&](int rank) {
-      return bytes_in_piece(begin, bytes_of(whole.shard(ranks(), rank).count), letter_bytes());
-    };
-    const Slots::Message message{shard + begin, bytes_from(me())};
-    slots().mail(stream, [&](int /*peer*/) { return message; });
-    add_copy(place(me()), message.data, message.bytes, Path::local);
-    for (const int peer : peers()) add_copy(place(peer), slots().mailed(peer), bytes_from(peer), Path::local);
-    flush(stream);
+  const std::size_t mine = bytes_of(whole.shard(me()).count);
+  const auto longest = static_cast<std::int64_t>(letter_bytes() / element_bytes());
+  for (std::int64_t begin = 0; begin < whole.full; begin += longest) {
+    const Slots::Message message{shard + bytes_of(begin), bytes_in_piece(bytes_of(begin), mine, letter_bytes())};
+    Collective::mail(stream, [&](int /*peer*/) { return message; }, message.data,
+                     {.out = gathered + bytes_of(begin),
+                      .count = std::min(longest, whole.full - begin),
+                      .joins = true,
+                      .pitch = whole.full,
+                      .total = whole.total - begin});
   }
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
-  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  const std::size_t longest = bytes_of(whole.full);
   if (longest == 0) return;
-  const Shard mine = whole.shard(ranks(), me());
+  const Shard mine = whole.shard(me());
   slots().lend(stream, shard, arrived);
   // All ranks read the same part of every shard before they go on to the next: its owner, who copies it too, and the
   // peers find it in a cache then, where whole shards come from memory each time.
@@ -210,7 +210,7 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
     add_copy(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local);
     flush(stream);
     for (const int peer : peers()) {
-      const Shard theirs = whole.shard(ranks(), peer);
+      const Shard theirs = whole.shard(peer);
       if (begin == 0) wait(stream, 0, std::span(&peer, 1), arrived);
       fetch_from(stream, peer, arrived, begin, gathered + bytes_of(theirs.begin) + begin, bytes_in(theirs));
       if (longest - begin <= piece) slots().signal(stream, 0, std::span(&peer, 1), drained);
@@ -220,24 +220,24 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
 }
 
 void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
-  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  const std::size_t longest = bytes_of(whole.full);
   const auto piece_of = [&](int rank, std::size_t begin) {  // the bytes [begin, …) of that rank's shard
-    return bytes_in_piece(begin, bytes_of(whole.shard(ranks(), rank).count), piece_bytes());
+    return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), piece_bytes());
   };
   // Each piece ends with an exchange of signals, and a rank signals piece k + 1 only after it has read piece k. So who
   // writes a slot again, for piece k + 2, has heard from everybody that it may: the signals are the credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += piece_bytes()) {
     const int slot = slots().next();
-    std::byte* const own = gathered + bytes_of(whole.shard(ranks(), me()).begin) + begin;
+    std::byte* const own = gathered + bytes_of(whole.shard(me()).begin) + begin;
     if (ranks() > 1) {
       add_copy(slots().local(slot), shard + begin, piece_of(me(), begin), Path::local);
       flush(stream);
       slots().signal(stream, slot, peers(), arrived);
     }
     const auto fetch = [&](int peer) {
-      add_copy(gathered + bytes_of(whole.shard(ranks(), peer).begin) + begin, slots().remote(slot, peer),
-               piece_of(peer, begin), Path::link);
+      add_copy(gathered + bytes_of(whole.shard(peer).begin) + begin, slots().remote(slot, peer), piece_of(peer, begin),
+               Path::link);
     };
     if (std::min(longest, piece_bytes()) <= batch_bytes()) {
       wait(stream, slot, peers(), arrived);

@@ -126,6 +126,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
   if (count == 0) return;
+  if (take_mail(input.memory().data(), out.memory().data(), count, stream)) return;
   run(stream, "all_reduce", [&] {
     if (take_small(input.memory().data(), out.memory().data(), count, Place::symmetric, stream)) return;
     in_place(input, out, count, stream);
@@ -134,12 +135,13 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
-  expect(input, "input", input.numel());
-  expect(out, "out", input.numel());
-  expect_at_most(input.numel(), count_, "input");
-  if (input.numel() == 0) return;
+  const std::int64_t count = input.numel();
+  expect(input, "input", count);
+  expect(out, "out", count);
+  expect_at_most(count, count_, "input");
+  if (count == 0) return;
+  if (take_mail(input.data_as<const std::byte>(), out.memory().data(), count, stream)) return;
   run(stream, "all_reduce", [&] {
-    const std::int64_t count = input.numel();
     if (take_small(input.data_as<const std::byte>(), out.memory().data(), count, Place::symmetric, stream)) return;
     add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
     flush(stream);
@@ -150,28 +152,32 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
   expect_staging();
-  expect(out, "out", out.numel());
-  expect(input, "input", out.numel());
-  expect_at_most(out.numel(), count_, "out");
-  if (out.numel() == 0) return;
+  const std::int64_t count = out.numel();
+  expect(out, "out", count);
+  expect(input, "input", count);
+  expect_at_most(count, count_, "out");
+  if (count == 0) return;
+  auto* const to = out.data_as<std::byte>();
+  if (take_mail(input.memory().data(), to, count, stream)) return;
   run(stream, "all_reduce", [&] {
-    if (take_small(input.memory().data(), out.data_as<std::byte>(), out.numel(), Place::plain, stream)) return;
+    if (take_small(input.memory().data(), to, count, Place::plain, stream)) return;
     exchange(stream, ready);
-    two_shot(nullptr, &input, out.data_as<std::byte>(), out.numel(), stream);
+    two_shot(nullptr, &input, to, count, stream);
     exchange(stream, drained);
   });
 }
 
 void AllReduce::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
   expect_staging();
-  expect(input, "input", input.numel());
-  expect(out, "out", input.numel());
-  expect_at_most(input.numel(), count_, "input");
-  if (input.numel() == 0) return;
+  const std::int64_t count = input.numel();
+  expect(input, "input", count);
+  expect(out, "out", count);
+  expect_at_most(count, count_, "input");
+  if (count == 0) return;
+  const auto* const from = input.data_as<const std::byte>();
+  auto* const to = out.data_as<std::byte>();
+  if (take_mail(from, to, count, stream)) return;
   run(stream, "all_reduce", [&] {
-    const auto* const from = input.data_as<const std::byte>();
-    auto* const to = out.data_as<std::byte>();
-    const std::int64_t count = input.numel();
     if (ranks() > 1 && takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) {
       return fetch(from, to, count, stream);
     }
@@ -202,12 +208,16 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
   exchange(stream, reduced);
 }
 
+bool AllReduce::take_mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  if (ranks() == 1 || !takes_mail(bytes_of(count), ranks() - 1)) return false;
+  run_step(stream, "all_reduce", [&] { mail(input, out, count, stream); });
+  return true;
+}
+
 bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
   if (ranks() == 1) {
     add_copy(out, input, bytes_of(count), Path::local);
     flush(stream);
-  } else if (takes_mail(bytes_of(count), ranks() - 1)) {
-    mail(input, out, count, stream);
   } else if (const int steps = kernel_steps(count); steps != 0) {
     one_kernel(input, out, count, steps, stream);
   } else if (takes_one_shot(count, place)) {
@@ -224,11 +234,8 @@ void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count,
   for (std::int64_t begin = 0; begin < count; begin += longest) {
     const std::int64_t elements = std::min(longest, count - begin);
     const Slots::Message message{input + bytes_of(begin), bytes_of(elements)};
-    slots().mail(stream, [&](int /*peer*/) { return message; });
-    for (const int peer : peers()) sources_[static_cast<std::size_t>(peer)] = slots().mailed(peer);
-    sources_[static_cast<std::size_t>(me())] = message.data;
-    void* const to = out + bytes_of(begin);
-    reduce(stream, sources_, std::span(&to, 1), elements, 0);
+    Collective::mail(stream, [&](int /*peer*/) { return message; }, message.data,
+                     {.out = out + bytes_of(begin), .count = elements});
   }
 }
 

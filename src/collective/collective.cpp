@@ -101,6 +101,7 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   keep_in_graphs(std::move(parts));
+  if (letter_bytes_ != 0) mailed_.resize(static_cast<std::size_t>(ranks_));
   if (options_.staging) why_no_fetch_ = why_no_loans(team());
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(
@@ -108,10 +109,12 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   }
 }
 
-Collective::Split Collective::split(const TensorView& view) {
+Collective::Split Collective::split(const TensorView& view) const {
   if (view.dim() == 0) return {1, 1};
   const std::int64_t rows = view.size(0);
-  return {rows == 0 ? 0 : view.numel() / rows, rows};
+  const std::int64_t total = view.numel();
+  const std::int64_t full = shard_of(rows, ranks_, 0).count;
+  return {total, view.dim() == 1 || rows == 0 ? full : full * (total / rows)};
 }
 
 void Collective::expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const {
@@ -132,8 +135,8 @@ void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::str
   if (count > limit) refuse(format("{} has {} elements; this plan is for at most {}", what, count, limit));
 }
 
-void Collective::expect_algorithm(std::initializer_list<std::string_view> fitting, std::string_view given) const {
-  if (automatic_ || std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
+void Collective::expect_asked(std::initializer_list<std::string_view> fitting, std::string_view given) const {
+  if (std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
   std::string names;
   for (const std::string_view name : fitting) names += format("{}'{}'", names.empty() ? "" : ", ", name);
   refuse(format("algorithm '{}' is not for {}; that takes {}", options_.algorithm, given, names));
@@ -200,7 +203,7 @@ bool Collective::takes_one_kernel(std::size_t bytes) const noexcept {
 
 void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out,
                             const Split& whole) {
-  const std::int64_t shard = whole.shard(ranks_, 0).count;
+  const std::int64_t shard = whole.full;
   if (ranks_ == 1) {
     add_copy(out, input, bytes_of(shard), Path::local);
     flush(stream);
@@ -212,7 +215,7 @@ void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* 
     lanes_.exchange(stream, {.form = form,
                              .input = input + bytes_of(begin),
                              .out = out + bytes_of(begin),
-                             .count = whole.rows * whole.row - begin,
+                             .count = whole.total - begin,
                              .shard = shard,
                              .length = std::min(piece, shard - begin),
                              .dtype = dtype_});

@@ -42,38 +42,39 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
 
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
   const Split whole = split(input);
-  expect_at_most(whole.shard(ranks(), 0).count, count_, "a shard");
+  expect_at_most(whole.full, count_, "a shard");
   return whole;
 }
 
 void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
-  direct(input, input.memory().data() + bytes_of(whole.shard(ranks(), me()).begin), stream);
+  direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), stream);
 }
 
 void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
-  expect(shard, "shard", split_of(input.local()).shard(ranks(), me()).count);
+  expect(shard, "shard", split_of(input.local()).shard(me()).count);
   direct(input, shard.data(), stream);
 }
 
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
   expect_algorithm({"direct", "mail", "one_kernel"}, "a symmetric tensor");
   const Split whole = split(input.local());
-  if (whole.rows * whole.row == 0) return;
+  if (whole.total == 0) return;
+  if (takes_mail(bytes_of(whole.full), 1)) {
+    return run_step(stream, "reduce_scatter",
+                    [&] { mail(input.memory().data(), static_cast<std::byte*>(shard), whole, stream); });
+  }
   run(stream, "reduce_scatter", [&] {
-    if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), 1)) {
-      return mail(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
-    }
-    if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+    if (takes_one_kernel(bytes_of(whole.full))) {
       return one_kernel(stream, MailedForm::reduce_scatter, input.memory().data(), static_cast<std::byte*>(shard),
                         whole);
     }
-    if (takes_staging(bytes_of(whole.shard(ranks(), 0).count))) {
+    if (takes_staging(bytes_of(whole.full))) {
       return staged(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
     }
-    const Shard mine = whole.shard(ranks(), me());
+    const Shard mine = whole.shard(me());
     exchange(stream, ready);
     for (int rank = 0; rank < ranks(); ++rank) {
       sources_[static_cast<std::size_t>(rank)] = input.memory().remote(rank) + bytes_of(mine.begin);
@@ -88,16 +89,17 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
   expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "a plain view");
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
-  expect(shard, "shard", whole.shard(ranks(), me()).count);
+  expect(shard, "shard", whole.shard(me()).count);
   if (input.numel() == 0) return;
+  const auto* const from = input.data_as<const std::byte>();
+  auto* const into = shard.data_as<std::byte>();
+  if (takes_mail(bytes_of(whole.full), 1)) {
+    return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
+  }
   run(stream, "reduce_scatter", [&] {
-    const auto* const from = input.data_as<const std::byte>();
-    auto* const into = shard.data_as<std::byte>();
-    if (takes_mail(bytes_of(whole.shard(ranks(), 0).count), 1)) {
-      mail(from, into, whole, stream);
-    } else if (takes_one_kernel(bytes_of(whole.shard(ranks(), 0).count))) {
+    if (takes_one_kernel(bytes_of(whole.full))) {
       one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
-    } else if (takes_fetch(bytes_of(whole.shard(ranks(), 0).count))) {
+    } else if (takes_fetch(bytes_of(whole.full))) {
       fetch(from, into, whole, stream);
     } else {
       staged(from, into, whole, stream);
@@ -107,47 +109,42 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
 
 void ReduceScatter::mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
   const TraceRange range = traced(stream, TraceKind::communication);
-  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  const std::size_t longest = bytes_of(whole.full);
   for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
     const auto part_of = [&](int rank) {
-      const Shard owned = whole.shard(ranks(), rank);
+      const Shard owned = whole.shard(rank);
       return Slots::Message{input + bytes_of(owned.begin) + begin,
                             bytes_in_piece(begin, bytes_of(owned.count), letter_bytes())};
     };
-    slots().mail(stream, part_of);
     const Slots::Message mine = part_of(me());
-    for (const int peer : peers()) sources_[static_cast<std::size_t>(peer)] = slots().mailed(peer);
-    sources_[static_cast<std::size_t>(me())] = mine.data;
-    void* const to = shard + begin;
-    reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(mine.bytes / element_bytes()), 0);
+    Collective::mail(stream, part_of, mine.data,
+                     {.out = shard + begin, .count = static_cast<std::int64_t>(mine.bytes / element_bytes())});
   }
 }
 
 void ReduceScatter::fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
   slots().lend(stream, input, ready);
   wait_all(stream, ready);
-  reduce_fetched(stream, ready, input, whole.shard(ranks(), me()), shard);
+  reduce_fetched(stream, ready, input, whole.shard(me()), shard);
   exchange(stream, drained);
 }
 
 void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
-  const Shard mine = whole.shard(ranks(), me());
-  const std::size_t longest = bytes_of(whole.shard(ranks(), 0).count);
+  const Shard mine = whole.shard(me());
+  const std::size_t longest = bytes_of(whole.full);
   const std::size_t part = std::min(part_bytes(), longest);
   // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
   // from everybody that it may: the signals are the credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
-    const auto piece_of = [&](int rank) {
-      return bytes_in_piece(begin, bytes_of(whole.shard(ranks(), rank).count), part);
-    };
+    const auto piece_of = [&](int rank) { return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), part); };
     // Parts that lie one behind the other, in the input and in the slot, go in one copy.
     const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == me()) continue;
-      add_copy(slots().local(slot) + place_of(rank), input + bytes_of(whole.shard(ranks(), rank).begin) + begin,
-               piece_of(rank), Path::local);
+      add_copy(slots().local(slot) + place_of(rank), input + bytes_of(whole.shard(rank).begin) + begin, piece_of(rank),
+               Path::local);
     }
     flush(stream);
     exchange(stream, slot, ready);

@@ -54,7 +54,8 @@ void Device::signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, 
   wait(stream, waits, control);
 }
 
-void Device::mail(StreamRef /*stream*/, std::span<const Letter> /*letters*/, WaitControl* /*control*/) {
+void Device::mail(StreamRef /*stream*/, std::span<const Letter> /*letters*/, const MailUse& /*use*/,
+                  WaitControl* /*control*/) {
   throw Unsupported(format("{} sends no letters", to_string(id_)));
 }
 

@@ -18,7 +18,9 @@ Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::u
       mail_at_(round_up(arrivals * sizeof(Loan), alignof(SignalWord))),
       mailbox_bytes_(mail_bytes != 0 ? mailbox_bytes(mail_bytes) : 0),
       arrivals_(arrivals),
-      operation_(operation) {
+      operation_(operation),
+      device_(&team.device()),
+      control_(team.control()) {
   memory_ = or_abort(team, "slots", [&] {
     const std::size_t mail = count * static_cast<std::size_t>(team.size()) * mailbox_bytes_;
     return SymmetricMemory::allocate(team, bytes_ * count + mail_at_ + mail, {.channels = count * (arrivals + 1)});
@@ -63,9 +65,8 @@ void Slots::grant(StreamRef stream, int slot, std::span<const int> writers) cons
   pad_.put_signals(stream, writers, channel(slot, 0));
 }
 
-void Slots::send(StreamRef stream, std::span<const Letter> letters) const {
-  const Team& team = memory_.team();
-  team.device().mail(stream, letters, team.control());
+void Slots::send(StreamRef stream, std::span<const Letter> letters, const MailUse& use) const {
+  device_->mail(stream, letters, use, control_);
 }
 
 void Slots::lend(StreamRef stream, const void* memory, std::uint32_t arrival) const {

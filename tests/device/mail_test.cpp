@@ -2,6 +2,7 @@
 #include "tandem/device/mail.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
@@ -48,8 +49,17 @@ TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
                           .bytes = bytes,
                           .put = {.mine = mine, .theirs = mailbox(boxes, turn + peer)},
                           .wait = {.word = mine, .peer = static_cast<int>(peer)}};
-      own->mail(stream, {&letter, 1}, control_);
-      own->copy(stream, {.dst = got.data(), .src = mail_in(mine), .bytes = bytes});
+      const void* const source = mail_in(mine);
+      const auto count = static_cast<std::int64_t>(bytes);
+      own->mail(stream, {&letter, 1},
+                {.sources = {&source, 1},
+                 .out = got.data(),
+                 .count = count,
+                 .dtype = u8,
+                 .joins = true,
+                 .pitch = count,
+                 .total = count},
+                control_);
       stream.synchronize();
       wrong += std::memcmp(got.data(), &data[peer * (longest + 1) + longest - bytes], bytes) == 0 ? 0 : 1;
     }
@@ -75,8 +85,8 @@ TEST_P(MailTest, WritesNoByteBesideTheMessages) {
         {.message = data.data(), .bytes = lengths[i], .put = {.mine = box, .theirs = box}, .wait = {.word = box}});
   }
   const Stream stream(device());
-  device().mail(stream, letters, control_);
-  device().mail(stream, {}, control_);
+  device().mail(stream, letters, {}, control_);
+  device().mail(stream, {}, {}, control_);
   stream.synchronize();
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const SignalWord* const box = mailbox(boxes, i);
@@ -91,6 +101,61 @@ TEST_P(MailTest, WritesNoByteBesideTheMessages) {
   }
 }
 
+TEST_P(MailTest, MessagesAreAddedUpInTheirOrder) {
+  if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
+  const Buffer boxes = mailboxes(2);
+  // In this order the first two leave nothing; in any other, the small one is lost.
+  const std::vector<float> values{1e8F, -1e8F, 1.0F};
+  std::vector<Letter> letters;
+  std::vector<const void*> sources;
+  for (std::size_t i = 0; i < 2; ++i) {
+    SignalWord* const box = mailbox(boxes, i);  // to itself
+    letters.push_back(
+        {.message = &values[i], .bytes = sizeof(float), .put = {.mine = box, .theirs = box}, .wait = {.word = box}});
+    sources.push_back(mail_in(box));
+  }
+  sources.push_back(&values[2]);
+  float sum = std::nanf("");
+  const Stream stream(device());
+  device().mail(stream, letters, {.sources = sources, .out = &sum, .count = 1, .dtype = f32}, control_);
+  stream.synchronize();
+  EXPECT_EQ(sum, 1.0F);
+}
+
+TEST_P(MailTest, MessagesAreLaidSideBySideAsFarAsThereIsRoom) {
+  if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
+  const Buffer boxes = mailboxes(3);
+  const std::vector<std::byte> data = random_bytes(3 * 10);
+  std::vector<Letter> letters;
+  std::vector<const void*> sources;
+  for (std::size_t i = 0; i < 3; ++i) {
+    SignalWord* const box = mailbox(boxes, i);  // to itself
+    letters.push_back(
+        {.message = &data[10 * i], .bytes = 10, .put = {.mine = box, .theirs = box}, .wait = {.word = box}});
+    sources.push_back(mail_in(box));
+  }
+  constexpr std::byte untouched{0x5a};
+  for (const std::size_t total : {34U, 24U, 15U, 3U}) {  // all, in part, the second in the gap, the first in part
+    std::vector<std::byte> out(40, untouched);
+    std::vector<std::byte> expected = out;
+    for (std::size_t i = 0; i < total; ++i) {
+      if (i % 12 < 10) expected[i] = data[10 * (i / 12) + i % 12];
+    }
+    const Stream stream(device());
+    device().mail(stream, letters,
+                  {.sources = sources,
+                   .out = out.data(),
+                   .count = 10,
+                   .dtype = u8,
+                   .joins = true,
+                   .pitch = 12,
+                   .total = static_cast<std::int64_t>(total)},
+                  control_);
+    stream.synchronize();
+    EXPECT_EQ(out, expected) << total;
+  }
+}
+
 TEST_P(MailTest, TheRecordNamesWhoDidNotWrite) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
   const Buffer boxes = mailboxes(4);
@@ -100,7 +165,7 @@ TEST_P(MailTest, TheRecordNamesWhoDidNotWrite) {
       {.put = {.mine = mailbox(boxes, 1), .theirs = mailbox(boxes, 2)},
        .wait = {.word = mailbox(boxes, 1), .peer = 5, .channel = 2, .operation = 9}}};
   const Stream stream(device());
-  device().mail(stream, letters, control_);
+  device().mail(stream, letters, {}, control_);
   stream.synchronize();
   EXPECT_EQ(control_->abort, 1U);
   ASSERT_EQ(control_->failed, 2U);
@@ -115,7 +180,7 @@ TEST_P(MailTest, ADeviceSaysWhetherItSendsLetters) {
   const Buffer box = mailboxes(1);
   const Stream stream(device());
   const Letter letter{.put = {.mine = mailbox(box, 0), .theirs = mailbox(box, 0)}, .wait = {.word = mailbox(box, 0)}};
-  const auto mail = [&] { device().mail(stream, {&letter, 1}, control_); };
+  const auto mail = [&] { device().mail(stream, {&letter, 1}, {}, control_); };
   if (device().sends_letters()) {
     mail();
     stream.synchronize();

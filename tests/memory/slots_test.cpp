@@ -171,7 +171,7 @@ TEST_P(SlotsTest, LettersAreReadBeforeTheirMailboxIsWrittenAgain) {
       const Stream stream(device);
       if (!device.sends_letters()) {
         if (team.size() == 1) return;
-        testing::expect_error<Unsupported>([&] { slots.mail(stream, [](int) { return Slots::Message(); }); },
+        testing::expect_error<Unsupported>([&] { slots.mail(stream, [](int) { return Slots::Message(); }, {}); },
                                            {"cuda", "sends no letters"});
         return;
       }
@@ -195,9 +195,13 @@ TEST_P(SlotsTest, LettersAreReadBeforeTheirMailboxIsWrittenAgain) {
             std::fill_n(begin, longest, value(team.rank(), peer, round));
           }
         });
-        slots.mail(stream, [&](int peer) {
-          return Slots::Message{&mine[static_cast<std::size_t>(peer) * longest], length(team.rank(), peer, round)};
-        });
+        slots.next_mail();
+        slots.mail(stream,
+                   [&](int peer) {
+                     return Slots::Message{&mine[static_cast<std::size_t>(peer) * longest],
+                                           length(team.rank(), peer, round)};
+                   },
+                   {});
         maybe_late();
         for (const int peer : slots.peers()) {
           std::byte* const to = &got[(static_cast<std::size_t>(round) * n + static_cast<std::size_t>(peer)) * longest];
@@ -239,7 +243,8 @@ TEST_P(SlotsTest, ALetterThatDoesNotComeIsATimeoutThatNamesItsWriter) {
     }
     team.set_timeout(std::chrono::milliseconds(200));
     const std::uint64_t value = 1;
-    slots.mail(stream, [&](int) { return Slots::Message{&value, sizeof(value)}; });
+    slots.next_mail();
+    slots.mail(stream, [&](int) { return Slots::Message{&value, sizeof(value)}; }, {});
     try {
       team.synchronize(stream);
       FAIL() << "rank 1 sent nothing";

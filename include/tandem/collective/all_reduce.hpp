@@ -50,7 +50,11 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] bool pushes_sums(std::int64_t count) const noexcept;
   /// In how many steps one kernel is to run it; 0: not one kernel.
   [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
-  /// What goes alike between any tensors: by mail, by one kernel or in one shot. False: none of them is what to take.
+  // What goes alike between any tensors. False: not what this count is to take.
+
+  /// By mail: the whole run.
+  [[nodiscard]] bool take_mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
+  /// By one kernel or in one shot: within a run.
   [[nodiscard]] bool take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place,
                                 StreamRef stream);
   void mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);

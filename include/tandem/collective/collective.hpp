@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -58,15 +59,16 @@ class TANDEM_API Collective : public Plan {
  protected:
   /// A run's tensor that is split over the ranks by rows of its first dimension (a 0-dim one is one row).
   struct Split {
-    std::int64_t row = 0;   ///< elements of one row
-    std::int64_t rows = 0;  ///< of all ranks together
+    std::int64_t total = 0;  ///< elements of all ranks together
+    std::int64_t full = 0;   ///< of a shard, but for the last ones
 
-    [[nodiscard]] Shard shard(int ranks, int rank) const noexcept {
-      const Shard shard = shard_of(rows, ranks, rank);
-      return {shard.begin * row, shard.count * row};
+    /// In elements.
+    [[nodiscard]] Shard shard(int rank) const noexcept {
+      const std::int64_t begin = std::min(total, full * rank);
+      return {begin, std::min(full, total - begin)};
     }
   };
-  [[nodiscard]] static Split split(const TensorView& view);
+  [[nodiscard]] Split split(const TensorView& view) const;
 
   Collective(const Team& team, std::string kind, const std::string& what, DType dtype, const CollectiveOptions& options,
              std::span<const std::string_view> algorithms);
@@ -96,7 +98,9 @@ class TANDEM_API Collective : public Plan {
   /// Refuses a run of more than the plan was made for; `what` says of what.
   void expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const;
   /// Refuses a run on `given` where an algorithm was asked for that is none of the `fitting` ones.
-  void expect_algorithm(std::initializer_list<std::string_view> fitting, std::string_view given) const;
+  void expect_algorithm(std::initializer_list<std::string_view> fitting, std::string_view given) const {
+    if (!automatic_) expect_asked(fitting, given);
+  }
   void expect_staging() const;
   void expect_sums() const;
   void expect_root(int root) const;
@@ -105,7 +109,13 @@ class TANDEM_API Collective : public Plan {
     begin(stream);
     running_ = name;
   }
-  /// Everything between `begin_run` and `end`.
+  /// A run of one step of the device.
+  template <typename Body> void run_step(StreamRef stream, const char* name, const Body& body) {
+    begin_run(stream, name);
+    body();
+    end(stream);
+  }
+  /// One of several, handed over together.
   template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
     begin_run(stream, name);
     {
@@ -145,6 +155,17 @@ class TANDEM_API Collective : public Plan {
   /// becomes part of it. Nothing for 0 bytes or one place.
   void add_copy(void* to, const void* from, std::size_t bytes, Path path);
   void flush(StreamRef stream);
+  /// Sends each peer `message_for(peer)`, and makes of the messages of all ranks, this one's `own` among them, what
+  /// `use` says beside its sources and dtype. One step of the device.
+  template <typename MessageFor>
+  void mail(StreamRef stream, const MessageFor& message_for, const void* own, MailUse use) {
+    slots_.next_mail();
+    for (const int peer : peers()) mailed_[static_cast<std::size_t>(peer)] = slots_.mailed(peer);
+    mailed_[static_cast<std::size_t>(me_)] = own;
+    use.sources = mailed_;
+    use.dtype = dtype_;
+    slots_.mail(stream, message_for, use);
+  }
   /// Device::reduce of `count` elements, of whose operands `remote` are peers' memory, destinations among them
   /// `to_peers`. Nothing for a count of 0.
   void reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
@@ -212,6 +233,8 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
+  void expect_asked(std::initializer_list<std::string_view> fitting, std::string_view given) const;
+
   DType dtype_;
   CollectiveOptions options_;
   bool automatic_;
@@ -224,10 +247,11 @@ class TANDEM_API Collective : public Plan {
   std::size_t letter_bytes_ = 0;  // 0: this plan sends none
   std::uint32_t opened_ = 0;      // what ranks signal in `open_slots`
   Slots slots_;
-  MailLanes lanes_;           // none where no run is one kernel's
-  std::string why_no_fetch_;  // empty if plain views can be read where they are
-  std::vector<Copy> copies_;  // filled and emptied by each run
-  const char* running_ = "";  // what the trace calls the run
+  MailLanes lanes_;                  // none where no run is one kernel's
+  std::string why_no_fetch_;         // empty if plain views can be read where they are
+  std::vector<Copy> copies_;         // filled and emptied by each run
+  std::vector<const void*> mailed_;  // where the messages of one step by mail lie, by rank
+  const char* running_ = "";         // what the trace calls the run
 };
 
 }  // namespace tandem

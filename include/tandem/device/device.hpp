@@ -161,9 +161,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
                                WaitControl* control);
 
-  /// Writes each message into its mailbox and signals it, then waits for all that come back: what copies, `signal` and
-  /// `wait` do, in one step, for short messages. Only where `sends_letters`, else Unsupported.
-  virtual void mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control);
+  /// Writes each message into its mailbox and signals it, waits for all that come back, and makes of them what `use`
+  /// says: what copies, `signal`, `wait` and `reduce` do, in one step, for short messages. Only where `sends_letters`,
+  /// else Unsupported.
+  virtual void mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control);
   [[nodiscard]] virtual bool sends_letters() const noexcept { return false; }
   /// A small collective in one step. There is a peer, and `length` is 1 at least. Only where `exchanges_mail`, else
   /// Unsupported.

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "tandem/base/dtype.hpp"
 #include "tandem/device/signal.hpp"
 
 namespace tandem {
@@ -38,6 +40,19 @@ struct Letter {
   std::size_t bytes = 0;  ///< any number, or none: the signal goes all the same
   SignalPut put{};        ///< `theirs` is the peer's mailbox for this rank
   SignalWait wait{};      ///< `word` is this rank's mailbox for the peer
+};
+
+/// What is made of messages, and of what else lies at hand, once all have come: their sum, as Device::reduce makes it,
+/// or all of them side by side. Nothing without sources.
+struct MailUse {
+  std::span<const void* const> sources = {};
+  void* out = nullptr;
+  std::int64_t count = 0;  ///< elements of each source
+  DType dtype = f32;
+  // Side by side:
+  bool joins = false;
+  std::int64_t pitch = 0;  ///< source s begins at element s · pitch of `out`, and may lie there already
+  std::int64_t total = 0;  ///< elements of `out`: what the last sources have beyond them is left out
 };
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ namespace tandem {
 ///
 /// Short messages between all ranks may go by mail: each rank writes each peer's into one of two mailboxes there, in
 /// turn, and waits for one from each.
-///   every rank:  mail(messages) → read what `mailed` gives
+///   every rank:  mail(messages, what is made of those that `mailed` gives)
 /// Nothing else is granted: who writes a mailbox again has had everybody's next message, which nobody sends before it
 /// has read this one.
 class TANDEM_API Slots {
@@ -92,25 +92,27 @@ class TANDEM_API Slots {
   void fetch(StreamRef stream, int lender, std::uint32_t arrival, std::size_t offset, void* to,
              std::size_t bytes) const;
 
-  /// Sends every peer a message and waits for everybody's; `message_for(rank)` gives what goes to that peer. In the
-  /// stream's order; for a device that sends letters.
-  template <typename MessageFor> void mail(StreamRef stream, const MessageFor& message_for) {
-    mail_turn_ = (mail_turn_ + 1) % count;
+  /// Goes on to the mailboxes of the next `mail`.
+  void next_mail() noexcept { mail_turn_ = (mail_turn_ + 1) % count; }
+  /// Where the message of `rank`, a peer, lies from the next `mail` on, until `next_mail` is called again, in the order
+  /// of the stream.
+  [[nodiscard]] const std::byte* mailed(int rank) const {
+    return mailbox(mail_turn_, memory_.team().rank(), rank) + mail_offset;
+  }
+  /// Sends every peer a message, waits for everybody's, and makes of them what `use` says; `message_for(rank)` gives
+  /// what goes to that peer. Once for each `next_mail`. In the stream's order; for a device that sends letters.
+  template <typename MessageFor> void mail(StreamRef stream, const MessageFor& message_for, const MailUse& use) {
     std::vector<Letter>& letters = letters_[static_cast<std::size_t>(mail_turn_)];
     for (std::size_t i = 0; i < letters.size(); ++i) {
       const Message message = message_for(peers_[i]);
       letters[i].message = message.data;
       letters[i].bytes = message.bytes;
     }
-    send(stream, letters);
-  }
-  /// Where the last message of `rank`, a peer, lies until `mail` is called again, in the order of the stream.
-  [[nodiscard]] const std::byte* mailed(int rank) const {
-    return mailbox(mail_turn_, memory_.team().rank(), rank) + mail_offset;
+    send(stream, letters, use);
   }
 
  private:
-  void send(StreamRef stream, std::span<const Letter> letters) const;
+  void send(StreamRef stream, std::span<const Letter> letters, const MailUse& use) const;
   /// What `owner` gets from `writer`.
   [[nodiscard]] std::byte* mailbox(int turn, int owner, int writer) const {
     const auto place = static_cast<std::size_t>(turn) * remotes_.size() + static_cast<std::size_t>(writer);
@@ -133,6 +135,8 @@ class TANDEM_API Slots {
   std::size_t mailbox_bytes_ = 0;
   std::uint32_t arrivals_ = 0;
   std::uint32_t operation_ = 0;
+  Device* device_ = nullptr;  // of the team, which memory_ keeps
+  WaitControl* control_ = nullptr;
   int turn_ = count - 1;
   int mail_turn_ = count - 1;
 };

@@ -23,6 +23,7 @@
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_event.hpp"
 #include "device/host/host_fetch.hpp"
+#include "device/host/host_mail.hpp"
 #include "device/host/host_signal.hpp"
 #include "device/host/host_stream.hpp"
 
@@ -238,17 +239,19 @@ void HostDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
     if (link_ && copy.path == Path::link) link_bytes += bytes_of(copy);
   }
   host_stream(stream).enqueue_with(
+      link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes),
       [transfer = transfer(stream, link_bytes)](std::span<const Copy> all) {
         const EmulatedLink::Crossing crossing(transfer);
         for (const Copy& copy : all) copy_now(copy);
       },
-      copies, link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes));
+      copies);
 }
 
 void HostDevice::push(StreamRef stream, std::span<const Push> pushes) {
   if (!link_) return Device::push(stream, pushes);
   if (pushes.empty()) return;
   host_stream(stream).enqueue_with(
+      TaskWeight::heavy,
       [first = link_->transfer(host_stream(stream).pace, 0)](std::span<const Push> all) {
         const std::int64_t ready_ns = first.ready_ns();
         for (const Push& push : all) {
@@ -259,7 +262,7 @@ void HostDevice::push(StreamRef stream, std::span<const Push> pushes) {
           put_signals(std::span(&push.put, 1));
         }
       },
-      pushes, TaskWeight::heavy);
+      pushes);
 }
 
 void HostDevice::cross_link(StreamRef stream, std::size_t bytes) {
@@ -285,28 +288,21 @@ void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 
 void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
   const std::size_t operands = reduction.sources.size() + reduction.destinations.size();
-  const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
-  std::array<const void*, 2 * max_reduce_operands> pointers;
-  if (operands > pointers.size()) {
+  if (std::max(reduction.sources.size(), reduction.destinations.size()) > max_reduce_operands) {
     throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} of each",
                                  reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
   }
-  std::size_t filled = 0;
-  for (const void* const source : reduction.sources) pointers[filled++] = source;
-  for (const void* const destination : reduction.destinations) pointers[filled++] = destination;
+  const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
   host_stream(stream).enqueue_with(
-      [reduction, transfer = transfer(stream, reduction.link_bytes)](std::span<const void* const> all) {
+      link_ && reduction.link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes),
+      [mine = reduction, transfer = transfer(stream, reduction.link_bytes)](
+          std::span<const void* const> sources, std::span<void* const> destinations) mutable {
         const EmulatedLink::Crossing crossing(transfer);
-        std::array<void*, max_reduce_operands> destinations;
-        const std::size_t sources = reduction.sources.size();
-        for (std::size_t i = sources; i < all.size(); ++i) destinations[i - sources] = const_cast<void*>(all[i]);
-        Reduction mine = reduction;
-        mine.sources = all.first(sources);
-        mine.destinations = std::span<void* const>(destinations).first(all.size() - sources);
+        mine.sources = sources;
+        mine.destinations = destinations;
         reduce_now(mine);
       },
-      std::span<const void* const>(pointers).first(operands),
-      link_ && reduction.link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes));
+      reduction.sources, reduction.destinations);
 }
 
 void HostDevice::map(StreamRef stream, const Map& map) {
@@ -333,28 +329,33 @@ void HostDevice::launch(StreamRef stream, std::function<void()> function) {
 
 void HostDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
   if (puts.empty()) return;
-  host_stream(stream).enqueue_with([](std::span<const SignalPut> all) { put_signals(all); }, puts, TaskWeight::light);
+  host_stream(stream).enqueue_with(TaskWeight::light, [](std::span<const SignalPut> all) { put_signals(all); }, puts);
 }
 
 void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
   if (waits.empty()) return;
-  host_stream(stream).enqueue_with([control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits,
-                                   TaskWeight::light);
+  host_stream(stream).enqueue_with(
+      TaskWeight::light, [control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits);
 }
 
-void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control) {
-  if (letters.empty()) return;
+void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control) {
   std::size_t bytes = 0;
-  for (const Letter& letter : letters) bytes += letter.bytes;
+  if (link_) {
+    for (const Letter& letter : letters) bytes += letter.bytes;
+  }
   host_stream(stream).enqueue_with(
-      [control, transfer = transfer(stream, bytes)](std::span<const Letter> all) {
+      link_ ? TaskWeight::heavy : TaskWeight::light,
+      [control, transfer = transfer(stream, bytes), out = use.out, count = use.count, dtype = use.dtype,
+       joins = use.joins, pitch = use.pitch,
+       total = use.total](std::span<const Letter> all, std::span<const void* const> sources) {
         {
           const EmulatedLink::Crossing crossing(transfer);
           write_letters(all);
         }
         exchange_letters(all, *control);
+        use_mail({sources, out, count, dtype, joins, pitch, total});
       },
-      letters, link_ ? TaskWeight::heavy : TaskWeight::light);
+      letters, use.sources);
 }
 
 std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {

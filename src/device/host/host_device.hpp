@@ -67,7 +67,7 @@ class HostDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
-  void mail(StreamRef stream, std::span<const Letter> letters, WaitControl* control) override;
+  void mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control) override;
   [[nodiscard]] bool sends_letters() const noexcept override { return true; }
   [[nodiscard]] std::string read_process(std::int64_t process, const void* address, void* to,
                                          std::size_t bytes) override;

@@ -24,21 +24,24 @@ void HostEvent::record(HostStream& stream) {
   if (mark_.stream.get() == &stream) {
     mark_.ticket = ticket;
   } else if (stream.passed(ticket)) {
+    marked_.store(nullptr, std::memory_order_relaxed);
     std::swap(mark_, replaced);
   } else {
     replaced = std::exchange(mark_, Mark{HostStreamPtr(stream), ticket});
+    marked_.store(&stream, std::memory_order_relaxed);
   }
 }
 
-HostEvent::Mark HostEvent::mark(const HostStream* in_order) {
+HostEvent::Mark HostEvent::mark() {
   const std::lock_guard guard(lock_);
   const HostStream* const stream = mark_.stream.get();
-  if (stream == nullptr || stream == in_order || stream->passed(mark_.ticket)) return {};
+  if (stream == nullptr || stream->passed(mark_.ticket)) return {};
   return {HostStreamPtr(*mark_.stream.get()), mark_.ticket};
 }
 
 void HostEvent::hold(HostStream& stream) {
-  Mark before = mark(&stream);
+  if (marked_.load(std::memory_order_relaxed) == &stream) return;  // a stream is in order with itself
+  Mark before = mark();
   if (before.stream.get() == nullptr) return;
   // Who waits may be on the same core, or a peer for whose first products others wait: neither should come behind all
   // that is queued there.

@@ -29,14 +29,14 @@ class HostEvent {
     HostStreamPtr stream;  // null: never recorded, or passed when it was
     std::uint64_t ticket = 0;
   };
-  /// The mark as it is now; recording again changes nothing for who holds this one. None if it has been passed, or lies
-  /// in the stream `in_order`.
-  [[nodiscard]] Mark mark(const HostStream* in_order = nullptr);
+  /// The mark as it is now; recording again changes nothing for who holds this one. None if it has been passed.
+  [[nodiscard]] Mark mark();
   [[nodiscard]] std::int64_t passed_at_ns();
 
   const Event::Timing timing_;
   SpinLock lock_;
   Mark mark_;
+  std::atomic<const HostStream*> marked_{nullptr};        // mark_.stream, for who only asks whether it is that one
   std::shared_ptr<std::atomic<std::int64_t>> passed_at_;  // 0: not yet; the recording task's until then
 };
 

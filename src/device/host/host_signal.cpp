@@ -11,7 +11,6 @@
 
 #include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
-#include "device/host/host_copy.hpp"
 #include "device/host/time_slice.hpp"
 
 namespace tandem {
@@ -67,12 +66,35 @@ bool sleeps_at_once() noexcept {
   return has_shortest_time_slice() && ++waits % waits_for_a_question != 0;
 }
 
-bool comes_at_once(SignalWord& word, std::uint64_t target) noexcept {
+/// What a message has in the lines behind the signal's own. A few are asked for together with the signal: behind it,
+/// they would be one more miss. Of more the writer would lose some again before it has filled them.
+class MessageRest {
+ public:
+  MessageRest() = default;
+  MessageRest(const std::byte* begin, std::size_t bytes) noexcept : begin_(begin), bytes_(bytes) {}
+
+  void prefetch() const noexcept {
+    for (std::size_t at = 0; at < bytes_; at += line) __builtin_prefetch(begin_ + at);
+  }
+  void prefetch_few() const noexcept {
+    if (bytes_ <= few * line) prefetch();
+  }
+
+ private:
+  static constexpr std::size_t few = 4;
+  const std::byte* begin_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+bool comes_at_once(SignalWord& word, std::uint64_t target, const MessageRest& rest) noexcept {
   if (core_is_wanted()) {
     const int offers = sleeps_at_once() ? 0 : first_offers;
     for (int i = 0; i < offers && value_of(word) < target; ++i) offer_core();
   } else {
-    for (int i = 0; i < first_looks && value_of(word) < target; ++i) cpu_relax();
+    for (int i = 0; i < first_looks && value_of(word) < target; ++i) {
+      rest.prefetch_few();
+      cpu_relax();
+    }
   }
   return value_of(word) >= target;
 }
@@ -83,10 +105,11 @@ std::int64_t patience(bool wanted) noexcept {
 }
 
 // Waits of one call begin together, so they share a deadline: `began` is when the first of them had to wait, or 0.
-void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& began) noexcept {
+void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& began,
+                 const MessageRest& rest = {}) noexcept {
   SignalWord& word = *wait.word;
   const std::uint64_t target = word.taken += wait.count;
-  if (comes_at_once(word, target)) return;
+  if (comes_at_once(word, target, rest)) return;
   const std::int64_t looked_from = Trace::now_ns();
   if (began == 0) began = looked_from;
   const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
@@ -145,23 +168,18 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexc
   for (const SignalWait& wait : waits) wait_signal(wait, control, began);
 }
 
-void write_letters(std::span<const Letter> letters) noexcept {
-  for (const Letter& letter : letters) {
-    copy_bytes(reinterpret_cast<std::byte*>(letter.put.theirs) + mail_offset, letter.message, letter.bytes,
-               Stores::cached);
-  }
-}
-
 void exchange_letters(std::span<const Letter> letters, WaitControl& control) noexcept {
   // After all messages, not each behind its own: a signal waits for the stores before it, and those of several messages
   // are on their way side by side.
   for (const Letter& letter : letters) put_signal(letter.put);
   std::int64_t began = 0;
   for (const Letter& letter : letters) {
-    wait_signal(letter.wait, control, began);
-    // The peer's message is as long as this one, or nearly; its first line came with the signal.
-    const auto* const message = reinterpret_cast<const std::byte*>(letter.wait.word) + mail_offset;
-    for (std::size_t at = line - mail_offset % line; at < letter.bytes; at += line) __builtin_prefetch(message + at);
+    // The peer's message is as long as this one, or nearly; its first line comes with the signal.
+    constexpr std::size_t with_signal = line - mail_offset % line;
+    const MessageRest rest(reinterpret_cast<const std::byte*>(letter.wait.word) + mail_offset + with_signal,
+                           letter.bytes - std::min(letter.bytes, with_signal));
+    wait_signal(letter.wait, control, began, rest);
+    rest.prefetch();
   }
 }
 

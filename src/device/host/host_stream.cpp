@@ -127,20 +127,30 @@ bool HostStream::try_acquire() noexcept {
   return !draining_.load(std::memory_order_relaxed) && !draining_.exchange(true, std::memory_order_seq_cst);
 }
 
-void HostStream::leave() noexcept {
-  draining_.store(false, std::memory_order_seq_cst);
-  if (has_pending()) workers_.call(*this);
+// A sleeper counts itself first and reads the count of tasks, and whether anybody drains, second; who drains writes
+// these first and looks for sleepers second.
+void HostStream::wake_sleepers() noexcept {
+  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(futex_half(&completed_), FutexScope::process);
 }
 
 void HostStream::drain(std::uint64_t ticket) noexcept {
-  while (completed_.load(std::memory_order_relaxed) < ticket) run_next();
+  std::uint64_t completed = completed_.load(std::memory_order_relaxed);
+  while (completed < ticket) {
+    run_next();
+    ++completed;
+    if (completed < ticket) {
+      completed_.store(completed, std::memory_order_seq_cst);
+      wake_sleepers();
+    } else {
+      completed_.store(completed, std::memory_order_release);  // the next store is a full fence, too
+    }
+  }
+  draining_.store(false, std::memory_order_seq_cst);
+  wake_sleepers();
 }
 
 void HostStream::drain_as_worker() noexcept {
-  while (has_pending() && try_acquire()) {
-    drain(enqueued_.load(std::memory_order_acquire));
-    draining_.store(false, std::memory_order_seq_cst);
-  }
+  while (has_pending() && try_acquire()) drain(enqueued_.load(std::memory_order_acquire));
 }
 
 void HostStream::run_next() noexcept {
@@ -165,16 +175,13 @@ void HostStream::run_next() noexcept {
     last = record->last;
     head_used_ += record->stride * record_alignment;
   }
-  // The count first, then the sleepers; a sleeper counts itself first, then reads the count.
-  completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(futex_half(&completed_), FutexScope::process);
 }
 
 void HostStream::finish(std::uint64_t ticket) noexcept {
   while (!passed(ticket)) {
     if (try_acquire()) {
       drain(ticket);
-      leave();
+      if (has_pending()) workers_.call(*this);
     } else {
       wait_passed(ticket);
     }

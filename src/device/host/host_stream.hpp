@@ -11,6 +11,7 @@
 #include <new>
 #include <span>
 #include <thread>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -61,17 +62,27 @@ class HostStream {
   /// Queues `task`, which is called once as task(). Any thread may.
   template <typename Task> void enqueue(Task&& task, TaskWeight weight) {
     using Stored = std::decay_t<Task>;
-    put<Stored>(std::forward<Task>(task), 0, [](std::byte*) {}, weight);
+    put<Stored>(0, [&](std::byte* place) { return ::new (place) Stored(std::forward<Task>(task)); }, weight);
   }
 
-  /// Queues `task` with a copy of `items` behind it; it is called once as task(std::span<const Item>).
-  template <typename Task, typename Item>
-  void enqueue_with(Task&& task, std::span<const Item> items, TaskWeight weight) {
-    static_assert(std::is_trivially_copyable_v<Item> && alignof(Item) <= record_alignment);
-    using Stored = WithItems<std::decay_t<Task>, Item>;
-    put<Stored>(
-        Stored{std::forward<Task>(task), items.size()}, items.size_bytes(),
-        [items](std::byte* tail) { std::memcpy(tail, items.data(), items.size_bytes()); }, weight);
+  /// Queues `task` with copies of all `items` behind it; it is called once as task(std::span<const Item>...).
+  template <typename Task, typename... Item>
+  void enqueue_with(TaskWeight weight, Task&& task, std::span<const Item>... items) {
+    static_assert((
+        (std::is_trivially_copyable_v<Item> && sizeof(Item) % item_alignment == 0 && alignof(Item) <= item_alignment) &&
+        ...));
+    using Stored = WithItems<std::decay_t<Task>, Item...>;
+    put<Stored>((items.size_bytes() + ...),
+                [&](std::byte* place) {
+                  std::byte* tail = place + sizeof(Stored);
+                  const auto add = [&tail](const void* from, std::size_t bytes) {
+                    if (bytes != 0) std::memcpy(tail, from, bytes);
+                    tail += bytes;
+                  };
+                  (add(items.data(), items.size_bytes()), ...);
+                  return ::new (place) Stored{std::forward<Task>(task), {items.size()...}};
+                },
+                weight);
   }
 
   /// Holds back what this thread queues from here to `uncork`, and hands it over at once: that takes the queue's lock
@@ -117,6 +128,7 @@ class HostStream {
   friend class HostWorkers;
 
   static constexpr std::size_t record_alignment = 16;
+  static constexpr std::size_t item_alignment = 8;
   static constexpr std::size_t segment_bytes = std::size_t{16} * 1024;
   static constexpr int most_held = 16;
 
@@ -130,10 +142,20 @@ class HostStream {
     std::size_t capacity;  // bytes of records behind this header
     [[nodiscard]] std::byte* records() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   };
-  template <typename Task, typename Item> struct alignas(record_alignment) WithItems {
+  template <typename Task, typename... Item> struct alignas(record_alignment) WithItems {
     Task task;
-    std::size_t count;
-    void operator()() { task(std::span<const Item>(reinterpret_cast<const Item*>(this + 1), count)); }
+    std::array<std::size_t, sizeof...(Item)> counts;
+    void operator()() {
+      const auto* at = reinterpret_cast<const std::byte*>(this + 1);
+      const auto* count = counts.data();
+      const auto next = [&]<typename T>(std::type_identity<T>) {
+        const std::span items(reinterpret_cast<const T*>(at), *count++);
+        at += items.size_bytes();
+        return items;
+      };
+      // Braces: one after the other.
+      std::apply(task, std::tuple<std::span<const Item>...>{next(std::type_identity<Item>())...});
+    }
   };
 
   ~HostStream();
@@ -147,18 +169,17 @@ class HostStream {
     (*guard.stored)();
   }
 
-  template <typename Stored, typename Source, typename Tail>
-  void put(Source&& source, std::size_t tail_bytes, Tail write_tail, TaskWeight weight) {
-    static_assert(alignof(Stored) <= record_alignment && std::is_nothrow_constructible_v<Stored, Source&&>);
+  /// `construct` makes a Stored where it is told to, with `tail_bytes` of its own behind it; it does not throw.
+  template <typename Stored, typename Construct>
+  void put(std::size_t tail_bytes, const Construct& construct, TaskWeight weight) {
+    static_assert(alignof(Stored) <= record_alignment && std::is_nothrow_move_constructible_v<Stored>);
     const bool corked = corked_by_.load(std::memory_order_relaxed) == std::this_thread::get_id();
     std::unique_lock lock(enqueue_lock_, std::defer_lock);
     if (!corked) {
       start_workers();
       lock.lock();
     }
-    std::byte* const payload = reserve(sizeof(Stored) + tail_bytes, &run_payload<Stored>);
-    ::new (static_cast<void*>(payload)) Stored(std::forward<Source>(source));
-    if (tail_bytes != 0) write_tail(payload + sizeof(Stored));
+    construct(reserve(sizeof(Stored) + tail_bytes, &run_payload<Stored>));
     if (corked && weight == TaskWeight::light && held_ < most_held) return;
     hand_over();
     if (!corked) lock.unlock();
@@ -173,7 +194,8 @@ class HostStream {
   void attend(TaskWeight weight) noexcept;
 
   [[nodiscard]] bool try_acquire() noexcept;
-  void leave() noexcept;
+  void wake_sleepers() noexcept;
+  /// Runs all tasks up to that one, and lets go of the stream.
   void drain(std::uint64_t ticket) noexcept;
   void drain_as_worker() noexcept;
   void run_next() noexcept;

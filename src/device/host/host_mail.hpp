@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "tandem/device/mail.hpp"
+
+namespace tandem {
+
+// What `Device::mail` does on the host before and after its signals (see exchange_letters), on the calling thread.
+
+void write_letters(std::span<const Letter> letters) noexcept;
+void use_mail(const MailUse& use);
+
+}  // namespace tandem
