@@ -11,7 +11,7 @@ namespace {
 // everything queued before it in its stream is complete and performed at this device's memory, or at the peer's memory
 // for what was written there; that puts it before this thread's instructions in causality order. A release is
 // cumulative: who acquires the count at system scope also sees what came before the release, whoever wrote it. Each
-// thread fences all that was written before, so the counts of one call need no order among themselves.
+// thread releases all that was written before, so the counts of one call need no order among themselves.
 __device__ void put_signals(const SignalArguments& arguments) {
   if (const unsigned i = threadIdx.x; i < arguments.count) put_signal(arguments.puts[i]);
 }

@@ -11,6 +11,8 @@ namespace tandem::cuda {
 // of it is read in a wait's first microseconds, and seldom later.
 constexpr std::uint64_t first_poll_ns = 5'000;
 constexpr std::uint64_t poll_ns = 50'000;
+// Nor does it sleep at first: most signals are a few looks away.
+constexpr int looks_before_sleep = 16;
 constexpr unsigned max_sleep_ns = 256;
 
 __device__ inline std::uint64_t load_acquire_system(const std::uint64_t* word) {
@@ -39,13 +41,13 @@ __device__ inline std::uint64_t now_ns() {
   return value;
 }
 
-/// SignalPut, by one thread. The fence in front makes every earlier write of this GPU that is ordered before this
-/// thread performed at system scope before the count leaves. `put` belongs to this rank alone and calls for one word
-/// are ordered by their streams: no atomic is needed.
+/// SignalPut, by one thread. The release is cumulative: every earlier write of this GPU that is ordered before this
+/// thread, by a barrier or by the start of its kernel, is performed at system scope before the count is. (It is a fence
+/// and a store. __threadfence_system() in front of it, a sequentially consistent one, orders nothing more, and takes
+/// 1.5 µs.) `put` belongs to this rank alone and calls for one word are ordered by their streams: no atomic is needed.
 __device__ inline void put_signal(const SignalPut& put) {
   const std::uint64_t count = put.mine->put + 1;
   put.mine->put = count;
-  __threadfence_system();
   store_release_system(&put.theirs->value, count);
 }
 
@@ -67,8 +69,8 @@ class Patience {
   __device__ Patience(const SignalWait& wait, WaitControl* control)
       : wait_(wait), control_(control), begin_(now_ns()), next_poll_(begin_ + first_poll_ns) {}
 
-  /// False if there is no point in looking again; else it has slept a little. `expected` and what was `seen` are for
-  /// the error.
+  /// False if there is no point in looking again; else it may have slept a little. `expected` and what was `seen` are
+  /// for the error.
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen) {
     if (const std::uint64_t now = now_ns(); now >= next_poll_) {
       if (load_relaxed_system(&control_->abort) != 0U) return false;
@@ -78,8 +80,10 @@ class Patience {
       }
       next_poll_ = now + poll_ns;
     }
-    __nanosleep(sleep_ns_);
-    sleep_ns_ = sleep_ns_ < max_sleep_ns ? sleep_ns_ * 2 : max_sleep_ns;
+    if (++looks_ > looks_before_sleep) {
+      __nanosleep(sleep_ns_);
+      sleep_ns_ = sleep_ns_ < max_sleep_ns ? sleep_ns_ * 2 : max_sleep_ns;
+    }
     return true;
   }
 
@@ -88,6 +92,7 @@ class Patience {
   WaitControl* control_;
   std::uint64_t begin_;
   std::uint64_t next_poll_;
+  int looks_ = 0;
   unsigned sleep_ns_ = 16;
 };
 
