@@ -221,10 +221,15 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   predicted.t_sequence = pieces.sequence();
   int groups = options.groups ? std::min(*options.groups, most) : std::min(1, most);
   if (!options.groups) {
-    double best = pieces.in_groups(groups);
-    for (int candidate = groups; candidate <= most; ++candidate) best = std::min(best, pieces.in_groups(candidate));
-    for (int candidate = groups; candidate <= most; ++candidate) {
-      if (pieces.in_groups(candidate) <= (1 + costs.finer_groups_may_cost) * best) groups = candidate;
+    // Rounds whose products end within a tile cost more than the model knows: where there are tiles, the rows are
+    // halved.
+    const bool halves = kind == LinearKind::linear_all_reduce && costs.gemm_tile > 0;
+    const auto next = [halves](int candidate) { return halves ? 2 * candidate : candidate + 1; };
+    const int fewest = groups;
+    double best = pieces.in_groups(fewest);
+    for (int c = fewest; c != 0 && c <= most; c = next(c)) best = std::min(best, pieces.in_groups(c));
+    for (int c = fewest; c != 0 && c <= most; c = next(c)) {
+      if (pieces.in_groups(c) <= (1 + costs.finer_groups_may_cost) * best) groups = c;
     }
   }
   predicted.t_pipeline = pieces.in_groups(groups);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/cost_model.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <thread>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
@@ -180,6 +183,21 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
     EXPECT_LE(fine.groups, most_groups(kind, spec, 4)) << name(kind);
     EXPECT_LT(fine.predicted.t_pipeline, choose(kind, spec, 4, slow, {.groups = 1}).predicted.t_pipeline);
   }
+}
+
+TEST(CostModel, RoundsHalveTheRowsWhereProductsAreMadeInTiles) {
+  CostTable tiled = gpu;
+  tiled.gemm_tile = 128;
+  tiled.gemm_tiles_at_once = 132;
+  tiled.store_bytes_per_second = gpu.store_bytes_per_second / 20;  // no products straight to peers
+  std::vector<int> seen;
+  for (std::int64_t k = 2048; k <= 65536; k += 2048) {
+    const int groups =
+        choose(LinearKind::linear_all_reduce, {.m = 8192, .n = 8192, .k = k, .dtype = bf16}, 2, tiled).groups;
+    EXPECT_TRUE(groups == 0 || std::has_single_bit(static_cast<unsigned>(groups))) << groups << " of k = " << k;
+    seen.push_back(groups);
+  }
+  EXPECT_GT(std::ranges::max(seen), 1) << "nothing ran in rounds";
 }
 
 TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
