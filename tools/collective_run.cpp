@@ -69,7 +69,7 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
   switch (operation) {
     case Operation::all_gather:
       if (plain) return {"auto", "pull", "fetch", "mail", "one_kernel"};
-      return {"auto", "push", "mail", "one_kernel"};
+      return {"auto", "push", "mail", "one_kernel", "direct_kernel"};
     case Operation::reduce_scatter:
       if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
       return {"auto", "direct", "mail", "one_kernel"};
@@ -81,7 +81,8 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
       return {"auto", "push", "pull"};
     default:
       if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"};
-      return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"};
+      if (!form.symmetric_output) return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"};
+      return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
   }
 }
 

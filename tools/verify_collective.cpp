@@ -91,6 +91,7 @@ void run_collective_case(Operation operation, Case& self) {
   if (!team.device().exchanges_mail()) {
     std::erase_if(known, [](const std::string& name) { return name.starts_with("one_kernel"); });
   }
+  if (!team.device().meets()) std::erase(known, "direct_kernel");
   CollectiveOptions options{.algorithm = random.pick(known), .piece_bytes = random.pick(pieces)};
   if (team.device().exchanges_mail() && random.chance(30)) options.sms = static_cast<int>(random.between(1, 40));
   const std::int64_t offset = random.between(0, 3);

@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 5> algorithms{"push", "pull", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "fetch", "mail", "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
@@ -29,15 +29,20 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       count_(spec.count),
       coming_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
-                         spec.count));
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
+  make_meeting(spec.count, ranks() - 1);
   const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
   const std::string otherwise = format(
-      "into symmetric tensors by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a "
+      "into symmetric tensors {}by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes "
+      "a "
       "shard); into plain views{} {}; copies by {}",
+      meeting() ? format("from {} to {} bytes of a rank by a kernel that stores into them, else ",
+                         tuning.direct_above_bytes, tuning.direct_link_bytes)
+                : "",
       batch_bytes(), small_too(),
       plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
@@ -144,10 +149,12 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 }
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
-  expect_algorithm({"push", "mail", "one_kernel"}, "a symmetric tensor");
+  expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   expect_closed();
   if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
     run_step(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
+  } else if (takes_direct(bytes_of(whole.full))) {
+    run_step(stream, "all_gather", [&] { direct(shard, gathered, whole, stream); });
   } else if (takes_one_kernel(bytes_of(whole.full))) {
     run(stream, "all_gather",
         [&] { one_kernel(stream, MailedForm::all_gather, shard, gathered.memory().data(), whole); });
@@ -195,6 +202,39 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
                       .pitch = whole.full,
                       .total = whole.total - begin});
   }
+}
+
+bool AllGather::takes_direct(std::size_t bytes) const noexcept {
+  if (!automatic()) return options().algorithm == "direct_kernel";
+  return meeting() && direct_wins(collective_tuning(device().id().type), ranks(), bytes * peers().size(), bytes);
+}
+
+void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::communication);
+  const Shard mine = whole.shard(me());
+  const std::size_t bytes = bytes_of(mine.count);
+  if (ranks() == 1) {
+    add_copy(gathered.memory().data(), shard, bytes, Path::local);
+    flush(stream);
+    return;
+  }
+  std::uintptr_t together = bytes | reinterpret_cast<std::uintptr_t>(shard);
+  places_.clear();
+  for (const int rank : everyone_) {
+    std::byte* const place = gathered.memory().remote(rank) + bytes_of(mine.begin);
+    if (place != shard) places_.push_back(place);
+    together |= reinterpret_cast<std::uintptr_t>(place);
+  }
+  // A sum of one source is a copy, of the widest elements that fit.
+  const DType unit = together % size_of(i64) == 0 ? i64 : u8;
+  const void* const source = shard;
+  meeting().reduce(stream,
+                   {.sources = std::span(&source, 1),
+                    .destinations = places_,
+                    .count = static_cast<std::int64_t>(bytes / size_of(unit)),
+                    .dtype = unit,
+                    .out_dtype = unit},
+                   bytes_of(whole.full));
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {

@@ -18,8 +18,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> algorithms{"one_shot", "two_shot",   "fetch",
-                                                     "mail",     "one_kernel", "one_kernel_two_shot"};
+constexpr std::array<std::string_view, 7> algorithms{
+    "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
 
@@ -54,6 +54,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   const std::size_t slot =
       bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
+  make_meeting(spec.count, 1);
   make_slots(always_one_kernel ? 0 : slot, signals);
   if (!automatic() && lanes().bytes() != 0) {
     const bool one_shot = options.algorithm == "one_kernel";
@@ -81,7 +82,10 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
                      tuning.one_shot_symmetric_bytes);
   }
   const std::string otherwise =
-      format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
+      format("{}; two_shot in place on symmetric tensors{}{}; otherwise {}", chosen,
+             meeting() ? format(", above {} bytes and up to {} that a rank stores in one kernel",
+                                tuning.direct_above_bytes, tuning.direct_link_bytes)
+                       : "",
              tuning.pushed_sum_bytes == SIZE_MAX
                  ? std::string()
                  : format(", sums of {} bytes a rank and more spread by copies", tuning.pushed_sum_bytes),
@@ -94,6 +98,12 @@ bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
   if (!automatic()) return options().algorithm == "one_shot";
   if (!options().staging) return false;
   return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
+}
+
+bool AllReduce::takes_direct(std::int64_t count) const noexcept {
+  if (!meeting()) return false;
+  return !automatic() ||
+         direct_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), bytes_of(chunk(count, 0).count));
 }
 
 bool AllReduce::pushes_sums(std::int64_t count) const noexcept {
@@ -120,7 +130,8 @@ Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"},
+                   "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -134,7 +145,8 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"},
+                   "a symmetric tensor");
   const std::int64_t count = input.numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -150,7 +162,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a symmetric tensor");
+  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a plain output");
   expect_staging();
   const std::int64_t count = out.numel();
   expect(out, "out", count);
@@ -194,6 +206,17 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
     sources_[r] = input.memory().remote(rank) + bytes_of(mine.begin);
     destinations_[r] = out.memory().remote(rank) + bytes_of(mine.begin);
   }
+  if (takes_direct(count)) {
+    const TraceRange range = traced(stream, TraceKind::exchange);
+    meeting().reduce(stream,
+                     {.sources = sources_,
+                      .destinations = destinations_,
+                      .count = mine.count,
+                      .dtype = dtype(),
+                      .out_dtype = dtype()},
+                     bytes_of(chunk(count, 0).count));
+    return;
+  }
   exchange(stream, ready);
   if (pushes_sums(count)) {
     void* const own = destinations_[static_cast<std::size_t>(me())];
@@ -218,6 +241,8 @@ bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t 
   if (ranks() == 1) {
     add_copy(out, input, bytes_of(count), Path::local);
     flush(stream);
+  } else if (place == Place::symmetric && takes_direct(count)) {
+    return false;
   } else if (const int steps = kernel_steps(count); steps != 0) {
     one_kernel(input, out, count, steps, stream);
   } else if (takes_one_shot(count, place)) {

@@ -87,6 +87,21 @@ void Collective::make_lanes(std::size_t bytes) {
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
 }
 
+void Collective::make_meeting(std::int64_t count, int copies) {
+  const bool asked = options_.algorithm == "direct_kernel";
+  if (asked && options_.sms == 0) refuse("algorithm 'direct_kernel' was asked for on 0 SMs; direct_kernel needs 1");
+  const bool can = device().meets() && static_cast<std::size_t>(ranks_) <= max_reduce_operands;
+  if (asked && !can) {
+    throw Unsupported(
+        format("{} on rank {} of {}: algorithm 'direct_kernel' was asked for; {} has it for up to {} ranks", kind(),
+               me_, ranks_, to_string(device().id()), device().meets() ? max_reduce_operands : 0));
+  }
+  const std::size_t above = collective_tuning(device().id().type).direct_above_bytes;
+  const bool may = above != SIZE_MAX && bytes_up_to(above + 1, count) * static_cast<std::size_t>(copies) > above;
+  if (!(asked || (automatic_ && may && can && options_.sms != 0)) || ranks_ == 1) return;
+  meeting_ = MeetingPlace(team(), options_.sms.value_or(MeetingPlace::most_blocks), operation());
+}
+
 void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   const bool mails = options_.algorithm == "mail";
   if (mails && !options_.staging) refuse("algorithm 'mail' was asked for without staging; mail needs it");
@@ -100,6 +115,7 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   slots_ = Slots(team(), staging && !mails ? bytes : 0, signals + 1, operation(), staging ? letter_bytes_ : 0);
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
+  for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
   keep_in_graphs(std::move(parts));
   if (letter_bytes_ != 0) mailed_.resize(static_cast<std::size_t>(ranks_));
   if (options_.staging) why_no_fetch_ = why_no_loans(team());

@@ -63,6 +63,11 @@ void Device::mailed_exchange(StreamRef /*stream*/, const MailedExchange& /*excha
   throw Unsupported(format("{} exchanges no mail", to_string(id_)));
 }
 
+void Device::reduce_in_meeting(StreamRef /*stream*/, const Reduction& /*reduction*/, const MeetingBlocks& /*meeting*/,
+                               WaitControl* /*control*/) {
+  throw Unsupported(format("{} does not reduce in meetings", to_string(id_)));
+}
+
 std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,
                                  std::size_t /*bytes*/) {
   return format("{} reads no other process's private memory", to_string(id_));

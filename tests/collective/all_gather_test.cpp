@@ -81,6 +81,9 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
         AllGather& symmetric = takes_both ? plain : gather;
         for (const Shape& shape : shapes(team.size())) check_all_forms(team, symmetric, plain, shape, dtype, ++id);
       }
+      if (!team.device().meets()) continue;
+      AllGather direct(team, {.count = 8192, .dtype = dtype}, {.algorithm = "direct_kernel"});
+      for (const Shape& shape : shapes(team.size())) check_all_forms(team, direct, gather, shape, dtype, ++id);
     }
   });
 }

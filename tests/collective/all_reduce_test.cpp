@@ -15,7 +15,7 @@ class AllReduceTest : public CollectiveTest {};
 
 /// `plain` takes the plain views.
 void check_all_forms(const Team& team, AllReduce& all_reduce, AllReduce& plain, std::int64_t count, DType dtype,
-                     std::uint64_t id) {
+                     std::uint64_t id, AllReduce* into_plain = nullptr) {
   const Stream stream(team.device());
   const int n = team.size();
   const Dims sizes{count};
@@ -54,7 +54,7 @@ void check_all_forms(const Team& team, AllReduce& all_reduce, AllReduce& plain, 
   check(get(target), "plain to symmetric");
 
   out.poison();
-  all_reduce(source, out.view(), stream);
+  (into_plain != nullptr ? *into_plain : all_reduce)(source, out.view(), stream);
   team.synchronize(stream);
   check(out.get(), "symmetric to plain");
 
@@ -90,8 +90,14 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
           check_all_forms(world.team(), all_reduce, all_reduce, count, dtype, ++id);
         }
       }
-      if (!can_fetch(world.team())) continue;
       AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype});
+      if (world.device().meets()) {
+        AllReduce direct(world.team(), {.count = 16384, .dtype = dtype}, {.algorithm = "direct_kernel"});
+        for (const std::int64_t count : counts) {
+          check_all_forms(world.team(), direct, all_reduce, count, dtype, ++id, &all_reduce);
+        }
+      }
+      if (!can_fetch(world.team())) continue;
       AllReduce fetch(world.team(), {.count = 16384, .dtype = dtype}, fetching(5000));
       for (const std::int64_t count : counts) check_all_forms(world.team(), all_reduce, fetch, count, dtype, ++id);
     }
@@ -138,6 +144,13 @@ TEST_P(AllReduceTest, AllAlgorithmsGiveTheSameBits) {
     for (std::size_t i = 1; i < ways.size(); ++i) {
       expect_bytes(results[i], results[0], ways[i].algorithm + " against one_shot");
     }
+    if (!team.device().meets()) return;
+    AllReduce direct(team, {.count = count, .dtype = bf16}, {.algorithm = "direct_kernel"});
+    SymmetricTensor tensor = symmetric(team, {count}, bf16);
+    set(tensor, mine);
+    direct(tensor, stream);
+    team.synchronize(stream);
+    expect_bytes(get(tensor), results[0], "direct_kernel against one_shot");
   });
 }
 
@@ -165,6 +178,10 @@ TEST_P(AllReduceTest, OneMultiprocessorIsEnough) {
       EXPECT_NE(all_reduce.describe().find("on at most 1 SMs"), std::string::npos) << all_reduce.describe();
       check_all_forms(team, all_reduce, all_reduce, count, f32, ++id);
     }
+    if (!world.device().meets()) return;
+    AllReduce all_reduce(team, {.count = count, .dtype = f32});
+    AllReduce direct(team, {.count = count, .dtype = f32}, {.algorithm = "direct_kernel", .sms = 1});
+    check_all_forms(team, direct, all_reduce, count, f32, ++id, &all_reduce);
   });
 }
 

@@ -109,9 +109,9 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     const Team& team = world.team();
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail, "
-                                   "one_kernel, one_kernel_two_shot"});
+                                   "one_kernel, one_kernel_two_shot, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull, fetch, mail, one_kernel"});
+                                  {"known: auto, push, pull, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, direct, staged, fetch, mail, one_kernel"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
@@ -128,6 +128,10 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
                                   {"'one_kernel' was asked for without staging", "one_kernel needs it"});
     expect_error<Unsupported>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_kernel"}); },
                               {"'one_kernel' was asked for, and", "has no kernel for it"});
+    expect_error<Unsupported>([&] { AllGather(team, {.count = 8}, {.algorithm = "direct_kernel"}); },
+                              {"'direct_kernel' was asked for", "host has it for up to 0 ranks"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "direct_kernel", .sms = 0}); },
+                                  {"'direct_kernel' was asked for on 0 SMs"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.sms = -1}); }, {"-1 SMs", "0 and more"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8}, {.sms = 0}); }, {"0 SMs", "1 at least"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "one_kernel", .sms = 0}); },

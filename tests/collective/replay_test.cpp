@@ -97,6 +97,8 @@ class Collectives {
                      [this](AllGather& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
     in_place<AllGather>(spec, 0, total_, "push",
                         [this](AllGather& plan, const auto& tensor) { plan(tensor, runs_.stream()); });
+    in_place<AllGather>(spec, 0, total_, "direct_kernel",
+                        [this](AllGather& plan, const auto& tensor) { plan(tensor, runs_.stream()); });
     in_place<AllGather>(spec, 0, total_, "push", [this](AllGather& plan, const SymmetricTensor& tensor) {
       plan.start(tensor, runs_.stream());
       for (int rank = 0; rank < team_.size(); rank += 2) plan.wait_shard(runs_.stream(), rank);
@@ -120,8 +122,10 @@ class Collectives {
     if (team_.device().exchanges_mail()) options.push_back(by("one_kernel_two_shot"));
     plain<AllReduce>(spec, total_, total_, options,
                      [this](AllReduce& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
-    in_place<AllReduce>(spec, 0, total_, "two_shot",
-                        [this](AllReduce& plan, const auto& tensor) { plan(tensor, runs_.stream()); });
+    for (const char* algorithm : {"two_shot", "direct_kernel"}) {
+      in_place<AllReduce>(spec, 0, total_, algorithm,
+                          [this](AllReduce& plan, const auto& tensor) { plan(tensor, runs_.stream()); });
+    }
   }
   void exchanges() {
     plain<AllToAll>(AllToAllSpec{.count = count_, .dtype = f32}, total_, total_, plain_options(team_, piece),

@@ -22,12 +22,13 @@ struct AllGatherSpec {
 /// lets it (see Collective); or "pull": shards go in pieces through the plan's own memory, and each rank copies its
 /// peers' from there. From any to any, "mail": each rank writes its shard into a mailbox at every peer, in as many
 /// steps as it has letters; the shortest way for the shortest shards. "one_kernel", on CUDA: the same in one kernel of
-/// up to 32 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
+/// up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines). "direct_kernel", on CUDA,
+/// into symmetric tensors: one kernel that stores into all of them.
 class TANDEM_API AllGather final : public Collective {
  public:
-  /// Collective. Algorithms: "push" for symmetric tensors, "pull" and "fetch" for plain views, "mail" and "one_kernel"
-  /// for both; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails (host) for
-  /// what is small.
+  /// Collective. Algorithms: "push" and "direct_kernel" for symmetric tensors, "pull" and "fetch" for plain views,
+  /// "mail" and "one_kernel" for both; "auto" takes the one that fits, fetches what is large, and takes the kernels
+  /// (CUDA) or mails (host) for what is small.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: this rank's shard lies where it belongs in `gathered`.
@@ -52,6 +53,9 @@ class TANDEM_API AllGather final : public Collective {
  private:
   void gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
+  /// Whether one kernel gathers shards of up to so many bytes into symmetric tensors.
+  [[nodiscard]] bool takes_direct(std::size_t bytes) const noexcept;
+  void direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
@@ -60,6 +64,7 @@ class TANDEM_API AllGather final : public Collective {
 
   std::int64_t count_;
   std::vector<int> everyone_;         // the peers in rotated order, then this rank
+  std::vector<void*> places_;         // where a kernel stores this rank's shard
   std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
   bool started_ = false;
 };

@@ -23,15 +23,15 @@ struct AllReduceSpec {
 /// two shots, in which each rank reads its peers' inputs and sums where they are, where the system lets it (see
 /// Collective). "mail": each rank writes its input into a mailbox at every peer, and adds what it gets: the shortest
 /// way for the shortest messages, which longer ones may be made to take in pieces. "one_kernel", on CUDA: the same, in
-/// one kernel that takes up to 32 thread blocks (or CollectiveOptions::sms) and counts for itself which mailbox is
+/// one kernel that takes up to 64 thread blocks (or CollectiveOptions::sms) and counts for itself which mailbox is
 /// next, so that a graph of it needs no further signals. "one_kernel_two_shot": the two shots, both by mail, in one
-/// kernel.
+/// kernel. "direct_kernel", on CUDA, into symmetric tensors: the two shots in place, in one kernel.
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"; "auto"
-  /// mails the smallest (host), takes the kernels (CUDA) or one_shot for small counts, and one_shot between two ranks
-  /// for all plain views, since both move as much then (and needs staging for all of these); it fetches large plain
-  /// views.
+  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot",
+  /// "direct_kernel"; "auto" mails the smallest (host), takes the kernels (CUDA) or one_shot for small counts, and
+  /// one_shot between two ranks for all plain views, since both move as much then (and needs staging for all of these);
+  /// it fetches large plain views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   // All tensors of a run have equally many elements. `out` may be `input` itself.
@@ -46,6 +46,8 @@ class TANDEM_API AllReduce final : public Collective {
   [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
+  /// Whether one kernel is to work on the ranks' symmetric tensors.
+  [[nodiscard]] bool takes_direct(std::int64_t count) const noexcept;
   /// Whether copies take the sums to the peers, or the kernel that adds.
   [[nodiscard]] bool pushes_sums(std::int64_t count) const noexcept;
   /// In how many steps one kernel is to run it; 0: not one kernel.

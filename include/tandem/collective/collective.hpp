@@ -20,6 +20,7 @@
 #include "tandem/device/mailed_exchange.hpp"
 #include "tandem/device/trace_range.hpp"
 #include "tandem/memory/mail_lanes.hpp"
+#include "tandem/memory/meeting_place.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
@@ -80,8 +81,12 @@ class TANDEM_API Collective : public Plan {
   /// or an algorithm was asked for that is one (its name begins so). Throws Unsupported for that where the device has
   /// none.
   void make_lanes(std::size_t bytes);
-  /// Collective, behind make_lanes. `bytes` for each slot (none without staging), and `signals` kinds of signals
-  /// between each two ranks. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
+  /// Collective. What runs in one kernel on the peers' symmetric tensors need, if this plan may choose such runs (by
+  /// mail it would send up to `count` elements so many times), or algorithm "direct_kernel" was asked for. Throws
+  /// Unsupported for that where the device has none.
+  void make_meeting(std::int64_t count, int copies);
+  /// Collective, behind make_lanes and make_meeting. `bytes` for each slot (none without staging), and `signals` kinds
+  /// of signals between each two ranks. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
   void make_slots(std::size_t bytes, std::uint32_t signals);
   /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
   /// run to run; a graph has its slots baked in. So from the first captured run on, no run gets beyond this before all
@@ -213,6 +218,7 @@ class TANDEM_API Collective : public Plan {
   /// All-gather or reduce-scatter in one kernel.
   void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole);
   [[nodiscard]] const MailLanes& lanes() const noexcept { return lanes_; }
+  [[nodiscard]] const MeetingPlace& meeting() const noexcept { return meeting_; }
   /// Of one letter at most.
   [[nodiscard]] std::size_t letter_bytes() const noexcept { return letter_bytes_; }
   /// What moves and what adds on this device, for `describe`.
@@ -248,6 +254,7 @@ class TANDEM_API Collective : public Plan {
   std::uint32_t opened_ = 0;      // what ranks signal in `open_slots`
   Slots slots_;
   MailLanes lanes_;                  // none where no run is one kernel's
+  MeetingPlace meeting_;             // none where no run is one kernel's on the peers' own tensors
   std::string why_no_fetch_;         // empty if plain views can be read where they are
   std::vector<Copy> copies_;         // filled and emptied by each run
   std::vector<const void*> mailed_;  // where the messages of one step by mail lie, by rank

@@ -20,6 +20,7 @@
 #include "tandem/device/gemm.hpp"
 #include "tandem/device/mail.hpp"
 #include "tandem/device/mailed_exchange.hpp"
+#include "tandem/device/meeting.hpp"
 #include "tandem/device/push.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/device/signal.hpp"
@@ -170,6 +171,12 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Unsupported.
   virtual void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control);
   [[nodiscard]] virtual bool exchanges_mail() const noexcept { return false; }
+
+  /// `signal_and_wait` with all peers, `reduce`, and `signal_and_wait` again, in one step, for what ranks do on each
+  /// other's memory. There is a peer; a `count` of 0 meets all the same. Only where it `meets`, else Unsupported.
+  virtual void reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
+                                 WaitControl* control);
+  [[nodiscard]] virtual bool meets() const noexcept { return false; }
 
   // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.
 

@@ -97,6 +97,9 @@ class CudaDevice final : public Device {
                        WaitControl* control) override;
   void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) override;
   [[nodiscard]] bool exchanges_mail() const noexcept override { return true; }
+  void reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
+                         WaitControl* control) override;
+  [[nodiscard]] bool meets() const noexcept override { return true; }
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
   void trace_end(StreamRef stream) override;
@@ -479,6 +482,14 @@ void CudaDevice::mailed_exchange(StreamRef stream, const MailedExchange& exchang
   const auto lanes = static_cast<int>((exchange.length + exchange.slice - 1) / exchange.slice);
   const CurrentContext current(*context_);
   check(launch_mailed_exchange(arguments, exchange.form, exchange.dtype, lanes, native(stream)), "an exchange by mail");
+}
+
+void CudaDevice::reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
+                                   WaitControl* control) {
+  const MeetingArguments arguments = arguments_of(reduction, meeting, control);
+  const CurrentContext current(*context_);
+  check(launch_reduce_in_meeting(arguments, reduction.dtype, meeting.blocks, native(stream)),
+        "a reduction in a meeting");
 }
 
 void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

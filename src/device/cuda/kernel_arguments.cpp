@@ -49,6 +49,25 @@ ReduceArguments arguments_of(const Reduction& reduction) {
   return arguments;
 }
 
+MeetingArguments arguments_of(const Reduction& reduction, const MeetingBlocks& meeting, WaitControl* control) {
+  MeetingArguments arguments{};
+  if (meeting.peers.size() > std::size(arguments.peers)) {
+    throw InvalidArgument(
+        format("a reduction in a meeting with {} peers; at most {}", meeting.peers.size(), std::size(arguments.peers)));
+  }
+  if (reduction.out_dtype != reduction.dtype) {
+    throw Unsupported(
+        format("a reduction of {} into {} in a meeting", name(reduction.dtype), name(reduction.out_dtype)));
+  }
+  arguments.reduce = arguments_of(reduction);
+  std::copy(meeting.peers.begin(), meeting.peers.end(), arguments.peers);
+  arguments.peer_count = static_cast<std::int32_t>(meeting.peers.size());
+  arguments.pitch = meeting.pitch;
+  arguments.operation = meeting.operation;
+  arguments.control = control;
+  return arguments;
+}
+
 MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control) {
   MailedExchangeArguments arguments{};
   if (exchange.peers.size() > std::size(arguments.peers)) {

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "tandem/device/mailed_exchange.hpp"
+#include "tandem/device/meeting.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/device/signal.hpp"
 
@@ -18,6 +19,8 @@ namespace tandem::cuda {
 [[nodiscard]] SignalArguments arguments_of(std::span<const SignalPut> puts);
 [[nodiscard]] WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* control);
 [[nodiscard]] ReduceArguments arguments_of(const Reduction& reduction);
+[[nodiscard]] MeetingArguments arguments_of(const Reduction& reduction, const MeetingBlocks& meeting,
+                                            WaitControl* control);
 [[nodiscard]] MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control);
 
 }  // namespace tandem::cuda

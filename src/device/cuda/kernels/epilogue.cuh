@@ -10,12 +10,16 @@
 
 namespace tandem::cuda {
 
+__device__ inline bool is_empty(const Epilogue& epilogue) {
+  return epilogue.bias == nullptr && epilogue.activation == Activation::none;
+}
+
 /// Bias and activation of elements [first, first + N), and one rounding.
 template <typename In, typename Out, int N>
 __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N], const Epilogue& epilogue,
                             std::int64_t first) {
   if constexpr (std::is_same_v<Accumulator<In>, float>) {
-    if (epilogue.bias == nullptr && epilogue.activation == Activation::none) {
+    if (is_empty(epilogue)) {
 #pragma unroll
       for (int i = 0; i < N; ++i) out.values[i] = narrow<Out>(sums[i]);
       return;

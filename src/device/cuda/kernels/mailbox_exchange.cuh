@@ -9,14 +9,11 @@
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/epilogue.cuh"
 #include "device/cuda/kernels/mail_lane.cuh"
+#include "device/cuda/kernels/meeting.cuh"
 #include "device/cuda/kernels/signal.cuh"
 #include "device/cuda/kernels/sum.cuh"
 
 namespace tandem::cuda {
-
-__device__ inline SignalWord* moved(SignalWord* word, std::size_t bytes) {
-  return reinterpret_cast<SignalWord*>(reinterpret_cast<std::byte*>(word) + bytes);
-}
 
 /// A lane's mailboxes, of one of its two turns.
 struct Mailboxes {
@@ -43,22 +40,10 @@ __device__ inline Mailboxes mailboxes(const MailedExchangeArguments& arguments, 
   return {arguments, blockIdx.x * arguments.lane_pitch + turn * arguments.turn_pitch};
 }
 
-/// Behind this, what all threads wrote has come to the peers, and what those sent has come here.
-///
-/// What the block stored is published by the threads that signal: the barrier orders it before them, and a release at
-/// system scope is cumulative. The other way round, what they acquire is visible to the block behind the next barrier.
-/// No thread reads a mailbox before that, so no L1 holds an old line of it.
+/// See meet_peers.
 __device__ inline void meet_peers(const Mailboxes& boxes) {
-  __syncthreads();
-  if (const int peer = static_cast<int>(threadIdx.x); peer < boxes.arguments.peer_count) {
-    put_signal({.mine = boxes.mine(peer), .theirs = boxes.theirs(peer)});
-    wait_signal({.word = boxes.mine(peer),
-                 .peer = boxes.arguments.peers[peer].world_rank,
-                 .channel = blockIdx.x,
-                 .operation = boxes.arguments.operation},
-                boxes.arguments.control);
-  }
-  __syncthreads();
+  const MailedExchangeArguments& arguments = boxes.arguments;
+  meet_peers(arguments.peers, arguments.peer_count, boxes.at, arguments.operation, arguments.control);
 }
 
 /// Calls body.operator()<n>(first) for packs of n elements that cover [0, count), a thread each.

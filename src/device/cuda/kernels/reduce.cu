@@ -5,6 +5,7 @@
 
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/epilogue.cuh"
+#include "device/cuda/kernels/meeting.cuh"
 #include "device/cuda/kernels/reduce.hpp"
 #include "device/cuda/kernels/sum.cuh"
 #include "device/cuda/kernels/table.cuh"
@@ -25,10 +26,9 @@ __device__ void reduce_pack(const ReduceArguments& arguments, std::int64_t first
   }
 }
 
-template <typename In, typename Out, int N>
-__global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments arguments) {
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads;
+template <typename In, typename Out, int N> __device__ void reduce_all(const ReduceArguments& arguments) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t packs = arguments.count / N;
   for (std::int64_t p = thread; p < packs; p += stride) reduce_pack<In, Out, N>(arguments, p * N);
   if constexpr (N > 1) {
@@ -36,6 +36,48 @@ __global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments a
     const std::int64_t rest = packs * N + thread;
     if (rest < arguments.count) reduce_pack<In, Out, 1>(arguments, rest);
   }
+}
+
+// A sum of one source. A thread has two loads on their way before it stores: so a few blocks fill a link.
+template <typename T, int N> __device__ void copy_all(const ReduceArguments& arguments) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t packs = arguments.count / N;
+  for (std::int64_t p = thread; p < packs; p += 2 * stride) {
+    const bool two = p + stride < packs;
+    const PackBits<T, N> first = load_bits<T, N>(arguments.sources[0], p * N);
+    const PackBits<T, N> second = load_bits<T, N>(arguments.sources[0], (two ? p + stride : p) * N);
+    for (int d = 0; d < arguments.destination_count; ++d) {
+      store_bits<T, N>(arguments.destinations[d], p * N, first);
+      if (two) store_bits<T, N>(arguments.destinations[d], (p + stride) * N, second);
+    }
+  }
+  if constexpr (N > 1) {
+    const std::int64_t rest = packs * N + thread;
+    if (rest < arguments.count) reduce_pack<T, T, 1>(arguments, rest);
+  }
+}
+
+template <typename In, typename Out, int N>
+__global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments arguments) {
+  reduce_all<In, Out, N>(arguments);
+}
+
+// A block reads of peers what their kernels in front of this one wrote, and writes what those behind it read: so it
+// needs to meet any block of each, and each meets one.
+template <typename T, int N>
+__global__ void __launch_bounds__(threads) meeting_kernel(const __grid_constant__ MeetingArguments arguments) {
+  const auto meet = [&] {
+    meet_peers(arguments.peers, arguments.peer_count, blockIdx.x * arguments.pitch, arguments.operation,
+               arguments.control);
+  };
+  meet();
+  if (const ReduceArguments& reduce = arguments.reduce; reduce.source_count == 1 && is_empty(reduce.epilogue)) {
+    copy_all<T, N>(reduce);
+  } else {
+    reduce_all<T, T, N>(reduce);
+  }
+  meet();
 }
 
 template <DType in, DType out> KernelRow row() {
@@ -52,6 +94,21 @@ const KernelRow table[] = {
     row<i64, f32>(), row<u8, u8>(),   row<u8, f32>(),
 };
 
+template <DType dtype> KernelRow meeting_row() {
+  using T = Element<dtype>;
+  constexpr int width = 16 / sizeof(T);
+  return {dtype, dtype, width, reinterpret_cast<const void*>(&meeting_kernel<T, width>),
+          reinterpret_cast<const void*>(&meeting_kernel<T, 1>)};
+}
+
+const KernelRow meetings[] = {meeting_row<f32>(), meeting_row<f16>(), meeting_row<bf16>(), meeting_row<f64>(),
+                              meeting_row<i32>(), meeting_row<i64>(), meeting_row<u8>()};
+
+bool all_aligned(const ReduceArguments& arguments) noexcept {
+  return std::all_of(arguments.sources, arguments.sources + arguments.source_count, aligned16) &&
+         std::all_of(arguments.destinations, arguments.destinations + arguments.destination_count, aligned16);
+}
+
 }  // namespace
 
 bool can_reduce(DType dtype, DType out_dtype) noexcept { return find_kernel(table, dtype, out_dtype) != nullptr; }
@@ -59,13 +116,20 @@ bool can_reduce(DType dtype, DType out_dtype) noexcept { return find_kernel(tabl
 cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType out_dtype, int max_blocks,
                           cudaStream_t stream) {
   const KernelRow* kernel = find_kernel(table, dtype, out_dtype);
-  const bool vector =
-      std::all_of(arguments.sources, arguments.sources + arguments.source_count, aligned16) &&
-      std::all_of(arguments.destinations, arguments.destinations + arguments.destination_count, aligned16);
-  return launch_elements(*kernel, vector, arguments.count, threads, max_blocks,
+  return launch_elements(*kernel, all_aligned(arguments), arguments.count, threads, max_blocks,
                          const_cast<ReduceArguments*>(&arguments), stream);
 }
 
-cudaError_t load_reduce_kernels() { return load_kernels(table); }
+cudaError_t launch_reduce_in_meeting(const MeetingArguments& arguments, DType dtype, int blocks, cudaStream_t stream) {
+  const KernelRow* kernel = find_kernel(meetings, dtype, dtype);
+  void* parameters[] = {const_cast<MeetingArguments*>(&arguments)};
+  return cudaLaunchKernel(all_aligned(arguments.reduce) ? kernel->vector : kernel->scalar,
+                          dim3(static_cast<unsigned>(blocks)), dim3(threads), parameters, 0, stream);
+}
+
+cudaError_t load_reduce_kernels() {
+  const cudaError_t result = load_kernels(table);
+  return result != cudaSuccess ? result : load_kernels(meetings);
+}
 
 }  // namespace tandem::cuda

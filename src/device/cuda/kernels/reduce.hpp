@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cuda_runtime_api.h>
 
+#include "tandem/device/meeting.hpp"
 #include "tandem/device/reduce.hpp"
 
 #include "device/cuda/kernels/epilogue.hpp"
@@ -20,12 +21,25 @@ struct ReduceArguments {
   Epilogue epilogue;
 };
 
+/// `MeetingBlocks` by value: 63 peers are 1.5 KiB.
+struct MeetingArguments {
+  ReduceArguments reduce;
+  MeetingPeer peers[max_reduce_operands - 1];
+  std::int32_t peer_count;
+  std::size_t pitch;
+  std::uint32_t operation;
+  WaitControl* control;
+};
+
 /// True if there is a kernel for this pair of dtypes.
 [[nodiscard]] bool can_reduce(DType dtype, DType out_dtype) noexcept;
 
 /// `count` is not zero and the pair is one of `can_reduce`. At most `max_blocks` blocks.
 [[nodiscard]] cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType out_dtype, int max_blocks,
                                         cudaStream_t stream);
+/// Of one dtype, which is one of `can_reduce`. There is at least one peer.
+[[nodiscard]] cudaError_t launch_reduce_in_meeting(const MeetingArguments& arguments, DType dtype, int blocks,
+                                                   cudaStream_t stream);
 [[nodiscard]] cudaError_t load_reduce_kernels();
 
 }  // namespace tandem::cuda

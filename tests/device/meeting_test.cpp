@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/device/meeting.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "device/with_control.hpp"
+#include "support/errors.hpp"
+
+namespace tandem::testing {
+namespace {
+
+constexpr std::size_t ranks = 3;
+constexpr int blocks = 5;
+constexpr std::byte untouched{0xA5};
+
+/// Ranks are streams of one device.
+class MeetingTest : public WithControl {
+ protected:
+  void SetUp() override {
+    WithControl::SetUp();
+    if (IsSkipped()) return;
+    words_ = upload(std::vector<SignalWord>(ranks * blocks * ranks));
+    for (std::size_t me = 0; me < ranks; ++me) {
+      streams_.emplace_back(device());
+      for (std::size_t peer = 0; peer < ranks; ++peer) {
+        if (peer == me) continue;
+        peers_[me].push_back(
+            {.theirs = word(peer, me), .mine = word(me, peer), .world_rank = static_cast<std::int32_t>(peer)});
+      }
+    }
+  }
+  [[nodiscard]] SignalWord* word(std::size_t owner, std::size_t writer) const {
+    return words_.data_as<SignalWord>() + owner * blocks * ranks + writer;
+  }
+  [[nodiscard]] MeetingBlocks meeting(std::size_t me, int some = blocks) const {
+    return {.peers = peers_[me], .pitch = ranks * sizeof(SignalWord), .blocks = some, .operation = 7};
+  }
+  void synchronize() const {
+    for (const Stream& stream : streams_) stream.synchronize();
+  }
+
+  Buffer words_;
+  std::vector<Stream> streams_;
+  std::array<std::vector<MeetingPeer>, ranks> peers_;
+};
+
+TEST_P(MeetingTest, ADeviceSaysWhetherItMeets) {
+  EXPECT_EQ(device().meets(), !on_host());
+  if (device().meets()) return;
+  const Stream stream(device());
+  expect_error<Unsupported>([&] { device().reduce_in_meeting(stream, {}, meeting(0), control_); },
+                            {"does not reduce in meetings"});
+}
+
+enum class What : std::uint8_t { sums, copies };
+
+struct MeetingCase {
+  What what;
+  DType dtype;
+  std::int64_t part;    // elements of each rank; the last one may have fewer
+  std::int64_t offset;  // of everything: vector accesses, or scalar ones
+};
+
+// Each rank adds up its part of all ranks' inputs into all ranks' outputs, as an all-reduce does, or copies its own
+// there, as an all-gather does. An input is written on its rank's stream just before, some of them late: who read it
+// before they met would find what was there until then.
+TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
+  if (!device().meets()) GTEST_SKIP() << "this device does not reduce in meetings";
+  std::vector<MeetingCase> cases;
+  for (const What what : {What::sums, What::copies}) {
+    for (const DType dtype : {i32, i64, u8}) {
+      for (const std::int64_t part : {0, 1, 77, 1280, 13'333}) {
+        for (const std::int64_t offset : {0, 1}) cases.push_back({what, dtype, part, offset});
+      }
+    }
+  }
+  int round = 0;
+  for (const auto& [what, dtype, part, offset] : cases) {
+    ++round;
+    const std::int64_t count = part * 3 - (part > 1 ? 1 : 0);
+    const std::size_t element = size_of(dtype);
+    const std::size_t bytes = static_cast<std::size_t>(count + 8) * element;
+    const auto at = [&, offset = offset](const Buffer& buffer, std::int64_t i) -> std::byte* {
+      return buffer.data_as<std::byte>() + static_cast<std::size_t>(i + offset) * element;
+    };
+    std::vector<Buffer> news;
+    std::vector<Buffer> inputs;
+    std::vector<Buffer> outs;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      news.push_back(upload(random_bytes(bytes)));
+      inputs.push_back(upload(random_bytes(bytes)));
+      outs.push_back(upload(std::vector<std::byte>(bytes, untouched)));
+    }
+    const Buffer expected = upload(std::vector<std::byte>(bytes, untouched));
+    // Each kind of operation for all ranks before the next: where streams have few hardware queues between them, one's
+    // copy must not lie behind what waits for it on another.
+    for (std::size_t me = 0; me < ranks; ++me) {
+      if ((static_cast<std::size_t>(round) + me) % 4 == 0) {
+        device().launch(streams_[me], [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+      }
+      device().copy(streams_[me], {.dst = inputs[me].data(), .src = news[me].data(), .bytes = bytes});
+    }
+    for (std::size_t me = 0; me < ranks; ++me) {
+      const std::int64_t begin = static_cast<std::int64_t>(me) * part;
+      std::vector<const void*> sources;
+      std::vector<void*> destinations;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        destinations.push_back(at(outs[rank], begin));
+        if (what == What::sums || rank == me) sources.push_back(at(inputs[rank], begin));
+      }
+      device().reduce_in_meeting(streams_[me],
+                                 {.sources = sources,
+                                  .destinations = destinations,
+                                  .count = std::max(std::min(part, count - begin), std::int64_t{0}),
+                                  .dtype = dtype,
+                                  .out_dtype = dtype},
+                                 meeting(me, 1 + round % blocks), control_);
+    }
+    // What comes behind may take the inputs for something else at once.
+    for (std::size_t me = 0; me < ranks; ++me) device().fill(streams_[me], inputs[me].data(), std::byte{0x11}, bytes);
+    synchronize();
+    ASSERT_EQ(control_->failed, 0U);
+
+    for (std::size_t me = 0; me < ranks; ++me) {
+      const std::int64_t begin = static_cast<std::int64_t>(me) * part;
+      std::vector<const void*> sources;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        if (what == What::sums || rank == me) sources.push_back(at(news[rank], begin));
+      }
+      void* const to = at(expected, begin);
+      device().reduce(streams_[me], {.sources = sources,
+                                     .destinations = std::span(&to, 1),
+                                     .count = std::max(std::min(part, count - begin), std::int64_t{0}),
+                                     .dtype = dtype,
+                                     .out_dtype = dtype});
+    }
+    synchronize();
+    for (const Buffer& out : outs) {
+      ASSERT_EQ(download<std::byte>(out), download<std::byte>(expected))
+          << name(dtype) << ", parts of " << part << " from " << offset << " on";
+    }
+  }
+}
+
+TEST_P(MeetingTest, TheRecordNamesWhoDidNotCome) {
+  if (!device().meets()) GTEST_SKIP() << "this device does not reduce in meetings";
+  control_->timeout_ns = 30'000'000;
+  for (const std::size_t me : {0U, 1U}) device().reduce_in_meeting(streams_[me], {}, meeting(me, 1), control_);
+  synchronize();
+  EXPECT_EQ(control_->abort, 1U);
+  ASSERT_EQ(control_->failed, 2U);
+  EXPECT_EQ(control_->failure.peer, 2);
+  EXPECT_EQ(control_->failure.operation, 7U);
+  EXPECT_EQ(control_->failure.expected, 1U);
+  EXPECT_EQ(control_->failure.seen, 0U);
+}
+
+TANDEM_ON_EACH_DEVICE(MeetingTest);
+
+}  // namespace
+}  // namespace tandem::testing
