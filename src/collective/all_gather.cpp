@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "fetch", "mail", "one_kernel", "direct_kernel"};
 
+constexpr std::size_t vector_bytes = 16;
+
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
 constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot; fetch: it may be read
@@ -36,14 +38,14 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
+  const std::string by_kernel = meeting()
+                                    ? format("from {} to {} bytes of a rank by a kernel that stores into them, else ",
+                                             tuning.direct_above_bytes, tuning.direct_link_bytes)
+                                    : "";
   const std::string otherwise = format(
-      "into symmetric tensors {}by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes "
-      "a "
-      "shard); into plain views{} {}; copies by {}",
-      meeting() ? format("from {} to {} bytes of a rank by a kernel that stores into them, else ",
-                         tuning.direct_above_bytes, tuning.direct_link_bytes)
-                : "",
-      batch_bytes(), small_too(),
+      "into symmetric tensors {}by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
+      "bytes a shard); into plain views{} {}; copies by {}",
+      by_kernel, batch_bytes(), small_too(),
       plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
 }
@@ -206,7 +208,9 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 
 bool AllGather::takes_direct(std::size_t bytes) const noexcept {
   if (!automatic()) return options().algorithm == "direct_kernel";
-  return meeting() && direct_wins(collective_tuning(device().id().type), ranks(), bytes * peers().size(), bytes);
+  // Where vector accesses fit, on all ranks alike.
+  return meeting() && bytes % vector_bytes == 0 &&
+         direct_wins(collective_tuning(device().id().type), ranks(), bytes * peers().size(), bytes);
 }
 
 void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
@@ -226,7 +230,7 @@ void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, 
     together |= reinterpret_cast<std::uintptr_t>(place);
   }
   // A sum of one source is a copy, of the widest elements that fit.
-  const DType unit = together % size_of(i64) == 0 ? i64 : u8;
+  const DType unit = together % size_of(i64) == 0 ? i64 : together % size_of(i32) == 0 ? i32 : u8;
   const void* const source = shard;
   meeting().reduce(stream,
                    {.sources = std::span(&source, 1),

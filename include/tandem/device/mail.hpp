@@ -45,7 +45,7 @@ struct Letter {
 /// What is made of messages, and of what else lies at hand, once all have come: their sum, as Device::reduce makes it,
 /// or all of them side by side. Nothing without sources.
 struct MailUse {
-  std::span<const void* const> sources = {};
+  std::span<const void* const> sources{};
   void* out = nullptr;
   std::int64_t count = 0;  ///< elements of each source
   DType dtype = f32;
