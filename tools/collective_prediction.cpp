@@ -20,10 +20,9 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   if (mailable && mail_wins(tuning, message, copies)) return "mail";
   const bool in_one_kernel = ranks > 1 && device.exchanges_mail();
   const bool direct = form.symmetric_output && ranks > 1 && device.meets();
-  const bool gathers = operation == Operation::all_gather;
-  if (direct && (gathers || operation == Operation::all_reduce)) {
-    const std::size_t mailed = gathers ? shard * static_cast<std::size_t>(ranks - 1) : message;
-    if (direct_wins(tuning, ranks, mailed, shard)) return "direct_kernel";
+  if (direct && operation == Operation::all_gather && direct_gather_wins(tuning, ranks, shard)) return "direct_kernel";
+  if (direct && operation == Operation::all_reduce && direct_wins(tuning, ranks, message, shard)) {
+    return "direct_kernel";
   }
   if (operation == Operation::all_gather || operation == Operation::reduce_scatter) {
     if (in_one_kernel && shard <= one_kernel_shard_bytes(tuning, ranks)) return "one_kernel";

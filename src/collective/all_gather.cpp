@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "fetch", "mail", "one_kernel", "direct_kernel"};
 
-constexpr std::size_t vector_bytes = 16;
-
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
 constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot; fetch: it may be read
@@ -208,9 +206,7 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 
 bool AllGather::takes_direct(std::size_t bytes) const noexcept {
   if (!automatic()) return options().algorithm == "direct_kernel";
-  // Where vector accesses fit, on all ranks alike.
-  return meeting() && bytes % vector_bytes == 0 &&
-         direct_wins(collective_tuning(device().id().type), ranks(), bytes * peers().size(), bytes);
+  return meeting() && direct_gather_wins(collective_tuning(device().id().type), ranks(), bytes);
 }
 
 void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {

@@ -75,6 +75,11 @@ struct CollectiveTuning {
   return mailed > tuning.direct_above_bytes && part * static_cast<std::size_t>(ranks - 1) <= tuning.direct_link_bytes;
 }
 
+/// The same of a gather of shards with up to so many bytes. Vector accesses have to fit, on all ranks alike.
+[[nodiscard]] constexpr bool direct_gather_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard) noexcept {
+  return shard % 16 == 0 && direct_wins(tuning, ranks, shard * static_cast<std::size_t>(ranks - 1), shard);
+}
+
 /// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is
 /// gathered or summed for one rank. 0 for both where there is no such kernel, or nobody to talk to.
 struct OneKernelLimit {
