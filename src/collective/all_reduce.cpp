@@ -238,14 +238,13 @@ bool AllReduce::take_mail(const std::byte* input, std::byte* out, std::int64_t c
 }
 
 bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
+  const bool direct = place == Place::symmetric && takes_direct(count);
   if (ranks() == 1) {
     add_copy(out, input, bytes_of(count), Path::local);
     flush(stream);
-  } else if (place == Place::symmetric && takes_direct(count)) {
-    return false;
-  } else if (const int steps = kernel_steps(count); steps != 0) {
+  } else if (const int steps = direct ? 0 : kernel_steps(count); steps != 0) {
     one_kernel(input, out, count, steps, stream);
-  } else if (takes_one_shot(count, place)) {
+  } else if (!direct && takes_one_shot(count, place)) {
     one_shot(input, out, count, stream);
   } else {
     return false;
