@@ -38,6 +38,8 @@ class Tandem final : public measurement::Library {
     symmetric_out_ = make(symmetric_ && !scatters, out_elements_);
     plain_in_.assign(static_cast<std::size_t>(in_elements_), 0);
     plain_out_.assign(static_cast<std::size_t>(out_elements_), 0);
+    in_ = tandem::TensorView(plain_in_.data(), {in_elements_}, tandem::f32);
+    out_ = tandem::TensorView(plain_out_.data(), {out_elements_}, tandem::f32);
     const tandem::CollectiveOptions options;
     switch (operation) {
       case Operation::all_reduce:
@@ -60,17 +62,15 @@ class Tandem final : public measurement::Library {
   }
 
   void run() override {
-    const tandem::TensorView in(plain_in_.data(), {in_elements_}, tandem::f32);
-    const tandem::TensorView out(plain_out_.data(), {out_elements_}, tandem::f32);
     switch (operation_) {
       case Operation::all_reduce:
-        symmetric_ ? (*all_reduce_)(symmetric_in_, symmetric_out_, stream_) : (*all_reduce_)(in, out, stream_);
+        symmetric_ ? (*all_reduce_)(symmetric_in_, symmetric_out_, stream_) : (*all_reduce_)(in_, out_, stream_);
         break;
       case Operation::all_gather:
-        symmetric_ ? (*all_gather_)(in, symmetric_out_, stream_) : (*all_gather_)(in, out, stream_);
+        symmetric_ ? (*all_gather_)(in_, symmetric_out_, stream_) : (*all_gather_)(in_, out_, stream_);
         break;
       case Operation::reduce_scatter:
-        symmetric_ ? (*reduce_scatter_)(symmetric_in_, out, stream_) : (*reduce_scatter_)(in, out, stream_);
+        symmetric_ ? (*reduce_scatter_)(symmetric_in_, out_, stream_) : (*reduce_scatter_)(in_, out_, stream_);
         break;
     }
     team_.synchronize(stream_);
@@ -105,6 +105,8 @@ class Tandem final : public measurement::Library {
   tandem::SymmetricTensor symmetric_out_;
   std::vector<float> plain_in_;
   std::vector<float> plain_out_;
+  tandem::TensorView in_;  // of these two
+  tandem::TensorView out_;
   std::optional<tandem::AllReduce> all_reduce_;
   std::optional<tandem::AllGather> all_gather_;
   std::optional<tandem::ReduceScatter> reduce_scatter_;
