@@ -247,7 +247,7 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
   const std::size_t piece = 2 * piece_bytes();
   for (std::size_t begin = 0; begin < longest; begin += piece) {
     const auto bytes_in = [&](const Shard& owned) { return bytes_in_piece(begin, bytes_of(owned.count), piece); };
-    add_copy(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local);
+    add_copy(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local, bytes_of(mine.count));
     flush(stream);
     for (const int peer : peers()) {
       const Shard theirs = whole.shard(peer);

@@ -271,17 +271,17 @@ std::string Collective::with_one_kernel(std::int64_t count, const std::string& o
   return format("shards of up to {} bytes in one kernel; {}", lanes_.bytes(), otherwise);
 }
 
-void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path) {
+void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {
   if (bytes == 0 || to == from) return;
   if (!copies_.empty()) {
     Copy& last = copies_.back();
     if (static_cast<std::byte*>(last.dst) + last.bytes == to &&
-        static_cast<const std::byte*>(last.src) + last.bytes == from && last.path == path) {
+        static_cast<const std::byte*>(last.src) + last.bytes == from && last.path == path && last.part_of == part_of) {
       last.bytes += bytes;
       return;
     }
   }
-  copies_.push_back({.dst = to, .src = from, .bytes = bytes, .path = path});
+  copies_.push_back({.dst = to, .src = from, .bytes = bytes, .path = path, .part_of = part_of});
 }
 
 void Collective::flush(StreamRef stream) {

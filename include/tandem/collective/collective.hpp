@@ -157,8 +157,8 @@ class TANDEM_API Collective : public Plan {
   }
 
   /// Puts a copy on the list that `flush` hands to the device as one batch; one that goes on where the last one ended
-  /// becomes part of it. Nothing for 0 bytes or one place.
-  void add_copy(void* to, const void* from, std::size_t bytes, Path path);
+  /// becomes part of it. Nothing for 0 bytes or one place. `part_of` as in Copy.
+  void add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of = 0);
   void flush(StreamRef stream);
   /// Sends each peer `message_for(peer)`, and makes of the messages of all ranks, this one's `own` among them, what
   /// `use` says beside its sources and dtype. One step of the device.

@@ -20,6 +20,8 @@ struct Copy {
   std::size_t dst_pitch = 0;
   std::size_t src_pitch = 0;
   Path path = Path::local;
+  /// Bytes of all parts, where this is one of several: the host stores past its caches what those do not hold.
+  std::size_t part_of = 0;
 };
 
 }  // namespace tandem

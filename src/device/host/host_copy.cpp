@@ -12,7 +12,7 @@ namespace tandem {
 namespace {
 
 // Measured, with ranks that copy to each other: below, what is stored is at hand when it is read next.
-constexpr std::size_t copies_stream_from = std::size_t{1} << 20;
+constexpr std::size_t copies_stream_from = std::size_t{4} << 20;
 constexpr std::size_t sums_stream_from = std::size_t{4} << 20;
 // Shorter rows are not worth the two ragged ends.
 constexpr std::size_t streaming_row = 4096;
@@ -112,8 +112,8 @@ void order_streaming_stores() noexcept {
 }
 
 void copy_now(const Copy& copy) noexcept {
-  const Stores stores =
-      copy.bytes >= streaming_row ? best_stores(Stored::copy, copy.bytes * copy.rows) : Stores::cached;
+  const std::size_t whole = std::max(copy.bytes * copy.rows, copy.part_of);
+  const Stores stores = copy.bytes >= streaming_row ? best_stores(Stored::copy, whole) : Stores::cached;
   for (std::size_t row = 0; row < copy.rows; ++row) {
     copy_bytes(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
                static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes, stores);
