@@ -56,7 +56,7 @@ void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
   std::vector<Graph> graphs;
   for (std::size_t me = 0; me < ranks; ++me) {
     const Stream& stream = streams.emplace_back(*device);
-    std::vector<MailPeer> peers;
+    std::vector<PeerWords> peers;
     for (std::size_t peer = 0; peer < ranks; ++peer) {
       if (peer != me) peers.push_back({mailbox(peer, me), mailbox(me, peer), static_cast<std::int32_t>(peer)});
     }

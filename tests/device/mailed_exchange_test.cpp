@@ -72,7 +72,7 @@ class MailedExchangeTest : public WithControl {
 
   Buffer boxes_;
   std::vector<Stream> streams_;
-  std::array<std::vector<MailPeer>, ranks> peers_;
+  std::array<std::vector<PeerWords>, ranks> peers_;
 };
 
 TEST_P(MailedExchangeTest, ADeviceSaysWhetherItExchangesMail) {

@@ -50,7 +50,7 @@ class MeetingTest : public WithControl {
 
   Buffer words_;
   std::vector<Stream> streams_;
-  std::array<std::vector<MeetingPeer>, ranks> peers_;
+  std::array<std::vector<PeerWords>, ranks> peers_;
 };
 
 TEST_P(MeetingTest, ADeviceSaysWhetherItMeets) {

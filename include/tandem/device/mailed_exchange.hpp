@@ -11,14 +11,6 @@
 
 namespace tandem {
 
-/// A peer's place in an exchange by mail: its mailbox for this rank and this rank's for it (see mail.hpp), of lane 0
-/// and turn 0.
-struct MailPeer {
-  SignalWord* theirs = nullptr;
-  SignalWord* mine = nullptr;
-  std::int32_t world_rank = -1;  ///< for the error
-};
-
 /// What an exchange by mail does.
 enum class MailedForm : std::uint8_t {
   one_shot,        ///< all_reduce: each rank gets all inputs, and adds them up
@@ -55,13 +47,14 @@ struct MailedExchange {
   std::int64_t columns = 1;
   Activation activation = Activation::none;
 
-  std::span<const MailPeer> peers{};  ///< all ranks but this one, in their order
-  std::int32_t rank = 0;              ///< this one's place in it
-  std::int64_t slice = 0;             ///< elements of a lane; the last one may have fewer
-  std::size_t lane_pitch = 0;         ///< bytes from a lane's mailboxes to the next lane's
-  std::size_t turn_pitch = 0;         ///< bytes from a mailbox of turn 0 to that of turn 1
-  std::size_t packet_box = 0;         ///< bytes from a mailbox to its packet box, by which all goes; 0: by mailboxes
-  std::uint32_t operation = 0;        ///< for the error; the channel there is the lane
+  /// All ranks but this one, in their order: their mailboxes (see mail.hpp) of lane 0 and turn 0.
+  std::span<const PeerWords> peers{};
+  std::int32_t rank = 0;        ///< this one's place in it
+  std::int64_t slice = 0;       ///< elements of a lane; the last one may have fewer
+  std::size_t lane_pitch = 0;   ///< bytes from a lane's mailboxes to the next lane's
+  std::size_t turn_pitch = 0;   ///< bytes from a mailbox of turn 0 to that of turn 1
+  std::size_t packet_box = 0;   ///< bytes from a mailbox to its packet box, by which all goes; 0: by mailboxes
+  std::uint32_t operation = 0;  ///< for the error; the channel there is the lane
 };
 
 }  // namespace tandem

@@ -9,20 +9,13 @@
 
 namespace tandem {
 
-/// A peer's word for this rank and this rank's for it, at the first of the places where they meet.
-struct MeetingPeer {
-  SignalWord* theirs = nullptr;
-  SignalWord* mine = nullptr;
-  std::int32_t world_rank = -1;  ///< for the error
-};
-
 /// Where the ranks of a team meet while one step of the device works on all of their memory: each thread block meets
 /// the same block of every peer, by words of its own.
 struct MeetingBlocks {
-  std::span<const MeetingPeer> peers{};
-  std::size_t pitch = 0;        ///< bytes from a block's words to the next one's
-  int blocks = 1;               ///< equal on all ranks
-  std::uint32_t operation = 0;  ///< for the error; the channel there is the block
+  std::span<const PeerWords> peers{};  ///< all ranks but this one: the words of block 0
+  std::size_t pitch = 0;               ///< bytes from a block's words to the next one's
+  int blocks = 1;                      ///< equal on all ranks
+  std::uint32_t operation = 0;         ///< for the error; the channel there is the block
 };
 
 }  // namespace tandem

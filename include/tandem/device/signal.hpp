@@ -34,6 +34,13 @@ struct SignalWait {
   std::uint32_t operation = 0;  ///< which of the team's operations waits, for the error
 };
 
+/// A peer's word for this rank and this rank's for it, the first of several pairs that lie equally far apart.
+struct PeerWords {
+  SignalWord* theirs = nullptr;
+  SignalWord* mine = nullptr;
+  std::int32_t world_rank = -1;  ///< for the error
+};
+
 /// At most this many puts, or waits, in one call.
 inline constexpr std::size_t max_signals = 64;
 

@@ -41,7 +41,7 @@ class TANDEM_API MailLanes {
   [[nodiscard]] std::size_t slice_bytes(std::size_t bytes) const noexcept;
 
   SymmetricMemory memory_;
-  std::vector<MailPeer> peers_;
+  std::vector<PeerWords> peers_;
   std::size_t bytes_ = 0;
   std::size_t lanes_ = 0;
   std::size_t turn_pitch_ = 0;

@@ -39,7 +39,7 @@ class TANDEM_API MeetingPlace {
 
  private:
   SymmetricMemory memory_;
-  std::vector<MeetingPeer> peers_;
+  std::vector<PeerWords> peers_;
   int blocks_ = 0;
   std::uint32_t operation_ = 0;
 };

@@ -14,7 +14,7 @@ namespace tandem::cuda {
 
 /// `MailedExchange` by value: 63 peers are 1.5 KiB of the 4 KiB that a kernel's parameters may take.
 struct MailedExchangeArguments {
-  MailPeer peers[max_reduce_operands - 1];
+  PeerWords peers[max_reduce_operands - 1];
   std::int32_t peer_count;
   std::int32_t rank;
   const void* input;

@@ -20,8 +20,7 @@ __device__ inline SignalWord* moved(SignalWord* word, std::size_t bytes) {
 /// What the block stored is published by the threads that signal: the barrier orders it before them, and a release at
 /// system scope is cumulative. The other way round, what they acquire is visible to the block behind the next barrier.
 /// So no thread reads before that what peers write, and no L1 holds an old line of it.
-template <typename Peer>
-__device__ inline void meet_peers(const Peer* peers, int count, std::size_t at, std::uint32_t operation,
+__device__ inline void meet_peers(const PeerWords* peers, int count, std::size_t at, std::uint32_t operation,
                                   WaitControl* control) {
   __syncthreads();
   if (const int peer = static_cast<int>(threadIdx.x); peer < count) {

@@ -24,7 +24,7 @@ struct ReduceArguments {
 /// `MeetingBlocks` by value: 63 peers are 1.5 KiB.
 struct MeetingArguments {
   ReduceArguments reduce;
-  MeetingPeer peers[max_reduce_operands - 1];
+  PeerWords peers[max_reduce_operands - 1];
   std::int32_t peer_count;
   std::size_t pitch;
   std::uint32_t operation;
