@@ -9,9 +9,9 @@
 #   bench        collectives and overlapped linear layers
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 # Stress tests do a tenth of their rounds, unless TANDEM_TEST_SCALE says otherwise.
-# Ranks that have to share a lone GPU run at once where the node has CUDA's multi-process service: the parts check,
-# collectives, graphs, bench and peers start one of their own, which ends with them. Without it (--no-mps), they take turns of
-# milliseconds on the GPU.
+# Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives and
+# graphs start one of their own, which ends with them; with a lone GPU bench and peers too. Without it (--no-mps), they take
+# turns of milliseconds on the GPU.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
 #
@@ -189,10 +189,11 @@ run_at_once() {
 # Not where ranks are killed, nor beside compute-sanitizer: the service would go down with one of its clients.
 at_once=false
 case "$part" in
-  check | collectives | graphs | bench | peers)
-    if [ "$gpus" -eq 1 ] && $mps && run_at_once; then at_once=true; fi
-    ;;
+  check | collectives | graphs) sharing=true ;;
+  bench | peers) sharing=$([ "$gpus" -eq 1 ] && echo true || echo false) ;;
+  *) sharing=false ;;
 esac
+if $sharing && $mps && run_at_once; then at_once=true; fi
 nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.sm,clocks.max.sm --format=csv >"$out/gpus.csv" 2>&1
 
 if [ -z "$build" ]; then
