@@ -19,10 +19,11 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   const int copies = operation == Operation::reduce_scatter ? 1 : ranks - 1;
   if (mailable && mail_wins(tuning, message, copies)) return "mail";
   const bool in_one_kernel = ranks > 1 && device.exchanges_mail();
-  const bool direct = form.symmetric_output && ranks > 1 && device.meets();
-  if (direct && operation == Operation::all_gather && direct_gather_wins(tuning, ranks, shard)) return "direct_kernel";
-  if (direct && operation == Operation::all_reduce && direct_wins(tuning, ranks, message, shard)) {
-    return "direct_kernel";
+  if (ranks > 1 && device.meets()) {
+    const bool symmetric = operation == Operation::reduce_scatter ? form.symmetric_input : form.symmetric_output;
+    const bool shards = operation == Operation::all_gather || operation == Operation::reduce_scatter;
+    if (symmetric && shards && direct_shard_wins(tuning, ranks, shard)) return "direct_kernel";
+    if (symmetric && operation == Operation::all_reduce && direct_sum_wins(tuning, message)) return "direct_kernel";
   }
   if (operation == Operation::all_gather || operation == Operation::reduce_scatter) {
     if (in_one_kernel && shard <= one_kernel_shard_bytes(tuning, ranks)) return "one_kernel";

@@ -72,7 +72,7 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
       return {"auto", "push", "mail", "one_kernel", "direct_kernel"};
     case Operation::reduce_scatter:
       if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", "direct", "mail", "one_kernel"};
+      return {"auto", "direct", "mail", "one_kernel", "direct_kernel"};
     case Operation::all_to_all:
       if (plain) return {"auto", "staged", "fetch"};
       return {"auto", form.symmetric_output ? "push" : "pull"};

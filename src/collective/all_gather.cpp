@@ -206,7 +206,7 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 
 bool AllGather::takes_direct(std::size_t bytes) const noexcept {
   if (!automatic()) return options().algorithm == "direct_kernel";
-  return meeting() && direct_gather_wins(collective_tuning(device().id().type), ranks(), bytes);
+  return meeting() && direct_shard_wins(collective_tuning(device().id().type), ranks(), bytes);
 }
 
 void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {

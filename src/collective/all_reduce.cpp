@@ -82,13 +82,8 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
                      tuning.one_shot_symmetric_bytes);
   }
   const std::string otherwise =
-      format("{}; two_shot in place on symmetric tensors{}{}; otherwise {}", chosen,
-             meeting() ? format(", above {} bytes and up to {} that a rank stores in one kernel",
-                                tuning.direct_above_bytes, tuning.direct_link_bytes)
-                       : "",
-             tuning.pushed_sum_bytes == SIZE_MAX
-                 ? std::string()
-                 : format(", sums of {} bytes a rank and more spread by copies", tuning.pushed_sum_bytes),
+      format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
+             meeting() ? format(", above {} bytes in one kernel", tuning.direct_above_bytes) : "",
              plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(ranks() - 1, otherwise), summer()));
@@ -102,12 +97,7 @@ bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
 
 bool AllReduce::takes_direct(std::int64_t count) const noexcept {
   if (!meeting()) return false;
-  return !automatic() ||
-         direct_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), bytes_of(chunk(count, 0).count));
-}
-
-bool AllReduce::pushes_sums(std::int64_t count) const noexcept {
-  return bytes_of(chunk(count, 0).count) >= collective_tuning(device().id().type).pushed_sum_bytes;
+  return !automatic() || direct_sum_wins(collective_tuning(device().id().type), bytes_of(count));
 }
 
 int AllReduce::kernel_steps(std::int64_t count) const noexcept {
@@ -218,16 +208,7 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
     return;
   }
   exchange(stream, ready);
-  if (pushes_sums(count)) {
-    void* const own = destinations_[static_cast<std::size_t>(me())];
-    reduce(stream, sources_, std::span(&own, 1), mine.count, peers().size());
-    for (const int peer : peers()) {
-      add_copy(destinations_[static_cast<std::size_t>(peer)], own, bytes_of(mine.count), Path::link);
-    }
-    flush(stream);
-  } else {
-    reduce(stream, sources_, destinations_, mine.count, 2 * peers().size(), peers().size());
-  }
+  reduce(stream, sources_, destinations_, mine.count, 2 * peers().size(), peers().size());
   exchange(stream, reduced);
 }
 

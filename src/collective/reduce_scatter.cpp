@@ -13,7 +13,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 5> algorithms{"direct", "staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 6> algorithms{"direct", "staged",     "fetch",
+                                                     "mail",   "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
@@ -29,13 +30,17 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
       sources_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
   expect_sums();
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
-                         spec.count));
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
+  make_meeting(spec.count, ranks() - 1);
   const bool staging = options.algorithm != "direct" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
   const std::string otherwise =
-      format("from symmetric tensors by one reduction that reads all ranks' memory; from plain views{} {}", small_too(),
-             plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
+      format("from symmetric tensors by one reduction that reads all ranks' memory{}; from plain views{} {}",
+             meeting() ? format(" (from {} to {} bytes on a rank's links it meets the peers itself)",
+                                tuning.direct_above_bytes, tuning.direct_link_bytes)
+                       : "",
+             small_too(), plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(1, with_one_kernel(spec.count, otherwise)), summer()));
 }
@@ -59,12 +64,15 @@ void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& s
 }
 
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
-  expect_algorithm({"direct", "mail", "one_kernel"}, "a symmetric tensor");
+  expect_algorithm({"direct", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   const Split whole = split(input.local());
   if (whole.total == 0) return;
   if (takes_mail(bytes_of(whole.full), 1)) {
     return run_step(stream, "reduce_scatter",
                     [&] { mail(input.memory().data(), static_cast<std::byte*>(shard), whole, stream); });
+  }
+  if (takes_meeting(bytes_of(whole.full))) {
+    return run_step(stream, "reduce_scatter", [&] { meet(input, shard, whole, stream); });
   }
   run(stream, "reduce_scatter", [&] {
     if (takes_one_kernel(bytes_of(whole.full))) {
@@ -76,12 +84,34 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
     }
     const Shard mine = whole.shard(me());
     exchange(stream, ready);
-    for (int rank = 0; rank < ranks(); ++rank) {
-      sources_[static_cast<std::size_t>(rank)] = input.memory().remote(rank) + bytes_of(mine.begin);
-    }
+    find_sources(input, mine);
     reduce(stream, sources_, std::span(&shard, 1), mine.count, peers().size());
     exchange(stream, drained);
   });
+}
+
+void ReduceScatter::find_sources(const SymmetricTensor& input, const Shard& mine) {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    sources_[static_cast<std::size_t>(rank)] = input.memory().remote(rank) + bytes_of(mine.begin);
+  }
+}
+
+bool ReduceScatter::takes_meeting(std::size_t bytes) const noexcept {
+  if (!meeting()) return false;
+  return !automatic() || direct_shard_wins(collective_tuning(device().id().type), ranks(), bytes);
+}
+
+void ReduceScatter::meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
+  const TraceRange range = traced(stream, TraceKind::exchange);
+  const Shard mine = whole.shard(me());
+  find_sources(input, mine);
+  meeting().reduce(stream,
+                   {.sources = sources_,
+                    .destinations = std::span(&shard, 1),
+                    .count = mine.count,
+                    .dtype = dtype(),
+                    .out_dtype = dtype()},
+                   bytes_of(whole.full));
 }
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {

@@ -19,10 +19,9 @@ struct CollectiveTuning {
   std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
   std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
   std::size_t one_kernel_link_bytes;  ///< the same of what a rank sends where shards are gathered, or summed
-  std::size_t direct_above_bytes;     ///< above this (by mail) one kernel stores into symmetric tensors instead
-  std::size_t direct_link_bytes;      ///< if a rank then sends no more: beyond, stores get into each other's way
+  std::size_t direct_above_bytes;     ///< above this (by mail) one kernel works on symmetric tensors instead
+  std::size_t direct_link_bytes;      ///< up to here on a rank's links: beyond, copies or all threads are as fast
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
-  std::size_t pushed_sum_bytes;     ///< from here on (of a rank's sums) copies spread them, not the kernel that adds
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
 };
@@ -41,7 +40,6 @@ struct CollectiveTuning {
               .direct_above_bytes = SIZE_MAX,
               .direct_link_bytes = 0,
               .one_step_bytes = 0,
-              .pushed_sum_bytes = SIZE_MAX,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10};
     case DeviceType::cuda:
@@ -54,9 +52,8 @@ struct CollectiveTuning {
               .one_kernel_bytes = std::size_t{4} << 20,
               .one_kernel_link_bytes = std::size_t{4} << 20,
               .direct_above_bytes = std::size_t{2} << 20,
-              .direct_link_bytes = std::size_t{4} << 20,
+              .direct_link_bytes = std::size_t{32} << 20,
               .one_step_bytes = std::size_t{192} << 10,
-              .pushed_sum_bytes = std::size_t{16} << 20,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
   }
@@ -68,16 +65,17 @@ struct CollectiveTuning {
   return tuning.one_kernel_link_bytes / static_cast<std::size_t>(ranks > 1 ? ranks - 1 : 1);
 }
 
-/// Whether one kernel stores parts of up to `part` bytes into all peers' symmetric tensors, where the device has one
-/// and nothing else was asked for. By mail a rank would send messages of `mailed` bytes.
-[[nodiscard]] constexpr bool direct_wins(const CollectiveTuning& tuning, int ranks, std::size_t mailed,
-                                         std::size_t part) noexcept {
-  return mailed > tuning.direct_above_bytes && part * static_cast<std::size_t>(ranks - 1) <= tuning.direct_link_bytes;
+/// Whether one kernel sums symmetric tensors where they are, where the device has one and nothing else was asked for.
+/// By mail a rank would send `mailed` bytes.
+[[nodiscard]] constexpr bool direct_sum_wins(const CollectiveTuning& tuning, std::size_t mailed) noexcept {
+  return mailed > tuning.direct_above_bytes;
 }
 
-/// The same of a gather of shards with up to so many bytes. Vector accesses have to fit, on all ranks alike.
-[[nodiscard]] constexpr bool direct_gather_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard) noexcept {
-  return shard % 16 == 0 && direct_wins(tuning, ranks, shard * static_cast<std::size_t>(ranks - 1), shard);
+/// Whether one kernel gathers shards of up to so many bytes, or sums each for its rank, in the same way. Vector
+/// accesses have to fit, on all ranks alike.
+[[nodiscard]] constexpr bool direct_shard_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard) noexcept {
+  const std::size_t sent = shard * static_cast<std::size_t>(ranks - 1);
+  return shard % 16 == 0 && sent > tuning.direct_above_bytes && sent <= tuning.direct_link_bytes;
 }
 
 /// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is

@@ -11,7 +11,10 @@ namespace tandem {
 namespace {
 
 // A block of fewer meets for too little.
-constexpr std::size_t bytes_of_a_block = std::size_t{8} << 10;
+constexpr std::size_t fewest_bytes = std::size_t{8} << 10;
+// So many fill the links; with more, the last bytes of what is large come a little sooner.
+constexpr std::size_t blocks_for_links = 64;
+constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's links, for each block of those
 
 }  // namespace
 
@@ -30,16 +33,13 @@ MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation
 
 void MeetingPlace::reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const {
   const Team& team = memory_.team();
-  // A rank's stores go to every peer, and its loads come from every one. Copies have no loads from peers to wait for:
-  // half as many blocks fill the links.
-  const int fast = reduction.sources.size() == 1 ? (blocks_ + 1) / 2 : blocks_;
-  const int wanted = static_cast<int>(
-      std::min<std::size_t>((most_bytes + bytes_of_a_block - 1) / bytes_of_a_block, static_cast<std::size_t>(blocks_)));
-  const int most = std::max(fast / static_cast<int>(peers_.size()), 1);
-  const MeetingBlocks meeting{.peers = peers_,
-                              .pitch = static_cast<std::size_t>(team.size()) * sizeof(SignalWord),
-                              .blocks = std::clamp(wanted, 1, most),
-                              .operation = operation_};
+  const std::size_t wanted =
+      std::max(std::min(most_bytes / fewest_bytes, blocks_for_links), most_bytes * peers_.size() / bytes_beyond);
+  const MeetingBlocks meeting{
+      .peers = peers_,
+      .pitch = static_cast<std::size_t>(team.size()) * sizeof(SignalWord),
+      .blocks = static_cast<int>(std::clamp<std::size_t>(wanted, 1, static_cast<std::size_t>(blocks_))),
+      .operation = operation_};
   team.device().reduce_in_meeting(stream, reduction, meeting, team.control());
 }
 

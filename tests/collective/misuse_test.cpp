@@ -113,7 +113,7 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, push, pull, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, direct, staged, fetch, mail, one_kernel"});
+                                  {"known: auto, direct, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, push, pull, staged, fetch"});
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },

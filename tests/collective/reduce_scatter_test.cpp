@@ -89,6 +89,11 @@ TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
           check_all_forms(team, symmetric, plain, rows, columns, dtype, ++id);
         }
       }
+      if (!team.device().meets()) continue;
+      ReduceScatter direct(team, {.count = 8192, .dtype = dtype}, {.algorithm = "direct_kernel"});
+      for (const auto& [rows, columns] : shapes) {
+        check_all_forms(team, direct, reduce_scatter, rows, columns, dtype, ++id);
+      }
     }
   });
 }

@@ -112,8 +112,10 @@ class Collectives {
     plain<ReduceScatter>(
         spec, total_, count_, options,
         [this](ReduceScatter& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
-    in_place<ReduceScatter>(spec, count_ * team_.rank(), count_, "direct",
-                            [this](ReduceScatter& plan, const auto& tensor) { plan(tensor, runs_.stream()); });
+    for (const char* algorithm : {"direct", "direct_kernel"}) {
+      in_place<ReduceScatter>(spec, count_ * team_.rank(), count_, algorithm,
+                              [this](ReduceScatter& plan, const auto& tensor) { plan(tensor, runs_.stream()); });
+    }
   }
   void reduces() {
     const AllReduceSpec spec{.count = total_, .dtype = f32};

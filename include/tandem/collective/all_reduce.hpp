@@ -48,8 +48,6 @@ class TANDEM_API AllReduce final : public Collective {
   void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
   /// Whether one kernel is to work on the ranks' symmetric tensors.
   [[nodiscard]] bool takes_direct(std::int64_t count) const noexcept;
-  /// Whether copies take the sums to the peers, or the kernel that adds.
-  [[nodiscard]] bool pushes_sums(std::int64_t count) const noexcept;
   /// In how many steps one kernel is to run it; 0: not one kernel.
   [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
   // What goes alike between any tensors. False: not what this count is to take.

@@ -21,12 +21,13 @@ struct ReduceScatterSpec {
 /// reads its peers' inputs where they are, where the system lets it (see Collective); or "staged": the input goes in
 /// pieces through the plan's own memory, where the reduction reads it. From any, "mail": each rank writes each peer's
 /// part into a mailbox there; the shortest way for the shortest parts. "one_kernel", on CUDA: the same in one kernel of
-/// up to 32 thread blocks (or CollectiveOptions::sms).
+/// up to 32 thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct", in
+/// one kernel.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
-  /// Collective. Algorithms: "direct" for symmetric tensors, "staged" and "fetch" for plain views, "mail" and
-  /// "one_kernel" for both; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails
-  /// (host) for what is small.
+  /// Collective. Algorithms: "direct" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain
+  /// views, "mail" and "one_kernel" for both; "auto" takes the one that fits, fetches what is large, and takes the
+  /// kernels (CUDA) or mails (host) for what is small.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
@@ -37,6 +38,10 @@ class TANDEM_API ReduceScatter final : public Collective {
 
  private:
   void direct(const SymmetricTensor& input, void* shard, StreamRef stream);
+  void find_sources(const SymmetricTensor& input, const Shard& mine);
+  /// Whether one kernel is to meet the peers and read their symmetric tensors.
+  [[nodiscard]] bool takes_meeting(std::size_t bytes) const noexcept;
+  void meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);

@@ -17,9 +17,8 @@ namespace tandem {
 /// Device::reduce_in_meeting).
 class TANDEM_API MeetingPlace {
  public:
-  /// As many multiprocessors as one step takes where nobody says otherwise: with more threads, stores to peers fall to
-  /// a third of the link's rate.
-  static constexpr int most_blocks = 64;
+  /// As many multiprocessors as one step takes where nobody says otherwise: no GPU that has NVLink has fewer.
+  static constexpr int most_blocks = 128;
 
   MeetingPlace() = default;
   /// Collective. For steps on at most `blocks` multiprocessors, 1 at least, named `operation` in errors; the device is

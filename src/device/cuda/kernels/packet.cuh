@@ -35,7 +35,7 @@ class BlockPatience {
   __device__ void begin() {
     if (threadIdx.x == 0) {
       begin_ = now_ns();
-      next_poll_ = begin_ + first_poll_ns;
+      next_poll_ = begin_ + before_first_poll_ns();
       ended_ = 0;
     }
     __syncthreads();
@@ -62,7 +62,7 @@ class BlockPatience {
   __device__ bool is_my_turn_to_poll() {
     const unsigned long long next = *const_cast<const volatile unsigned long long*>(&next_poll_);
     const std::uint64_t now = now_ns();
-    return now >= next && atomicCAS(&next_poll_, next, now + poll_ns) == next;
+    return now >= next && atomicCAS(&next_poll_, next, now + between_polls_ns()) == next;
   }
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen, const SignalWait& wait,
                         WaitControl* control) const {

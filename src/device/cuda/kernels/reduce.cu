@@ -38,18 +38,23 @@ template <typename In, typename Out, int N> __device__ void reduce_all(const Red
   }
 }
 
-// A sum of one source. A thread has two loads on their way before it stores: so a few blocks fill a link.
+// A sum of one source.
 template <typename T, int N> __device__ void copy_all(const ReduceArguments& arguments) {
+  constexpr int batch = 4;  // loads on their way: so a few blocks fill a link
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t packs = arguments.count / N;
-  for (std::int64_t p = thread; p < packs; p += 2 * stride) {
-    const bool two = p + stride < packs;
-    const PackBits<T, N> first = load_bits<T, N>(arguments.sources[0], p * N);
-    const PackBits<T, N> second = load_bits<T, N>(arguments.sources[0], (two ? p + stride : p) * N);
+  for (std::int64_t p = thread; p < packs; p += batch * stride) {
+    PackBits<T, N> bits[batch];
+#pragma unroll
+    for (int j = 0; j < batch; ++j) {
+      if (p + j * stride < packs) bits[j] = load_bits<T, N>(arguments.sources[0], (p + j * stride) * N);
+    }
     for (int d = 0; d < arguments.destination_count; ++d) {
-      store_bits<T, N>(arguments.destinations[d], p * N, first);
-      if (two) store_bits<T, N>(arguments.destinations[d], (p + stride) * N, second);
+#pragma unroll
+      for (int j = 0; j < batch; ++j) {
+        if (p + j * stride < packs) store_bits<T, N>(arguments.destinations[d], (p + j * stride) * N, bits[j]);
+      }
     }
   }
   if constexpr (N > 1) {

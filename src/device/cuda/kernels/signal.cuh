@@ -7,11 +7,13 @@
 
 namespace tandem::cuda {
 
-// The host's memory is a round trip over PCIe away, which would hold up a wait for what comes in the meantime: nothing
-// of it is read in a wait's first microseconds, and seldom later.
-constexpr std::uint64_t first_poll_ns = 5'000;
+// The abort word and the deadline lie in the host's memory, a round trip over PCIe away. Reads by several blocks go
+// there one after the other, each behind what its GPU stores to peers, and hold up what their blocks wait for: the
+// peers' blocks then wait longer for these, and read it too. So a grid reads it once in so long, its blocks in turns.
 constexpr std::uint64_t poll_ns = 50'000;
-// Nor does it sleep at first: most signals are a few looks away.
+__device__ inline std::uint64_t before_first_poll_ns() { return (blockIdx.x + 1) * poll_ns; }
+__device__ inline std::uint64_t between_polls_ns() { return gridDim.x * poll_ns; }
+// Nor does a wait sleep at first: most signals are a few looks away.
 constexpr int looks_before_sleep = 16;
 constexpr unsigned max_sleep_ns = 256;
 
@@ -67,7 +69,7 @@ __device__ inline void report_timeout(WaitControl* control, const SignalWait& wa
 class Patience {
  public:
   __device__ Patience(const SignalWait& wait, WaitControl* control)
-      : wait_(wait), control_(control), begin_(now_ns()), next_poll_(begin_ + first_poll_ns) {}
+      : wait_(wait), control_(control), begin_(now_ns()), next_poll_(begin_ + before_first_poll_ns()) {}
 
   /// False if there is no point in looking again; else it may have slept a little. `expected` and what was `seen` are
   /// for the error.
@@ -78,7 +80,7 @@ class Patience {
         report_timeout(control_, wait_, expected, seen, now - begin_);
         return false;
       }
-      next_poll_ = now + poll_ns;
+      next_poll_ = now + between_polls_ns();
     }
     if (++looks_ > looks_before_sleep) {
       __nanosleep(sleep_ns_);
