@@ -89,6 +89,7 @@ void ColumnParallel::forward(const TensorView& x, const TensorView& before, cons
 }
 
 void ColumnParallel::backward(const TensorView& x, const TensorView& dbefore, const TensorView& dx, StreamRef stream) {
+  weight_gradient_.start(x, dbefore.size(0), stream);  // beside the gradient of x
   input_gradient_(dbefore, weight_.value, dx, stream);
   weight_gradient_(dbefore, x, weight_.gradient, stream);
   sum_rows(device_, dbefore, bias_, stream);

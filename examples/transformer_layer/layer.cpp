@@ -139,8 +139,7 @@ void TransformerLayer::forward(const std::vector<Operands>& operands, StreamRef 
 void TransformerLayer::backward(const std::vector<Operands>& operands, StreamRef stream) {
   for (std::size_t i = parts_.size(); i-- > 0;) {
     const Operands& own = operands[i];
-    parts_[i]->input_gradient(own.dy.view(), own.weight.view(), own.dx.view(), stream);
-    parts_[i]->weight_gradient(own.dy.view(), own.x.view(), own.dw.view(), stream);
+    parts_[i]->backward(own.dy.view(), own.weight.view(), own.x.view(), own.dx.view(), own.dw.view(), stream);
   }
 }
 

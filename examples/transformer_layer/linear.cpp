@@ -17,6 +17,12 @@ std::string in_short(const LinearPlan& plan) {
 
 }  // namespace
 
+void ParallelLinear::backward(const TensorView& dy, const TensorView& weight, const TensorView& x, const TensorView& dx,
+                              const TensorView& dw, StreamRef stream) {
+  input_gradient(dy, weight, dx, stream);
+  weight_gradient(dy, x, dw, stream);
+}
+
 // Column-parallel: gather and multiply forward, multiply and scatter back.
 
 ColumnParallel::ColumnParallel(const Team& team, const LinearSizes& sizes, DType dtype, const LinearOptions& options)
@@ -31,7 +37,8 @@ ColumnParallel::ColumnParallel(const Team& team, const LinearSizes& sizes, DType
                       options),
       weight_gradient_(team,
                        {.m = sizes.tokens, .n = own_share(team, sizes.outputs), .k = sizes.inputs, .dtype = dtype},
-                       GatheredOperand::x, options) {}
+                       GatheredOperand::x, options),
+      overlaps_(options.algorithm != "sequence") {}
 
 void ColumnParallel::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
   forward_(x, weight, y, stream);
@@ -45,6 +52,12 @@ void ColumnParallel::input_gradient(const TensorView& dy, const TensorView& weig
 void ColumnParallel::weight_gradient(const TensorView& dy, const TensorView& x, const TensorView& dw,
                                      StreamRef stream) {
   weight_gradient_(dy, x, dw, stream);
+}
+
+void ColumnParallel::backward(const TensorView& dy, const TensorView& weight, const TensorView& x, const TensorView& dx,
+                              const TensorView& dw, StreamRef stream) {
+  if (overlaps_) weight_gradient_.start(x, dy.size(0), stream);
+  ParallelLinear::backward(dy, weight, x, dx, dw, stream);
 }
 
 ParallelLinear::Algorithms ColumnParallel::algorithms() const {

@@ -32,6 +32,9 @@ class ParallelLinear {
                               StreamRef stream) = 0;
   /// After input_gradient of the same dy.
   virtual void weight_gradient(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream) = 0;
+  /// Both, one after the other.
+  virtual void backward(const TensorView& dy, const TensorView& weight, const TensorView& x, const TensorView& dx,
+                        const TensorView& dw, StreamRef stream);
 
   /// How forward, the gradient of x and that of W run, in a few words each: "pipeline/3".
   struct Algorithms {
@@ -48,7 +51,8 @@ class ParallelLinear {
 /// Each rank has all tokens of its share of the outputs. x: [m_r, inputs], W: [outputs_r, inputs], y: [m, outputs_r].
 ///
 /// Forward gathers x; the gradient of x is a partial sum on each rank, which is reduced and scattered on its way. The
-/// gradient of W needs every token's x: it is gathered a second time, instead of being kept since the forward pass.
+/// gradient of W needs every token's x: it is gathered a second time, instead of being kept since the forward pass. On
+/// the way back that goes on beside the gradient of x.
 class ColumnParallel final : public ParallelLinear {
  public:
   /// Collective.
@@ -57,12 +61,15 @@ class ColumnParallel final : public ParallelLinear {
   void forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) override;
   void input_gradient(const TensorView& dy, const TensorView& weight, const TensorView& dx, StreamRef stream) override;
   void weight_gradient(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream) override;
+  void backward(const TensorView& dy, const TensorView& weight, const TensorView& x, const TensorView& dx,
+                const TensorView& dw, StreamRef stream) override;
   [[nodiscard]] Algorithms algorithms() const override;
 
  private:
   AllGatherLinear forward_;
   LinearReduceScatter input_gradient_;
   LinearWeightGradient weight_gradient_;
+  bool overlaps_;
 };
 
 /// Each rank has all tokens of its share of the inputs. x: [m, inputs_r], W: [outputs, inputs_r], y: [m_r, outputs].

@@ -37,14 +37,16 @@ class Pieces {
   [[nodiscard]] int peers() const { return ranks_ - 1; }
   [[nodiscard]] double gemm(double shards) const {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
-    const double weights = static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
-    // What each product goes through anew: it reads the weights, or adds to their gradient.
-    const double bytes = kind_ == LinearKind::linear_weight_gradient ? 2.0 * static_cast<double>(size_of(f32))
-                                                                     : static_cast<double>(size_of(spec_.dtype));
-    const double reading = passing(weights * bytes);
+    const double reading = passing_weights();
     const double multiplying = 2.0 * multiplied(rows) * static_cast<double>(spec_.k) / flops_per_second();
     return costs_.gemm_launch_seconds +
            (costs_.weights_hold_up_compute ? reading + multiplying : std::max(reading, multiplying));
+  }
+  /// What it costs on top of that to add to what an earlier product left: on a GPU a product hides that it reads its
+  /// weights, but the sums that it begins with stand in front of its stores.
+  [[nodiscard]] double adding() const {
+    const bool adds = kind_ == LinearKind::linear_weight_gradient && !costs_.weights_hold_up_compute;
+    return adds ? passing_weights() : 0;
   }
   /// One shard's way to one peer, without the latency.
   [[nodiscard]] double wire() const { return shard_bytes() / costs_.link_bytes_per_second; }
@@ -102,6 +104,12 @@ class Pieces {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
     return spec_.tf32 ? costs_.gemm_tf32_flops_per_second : costs_.gemm_f32_flops_per_second;
   }
+  /// What each product goes through anew: it reads the weights, or adds to their gradient.
+  [[nodiscard]] double passing_weights() const {
+    const double bytes = kind_ == LinearKind::linear_weight_gradient ? 2.0 * static_cast<double>(size_of(f32))
+                                                                     : static_cast<double>(size_of(spec_.dtype));
+    return passing(static_cast<double>(spec_.n) * static_cast<double>(spec_.k) * bytes);
+  }
   /// What stays in no cache between two products costs its way.
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
@@ -114,7 +122,7 @@ class Pieces {
       const std::size_t parts = groups == 1 ? 1 : group.size();
       arrived += static_cast<double>(parts) * costs_.push_gap_seconds + size_in_shards(group) * wire();
       // A group of several parts has more to wait for, and to send, which takes the cores as a product's start does.
-      compute = std::max(compute, arrived) + gemm(size_in_shards(group)) +
+      compute = std::max(compute, arrived) + gemm(size_in_shards(group)) + adding() +
                 static_cast<double>(parts - 1) * costs_.gemm_launch_seconds;
     }
     return compute;

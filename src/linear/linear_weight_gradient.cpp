@@ -66,6 +66,29 @@ LinearWeightGradient::LinearWeightGradient(LinearWeightGradient&&) noexcept = de
 LinearWeightGradient& LinearWeightGradient::operator=(LinearWeightGradient&&) noexcept = default;
 LinearWeightGradient::~LinearWeightGradient() = default;
 
+void LinearWeightGradient::start(const TensorView& shard, std::int64_t m, StreamRef stream) {
+  team().check();  // a plan that was moved from has no state to look at
+  State& state = *state_;
+  const bool gathers_x = state.gathered == GatheredOperand::x;
+  if (state.started) refuse("start() was called twice; a run uses what the first one gathered");
+  if (m < 0 || m > spec().m) refuse(format("start() of {} tokens; allowed: 0 to {}", m, spec().m));
+  expect(shard, gathers_x ? "x" : "dy", spec().dtype, Dims{own_rows(m), gathers_x ? spec().k : spec().n});
+  begin(stream);
+  state.start(shard.data_as<const std::byte>(), m, stream);
+  end(stream);
+}
+
+void LinearWeightGradient::expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const {
+  const State::Started& started = *state_->started;
+  if (started.shard != shard.data_as<const std::byte>() || started.m != m) {
+    refuse(format("a run of {} tokens with its shard at {} came behind a start() of {} with one at {}", m, shard.data(),
+                  started.m, static_cast<const void*>(started.shard)));
+  }
+  if (started.capture != device().stream_capture(stream)) {
+    refuse("start() and its run must be captured together, or neither of them");
+  }
+}
+
 void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x, const TensorView& dw,
                                       StreamRef stream) {
   team().check();  // a plan that was moved from has no state to look at
@@ -76,10 +99,12 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   expect(x, "x", spec().dtype, Dims{gathers_x ? own_rows(m) : m, spec().k});
   expect(dw, "dw", f32, Dims{spec().n, spec().k});
 
-  begin(stream);
   const TensorView& shard = gathers_x ? x : dy;
   const TensorView& whole = gathers_x ? dy : x;
-  (state.*state.algorithm)({shard.data_as<std::byte>(), whole.data_as<std::byte>(), dw.data(), m}, stream);
+  if (state.started) expect_started(shard, m, stream);
+  begin(stream);
+  const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), dw.data(), m};
+  (state.*(state.started ? &State::finish_started : state.algorithm))(run, stream);
   state.gather.finish(stream, state.gather.slot());
   end(stream);
 }

@@ -121,11 +121,19 @@ Copy ShardGather::to(int peer, const void* shard, const RowRange& rows) const {
           .path = Path::link};
 }
 
-void ShardGather::keep_own(StreamRef stream, const void* shard) const {
-  if (is_one_kernel()) return;
+Copy ShardGather::to_own_place(const void* shard) const {
   const RowRange rows = own_rows();
-  team_.device().copy(
-      stream, {.dst = row(rows.begin), .src = shard, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});
+  return {.dst = row(rows.begin), .src = shard, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
+}
+
+void ShardGather::keep_own(StreamRef stream, const void* shard) const {
+  if (!is_one_kernel()) team_.device().copy(stream, to_own_place(shard));
+}
+
+void ShardGather::keep_own_beside(StreamRef stream, const void* shard) const {
+  if (is_one_kernel()) return;
+  const Copy copy = to_own_place(shard);
+  team_.device().copy_batch(stream, std::span(&copy, 1));  // which engines take for sure, unlike a lone copy
 }
 
 }  // namespace tandem

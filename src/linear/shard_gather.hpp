@@ -56,6 +56,8 @@ class ShardGather {
   }
   /// Copies the own shard to its place among the others.
   void keep_own(StreamRef stream, const void* shard) const;
+  /// The same by a copy engine, where there is one: it takes nothing from what is computed meanwhile.
+  void keep_own_beside(StreamRef stream, const void* shard) const;
   /// Where this run's shards are.
   [[nodiscard]] int slot() const noexcept { return slot_; }
   /// After the last reader of a run's shards, in stream order: the peers may push into its slot again.
@@ -68,6 +70,7 @@ class ShardGather {
   /// Part by part, each with its signal: what is awaited first goes first.
   void push_in_turn(StreamRef communication, const void* shard) const;
   [[nodiscard]] Copy to(int peer, const void* shard, const RowRange& rows) const;
+  [[nodiscard]] Copy to_own_place(const void* shard) const;
   [[nodiscard]] int owner(const ShardPart& part) const { return slots_.peers()[static_cast<std::size_t>(part.shard)]; }
   [[nodiscard]] RowRange own_rows() const { return shard_rows(m_, team_.size(), team_.rank()); }
 

@@ -128,6 +128,18 @@ TEST(CostModel, WhereProductsReadWeightsBesideTheirMultiplicationsThoseCostOnlyW
   EXPECT_DOUBLE_EQ(product(64, beside), gpu.gemm_launch_seconds + weights) << "few tokens wait for the weights";
 }
 
+TEST(CostModel, AddingToALargeGradientCostsMoreThanTheGatherThatItHides) {
+  CostTable hides = gpu;
+  hides.weights_hold_up_compute = false;
+  hides.cache_bytes = 50e6;
+  const auto chosen = [&](std::int64_t n) {
+    return choose(LinearKind::linear_weight_gradient, {.m = 8192, .n = n, .k = 8192, .dtype = bf16}, 2, hides);
+  };
+  EXPECT_EQ(chosen(28672).algorithm, "sequence");
+  EXPECT_EQ(chosen(5120).algorithm, "pipeline");
+  EXPECT_EQ(chosen(5120).groups, 1);
+}
+
 TEST(CostModel, AProductTakesNoLessThanTheTilesThatRunAtOnce) {
   CostTable tiled = gpu;
   tiled.cache_bytes = 1e12;

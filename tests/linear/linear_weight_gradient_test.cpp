@@ -17,7 +17,7 @@ using testing::GuardedTensor;
 using testing::Matrix;
 
 void check(World& world, const Team& team, const LinearSpec& spec, GatheredOperand gathered,
-           const LinearOptions& options, int runs = 3, std::int64_t offset = 0) {
+           const LinearOptions& options, int runs = 3, std::int64_t offset = 0, bool starts = false) {
   const auto& device = world.shared_device();
   const bool gathers_x = gathered == GatheredOperand::x;
   LinearWeightGradient plan(team, spec, gathered, options);
@@ -39,6 +39,10 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     GuardedTensor dw = start.on(device, f32, Layout::normal, offset);
     if (spec.beta == 0.0F) dw.poison();
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
+    if (starts && run != 2) {  // in turns with runs that gather themselves
+      plan.start((gathers_x ? x_on : dy_on).view(), m, stream);
+      testing::maybe_delay(stream, testing::random_bits(key(400 + own), 1));
+    }
     plan(dy_on.view(), x_on.view(), dw.view(), stream);
     team.synchronize(stream);
 
@@ -107,6 +111,47 @@ TEST_P(WeightGradient, AnyNumberOfGroups) {
               {.algorithm = "pipeline", .groups = groups}, 4);
       }
     }
+  });
+}
+
+TEST_P(WeightGradient, StartsBeforeTheOtherOperandIsThere) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
+        for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
+          for (const DType dtype : {f32, bf16}) {
+            check(world, world.team(), {.m = 45, .n = 14, .k = 23, .dtype = dtype, .beta = 1.0F}, gathered,
+                  {.algorithm = algorithm}, 5, 0, true);
+          }
+        }
+        for (const std::int64_t m : {0, 1, 3}) {
+          check(world, world.team(), {.m = m, .n = 4, .k = 6, .beta = 1.0F}, gathered, {}, 3, 1, true);
+        }
+      }
+    });
+  }
+}
+
+TEST_P(WeightGradient, AStartIsForTheNextRun) {
+  on(2, [](World& world) {
+    const auto& device = world.shared_device();
+    LinearWeightGradient plan(world.team(), {.m = 8, .n = 3, .k = 5}, GatheredOperand::x);
+    const Stream stream(*device);
+    const GuardedTensor x(world.team(), {4, 5}, f32);
+    const GuardedTensor other(world.team(), {4, 5}, f32);
+    const GuardedTensor half(world.team(), {2, 5}, f32);
+    const GuardedTensor dy(world.team(), {8, 3}, f32);
+    const GuardedTensor dw(world.team(), {3, 5}, f32);
+    testing::expect_error<InvalidArgument>([&] { plan.start(x.view(), 9, stream); }, {"start() of 9 tokens", "0 to 8"});
+    testing::expect_error<InvalidArgument>([&] { plan.start(x.view(), 4, stream); }, {"x is", "[2, 5]"});
+    plan.start(x.view(), 8, stream);
+    testing::expect_error<InvalidArgument>([&] { plan.start(x.view(), 8, stream); }, {"called twice"});
+    testing::expect_error<InvalidArgument>([&] { plan(dy.view(), other.view(), dw.view(), stream); },
+                                           {"came behind a start() of 8"});
+    testing::expect_error<InvalidArgument>([&] { plan(dy.view().narrow(0, 0, 4), half.view(), dw.view(), stream); },
+                                           {"a run of 4 tokens"});
+    plan(dy.view(), x.view(), dw.view(), stream);
+    world.team().synchronize(stream);
   });
 }
 

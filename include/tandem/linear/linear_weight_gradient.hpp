@@ -19,7 +19,8 @@ enum class GatheredOperand : std::uint8_t { x, dy };
 /// Where the gathered tensor is at hand anyway (AllGatherLinear::gathered), a local Gemm does.
 ///
 /// The pipeline: the own shard's product first, then the others' in the order in which they arrive, added to dW in
-/// fp32.
+/// fp32. That reads and writes all of dW again, which a large one makes dearer than the gather that it hides: then the
+/// choice is to gather first. Better is to gather before: `start` does it beside whatever comes in front of the run.
 class TANDEM_API LinearWeightGradient : public LinearPlan {
  public:
   /// Collective. spec.dtype is of x and dy; dW is f32. No bias, no activation, layouts normal: anything else is
@@ -30,10 +31,24 @@ class TANDEM_API LinearWeightGradient : public LinearPlan {
   LinearWeightGradient& operator=(LinearWeightGradient&&) noexcept;
   ~LinearWeightGradient();
 
+  /// Gathers for the run that comes next, before its other operand is at hand: what is queued on `stream` behind this
+  /// runs beside the gather, and the run is one product then, whatever its algorithm. So a column-parallel layer
+  /// gathers x beside the gradient of x, as Transformer Engine does ("bulk overlap"):
+  ///
+  ///   weight_gradient.start(x, m, stream);
+  ///   input_gradient(dy, weight, dx, stream);
+  ///   weight_gradient(dy, x, dw, stream);
+  ///
+  /// `shard`: this rank's m_r rows of the gathered operand, which stay as they are until the run has ended; m: the
+  /// tokens of all ranks. All ranks call it. The plan's next run is the one of this shard and m, captured if this was.
+  void start(const TensorView& shard, std::int64_t m, StreamRef stream);
+
   /// dy: [m, n], x: [m, k], of which the gathered one has this rank's m_r rows; dw: f32 [n, k]. All dense.
   void operator()(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream);
 
  private:
+  void expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/team/reclaimed.hpp"
@@ -29,6 +30,13 @@ struct LinearWeightGradient::State {
   /// Gathers, then multiplies once.
   void sequence(const Operands& run, StreamRef stream);
 
+  /// Gathers beside what is queued on `stream` next.
+  void start(const std::byte* shard, std::int64_t m, StreamRef stream);
+  /// The run that a start has gathered for.
+  void finish_started(const Operands& run, StreamRef stream);
+  /// Waits for all shards, and multiplies once.
+  void multiply_gathered(const Operands& run, StreamRef stream) const;
+
   /// dW = dyᵀ · x over these rows + beta · dW, where `gathered_rows` points at them in the gathered operand. No rows:
   /// only beta.
   void multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows, RowRange rows, float beta) const;
@@ -40,6 +48,13 @@ struct LinearWeightGradient::State {
   ShardGather gather;
   Reclaimed<Gemm> gemm;
   CommunicationStream communication;
+
+  struct Started {
+    const std::byte* shard;
+    std::int64_t m;
+    std::uint64_t capture;
+  };
+  std::optional<Started> started;  ///< since the last run
 };
 
 }  // namespace tandem

@@ -109,8 +109,12 @@ void check_gathering(const Team& team) {
     inputs.emplace_back(team, Dims{m, n}, dtype);
     inputs.emplace_back(team, Dims{own, k}, dtype);
     GuardedTensor dw(team, {n, k}, f32);
-    check_replays(team, inputs, dw, dtype, plan.describe(),
-                  [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), dw.view(), stream); });
+    const auto run = [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), dw.view(), stream); };
+    check_replays(team, inputs, dw, dtype, plan.describe(), run);
+    check_replays(team, inputs, dw, dtype, plan.describe() + ", started ahead", [&](StreamRef stream) {
+      plan.start(inputs[1].view(), m, stream);
+      run(stream);
+    });
   });
 }
 

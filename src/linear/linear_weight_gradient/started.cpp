@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/linear_weight_gradient/state.hpp"
+
+namespace tandem {
+
+void LinearWeightGradient::State::start(const std::byte* shard, std::int64_t m, StreamRef stream) {
+  gather.take_slot(stream);
+  if (team.size() > 1) {
+    communication.follow(stream);
+    gather.start(communication.ref(), shard, m);
+    gather.keep_own_beside(communication.ref(), shard);
+    team.device().yield(stream);  // as in the pipeline: all pushes before what they hide behind
+  }
+  started = {shard, m, team.device().stream_capture(stream)};
+}
+
+void LinearWeightGradient::State::finish_started(const Operands& run, StreamRef stream) {
+  started.reset();
+  communication.rejoin(stream);  // behind the own shard's copy
+  multiply_gathered(run, stream);
+}
+
+}  // namespace tandem
