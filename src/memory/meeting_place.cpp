@@ -12,7 +12,8 @@ namespace {
 
 // A block of fewer meets for too little.
 constexpr std::size_t fewest_bytes = std::size_t{8} << 10;
-// So many fill the links; with more, the last bytes of what is large come a little sooner.
+// So many fill the links, or twice as many where nothing is stored to peers: loads have to go there and come back. With
+// more, the last bytes of what is large come a little sooner.
 constexpr std::size_t blocks_for_links = 64;
 constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's links, for each block of those
 
@@ -33,8 +34,10 @@ MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation
 
 void MeetingPlace::reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const {
   const Team& team = memory_.team();
+  const bool only_loads = reduction.destinations.size() == 1 && reduction.sources.size() > 1;
+  const std::size_t filling = only_loads ? 2 * blocks_for_links : blocks_for_links;
   const std::size_t wanted =
-      std::max(std::min(most_bytes / fewest_bytes, blocks_for_links), most_bytes * peers_.size() / bytes_beyond);
+      std::max(std::min(most_bytes / fewest_bytes, filling), most_bytes * peers_.size() / bytes_beyond);
   const MeetingBlocks meeting{
       .peers = peers_,
       .pitch = static_cast<std::size_t>(team.size()) * sizeof(SignalWord),
