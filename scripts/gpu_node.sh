@@ -8,7 +8,8 @@
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
-# Stress tests do a tenth of their rounds, unless TANDEM_TEST_SCALE says otherwise.
+# Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
+# otherwise.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives and
 # graphs start one of their own, which ends with them; with a lone GPU bench and peers too. Without it (--no-mps), they take
 # turns of milliseconds on the GPU.
@@ -51,6 +52,8 @@ out="$(cd "$out" && pwd)"
 export PATH="$PATH:/usr/local/cuda/bin"
 # NVLink multicast stays off, also in libraries that might use it on their own.
 export NCCL_NVLS_ENABLE=0
+# Killed ranks take their world with them, and to start one takes seconds: one world for each kind of operation.
+[ "$part" != fault ] || export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.06}"
 export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.1}"
 # What somebody tuned on this node is not what is checked, nor measured.
 export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}"
@@ -280,10 +283,10 @@ case "$part" in
     ;;
   fault)
     step "info" 60 "$tandem" info
-    test_steps fault '*.*/cuda*' 300
     for room in device memory collective; do  # those that have such tests
       test_steps "$room" '*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 60
     done
+    test_steps fault '*.*/cuda*' 240
     ;;
   bench)
     for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do

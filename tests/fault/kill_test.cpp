@@ -5,13 +5,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 #include <set>
-#include <span>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -26,6 +27,7 @@
 #include "fault/leftovers.hpp"
 #include "fault/operations.hpp"
 #include "support/devices.hpp"
+#include "support/oracle.hpp"
 #include "support/processes.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
@@ -117,7 +119,10 @@ class Kill : public ::testing::Test {
     std::printf("[ survivors] %zu heard of a loss after %.1f ms (median), %.1f ms (p90), %.1f ms (most)\n",
                 milliseconds_.size(), median, p90, most);
     EXPECT_LT(median, 100.0);
-    EXPECT_LT(p90, 500.0) << "one survivor in ten is told late: some wait does not look at its peers' fate";
+    // Of a few, the slowest may be one that the machine held up.
+    if (milliseconds_.size() >= 20) {
+      EXPECT_LT(p90, 500.0) << "one survivor in ten is told late: some wait does not look at its peers' fate";
+    }
     EXPECT_LT(most, 5000.0) << "a survivor was told by a deadline, or by chance, and not by the loss";
   }
 
@@ -259,70 +264,130 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
   });
 }
 
-class KillOn : public Kill, public ::testing::WithParamInterface<DeviceType> {
+/// Ranks that are killed amid one kind of operation: 50 of them, which TANDEM_TEST_SCALE scales.
+struct Case {
+  DeviceType device;
+  const Operation* operation;
+};
+
+class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
  protected:
-  void at_a_random_point_of_any_operation(Repeat repeat);
+  static constexpr int most_ranks = 4;
+  /// Those of one world, one after the other, until one rank is left.
+  using Scenes = std::array<Scene, most_ranks - 1>;
 
   void SetUp() override {
     Kill::SetUp();
-    if (const std::string reason = testing::why_no_ranks_on(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
+    const DeviceType device = GetParam().device;
+    if (const std::string reason = testing::why_no_ranks_on(device); !reason.empty()) GTEST_SKIP() << reason;
   }
+
+  void at_random_points(Repeat repeat);
+  void kill_in_turn(const std::vector<int>& victims, int survivor, std::uint64_t round, Repeat repeat);
 };
 
-// The survivors' sums in the end also show that their processes, and on CUDA their contexts, are as good as before.
-void KillOn::at_a_random_point_of_any_operation(Repeat repeat) {
+void KillAmid::at_random_points(Repeat repeat) {
   std::mt19937_64 random(testing::seed());
-  const bool host = GetParam() == DeviceType::host;
-  const std::span<const Operation> operations = all_operations();
-  const std::size_t kinds = operations.size();
-  // On CUDA each kind once: to start its ranks takes seconds.
-  const std::size_t wanted = host ? static_cast<std::size_t>(200 * testing::stress_scale()) : kinds;
   const std::set<std::string> before = names_in_shared_memory();
-  for (std::size_t round = 0; round < std::max(wanted, kinds) && !HasFailure(); ++round) {
-    const Operation& operation = operations[round % kinds];
-    const bool large = (random() & 1U) != 0;
-    const int ranks = 2 + static_cast<int>(random() % 3);
-    const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
-    const auto delay = std::chrono::microseconds(random() % 15'000);
-    SCOPED_TRACE("round " + std::to_string(round) + " of TANDEM_TEST_SEED=" + std::to_string(testing::seed()) + ": " +
-                 operation.name + (large ? ", large, " : ", small, ") + std::to_string(ranks) + " ranks, rank " +
-                 std::to_string(victim) + " killed after " + std::to_string(delay.count()) + " us");
-    const Shared<Scene> scene;
-    run_ranks(ranks,
-              [&](World& world) {
-                enter(world, victim, *scene);
-                const Team team = world.team(all_but(ranks, -1));
-                Stage stage(world, team, large, repeat);
-                const Work work = operation.prepare(stage);
-                team.barrier();
-                if (world.rank() == victim) {
-                  std::thread([&] {
-                    std::this_thread::sleep_for(delay);
-                    die(*scene);
-                  }).detach();
-                  while (true) work();
-                }
-                expect_loss(world, victim, *scene, team, work);
-                const Team rest = world.team(all_but(ranks, victim));
-                expect_sums(world, rest);
-              },
-              {.device = GetParam(), .limit = host ? 15s : 60s, .may_die = {victim}});
-    leave(ranks, victim, *scene);
+  int left = static_cast<int>(std::ceil(50 * testing::stress_scale()));
+  for (std::uint64_t round = 0; left > 0 && !HasFailure(); ++round) {
+    const int kills = std::min(left, most_ranks - 1);  // to start a world takes longest, on CUDA seconds
+    std::vector<int> victims(static_cast<std::size_t>(kills) + 1);
+    std::iota(victims.begin(), victims.end(), 0);
+    std::shuffle(victims.begin(), victims.end(), random);
+    const int survivor = victims.back();
+    victims.pop_back();
+    kill_in_turn(victims, survivor, random(), repeat);
+    left -= kills;
   }
   expect_fast();
   EXPECT_EQ(left_in_shared_memory(before), std::set<std::string>());
 }
 
-TEST_P(KillOn, AtARandomPointOfAnyOperation) { at_a_random_point_of_any_operation(queued); }
+// The teams without the dead and the survivors' sums in the end also show that their processes, and on CUDA their
+// contexts, are as good as before.
+void KillAmid::kill_in_turn(const std::vector<int>& victims, int survivor, std::uint64_t round, Repeat repeat) {
+  const auto [device, operation] = GetParam();
+  const bool host = device == DeviceType::host;
+  const int ranks = static_cast<int>(victims.size()) + 1;
+  const Shared<Scenes> scenes;
+  const auto kill_one = [&](const World& world, std::size_t turn) {  // false: it is this rank's last
+    const std::uint64_t bits = testing::key(round, {turn});
+    const std::array sizes = operation->most == Messages::bulk && !host ? std::array{Messages::large, Messages::bulk}
+                                                                        : std::array{Messages::small, Messages::large};
+    const Messages messages = sizes[bits & 1U];
+    const auto delay = std::chrono::microseconds((bits >> 1) % 15'000);
+    const int victim = victims[turn];
+    SCOPED_TRACE("TANDEM_TEST_SEED=" + std::to_string(testing::seed()) + ": " + operation->name + ", messages " +
+                 std::to_string(static_cast<int>(messages)) + ", rank " + std::to_string(victim) + " as number " +
+                 std::to_string(turn + 1) + " of " + std::to_string(ranks) + " killed after " +
+                 std::to_string(delay.count()) + " us");
+    std::vector<int> living(victims.begin() + static_cast<std::ptrdiff_t>(turn), victims.end());
+    living.push_back(survivor);
+    std::sort(living.begin(), living.end());
+    const Team team = world.team(living);
+    Scene& scene = (*scenes)[turn];
+    Stage stage(world, team, messages, repeat);
+    const Work work = operation->prepare(stage);
+    team.barrier();
+    if (world.rank() == victim) {
+      std::thread([&] {
+        std::this_thread::sleep_for(delay);
+        die(scene);
+      }).detach();
+      while (true) work();
+    }
+    expect_loss(world, victim, scene, team, work);
+    std::erase(living, victim);
+    expect_sums(world, world.team(living));
+  };
+  run_ranks(ranks,
+            [&](World& world) {
+              for (std::size_t turn = 0; turn < victims.size(); ++turn) enter(world, victims[turn], (*scenes)[turn]);
+              world.team().barrier();
+              for (std::size_t turn = 0; turn < victims.size(); ++turn) kill_one(world, turn);
+            },
+            {.device = device, .limit = host ? 30s : 90s, .may_die = victims});
+  for (std::size_t turn = 0; turn < victims.size(); ++turn) leave(ranks, victims[turn], (*scenes)[turn]);
+}
 
-TEST_P(KillOn, AtARandomPointOfAnyReplay) {
-  if (GetParam() == DeviceType::host) GTEST_SKIP() << "the host has no graphs";
+TEST_P(KillAmid, Runs) { at_random_points(queued); }
+
+class KillAmidReplays : public KillAmid {};
+
+TEST_P(KillAmidReplays, OfAGraph) {
 #ifdef TANDEM_WITH_CUDA
-  at_a_random_point_of_any_operation(replayed);
+  at_random_points(replayed);
 #endif
 }
 
-TANDEM_ON_EACH_DEVICE(KillOn);
+std::vector<Case> cases(DeviceType device, bool (*fits)(const Operation&)) {
+  std::vector<Case> all;
+  for (const Operation& operation : all_operations()) {
+    if (operation.on == Operation::cuda && device != DeviceType::cuda) continue;
+    if (fits(operation)) all.push_back({device, &operation});
+  }
+  return all;
+}
+
+std::vector<Case> all_cases(DeviceType device) {
+  return cases(device, [](const Operation& /*any*/) { return true; });
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
+  std::string text = std::string(name(info.param.device)) + "_";
+  for (const char* letter = info.param.operation->name; *letter != '\0'; ++letter) {
+    if (*letter != ',') text += *letter == ' ' ? '_' : *letter;
+  }
+  return text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, KillAmid, ::testing::ValuesIn(all_cases(DeviceType::host)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cuda, KillAmid, ::testing::ValuesIn(all_cases(DeviceType::cuda)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cuda, KillAmidReplays,
+                         ::testing::ValuesIn(cases(DeviceType::cuda,
+                                                   [](const Operation& each) { return each.of == Operation::runs; })),
+                         name_of_case);
 
 }  // namespace
 }  // namespace tandem::fault

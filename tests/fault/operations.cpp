@@ -9,7 +9,10 @@
 #include "tandem/collective/all_to_all.hpp"
 #include "tandem/collective/broadcast.hpp"
 #include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/device/gemm.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/bulk_overlap.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
@@ -27,17 +30,20 @@ template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, co
   };
 }
 
+[[nodiscard]] CollectiveOptions by(const char* algorithm) { return {.algorithm = algorithm}; }
+
 constexpr std::int64_t short_count = 40;  // so few that the host sends them by mail
 
 constexpr Operation operations[] = {
-    {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }},
+    {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }, Operation::calls},
     {"making a team",
      [](Stage& s) -> Work {
        return [&s] {
          const Team other = s.team.team(s.everyone_reversed());
          s.team.check();
        };
-     }},
+     },
+     Operation::calls},
     {"rendezvous",
      [](Stage& s) -> Work {
        return [&s] {
@@ -46,8 +52,10 @@ constexpr Operation operations[] = {
          tensor.signal_pad().barrier(s.stream, 0);
          s.team.synchronize(s.stream);
        };
-     }},
-    {"making a plan", [](Stage& s) -> Work { return [&s] { const AllReduce plan(s.team, {s.count(), f32}); }; }},
+     },
+     Operation::calls},
+    {"making a plan", [](Stage& s) -> Work { return [&s] { const AllReduce plan(s.team, {s.count(), f32}); }; },
+     Operation::calls},
     {"AllGather, symmetric",
      [](Stage& s) {
        return runs_of(s, AllGather(s.team, {s.count(), f32}),
@@ -95,6 +103,85 @@ constexpr Operation operations[] = {
          plan(t.plain(0, {short_count}), t.plain(1, {short_count}), t.stream);
        });
      }},
+    {"AllGather, push",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}, by("push")),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllGather, in steps",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
+         plan.start(t.symmetric, t.stream);
+         for (int rank = 0; rank < t.team.size(); ++rank) plan.wait_shard(t.stream, rank);
+         plan.finish(t.stream);
+       });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllGather, pull",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}, by("pull")),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.count()}), t.plain(1, {t.all()}), t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllGather, direct_kernel",
+     [](Stage& s) {
+       return runs_of(s, AllGather(s.team, {s.count(), f32}, by("direct_kernel")),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     },
+     Operation::runs, Operation::cuda, Messages::bulk},
+    {"ReduceScatter, direct",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}, by("direct")),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"ReduceScatter, staged",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}, by("staged")),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.count()}), t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllReduce, one_shot",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}, by("one_shot")),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.all()}), t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllReduce, two_shot",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}, by("two_shot")),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.all()}), t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllReduce, two_shot in place",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}, by("two_shot")),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllReduce, direct_kernel",
+     [](Stage& s) {
+       return runs_of(s, AllReduce(s.team, {s.all(), f32}, by("direct_kernel")),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
+     },
+     Operation::runs, Operation::cuda, Messages::bulk},
+    {"BulkOverlap",
+     [](Stage& s) {
+       const auto gather = std::make_shared<AllGather>(s.team, AllGatherSpec{s.count(), f32}, by("push"));
+       const LinearSpec l = s.spec();
+       const std::shared_ptr<Gemm> gemm = s.team.device().gemm({.m = l.m, .n = l.n, .k = l.k, .transpose_b = true});
+       return runs_of(s, BulkOverlap(s.team, {.algorithm = "beside"}), [gather, gemm, l](auto& bulk, Stage& t) {
+         bulk(
+             t.stream, [&](StreamRef beside) { (*gather)(t.symmetric, beside); },
+             [&](StreamRef main) {
+               gemm->run(main, {.a = t.plain(0, {l.m, l.k}).data(),
+                                .b = t.plain(1, {l.n, l.k}).data(),
+                                .d = t.plain(2, {l.m, l.n}).data()});
+             });
+       });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
     {"AllToAll, symmetric",
      [](Stage& s) {
        return runs_of(s, AllToAll(s.team, {s.count(), f32}),

@@ -20,13 +20,17 @@ class Stage;
 /// What queues a run again and again, made of what queues it once.
 using Repeat = Work (*)(Stage& stage, const Work& queue);
 
+/// Of what one rank sends to one other: a few KB; so much that it goes in pieces or groups; so much that copies take
+/// their time, and sums are spread by copies.
+enum class Messages : std::uint8_t { small, large, bulk };
+
 /// What a rank has at hand for the operation that it is in when somebody is killed.
 class Stage {
  public:
-  Stage(const World& world, const Team& its_team, bool is_large, Repeat its_repeat)
+  Stage(const World& world, const Team& its_team, Messages its_messages, Repeat its_repeat)
       : team(its_team),
         stream(world.device()),
-        large(is_large),
+        messages(its_messages),
         repeat(its_repeat),
         symmetric(SymmetricTensor::empty(team, {team.size() * count()}, f32)),
         plain_(world.shared_device(), static_cast<std::size_t>(places * team.size() * count()) * sizeof(float)) {
@@ -34,7 +38,9 @@ class Stage {
   }
 
   /// Elements that one rank sends to one other.
-  [[nodiscard]] std::int64_t count() const { return large ? 50'000 : 1000; }
+  [[nodiscard]] std::int64_t count() const {
+    return messages == Messages::small ? 1000 : messages == Messages::large ? 50'000 : 4 << 20;
+  }
   [[nodiscard]] std::int64_t all() const { return team.size() * count(); }
   /// What each rank sends to each other, for an all_to_all by counts: not all alike, and at most count().
   [[nodiscard]] std::vector<std::int64_t> counts() const {
@@ -54,13 +60,17 @@ class Stage {
     return everyone;
   }
   /// Of linear layers: a large one takes the pipeline, a small one the sequence.
-  [[nodiscard]] LinearSpec spec() const { return {.m = large ? 2500 : 50, .n = 40, .k = 30, .dtype = f32}; }
-  [[nodiscard]] LinearOptions options() const { return {.algorithm = large ? "pipeline" : "sequence"}; }
+  [[nodiscard]] LinearSpec spec() const {
+    return {.m = messages == Messages::small ? 50 : 2500, .n = 40, .k = 30, .dtype = f32};
+  }
+  [[nodiscard]] LinearOptions options() const {
+    return {.algorithm = messages == Messages::small ? "sequence" : "pipeline"};
+  }
   [[nodiscard]] std::int64_t own_rows() const { return shard_rows(spec().m, team.size(), team.rank()).count; }
 
   Team team;
   Stream stream;
-  bool large;
+  Messages messages;
   Repeat repeat;
   SymmetricTensor symmetric;
   int turn = 0;
@@ -72,11 +82,14 @@ class Stage {
 
 struct Operation {
   const char* name;
-  Work (*prepare)(Stage& stage);  ///< collective
+  Work (*prepare)(Stage& stage);                                ///< collective
+  enum Of : std::uint8_t { calls, runs } of = runs;             ///< runs of a plan can be captured
+  enum On : std::uint8_t { any_device, cuda } on = any_device;  ///< where it is
+  Messages most = Messages::large;                              ///< on CUDA; the host takes no more than large ones
 };
 
 /// What ranks do together: barriers, making teams, tensors and plans, each collective on symmetric and on plain
-/// tensors, what goes by mail, and each linear layer.
+/// tensors, what goes by mail or in one kernel, all that "auto" takes for larger messages, and each linear layer.
 [[nodiscard]] std::span<const Operation> all_operations();
 
 /// Each run is queued anew.
