@@ -8,12 +8,17 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "tandem/collective/all_gather.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/gemm.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/bulk_overlap.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 
 #include "linear/tensors.hpp"
 #include "support/devices.hpp"
@@ -30,39 +35,83 @@ class ReplayStress : public testing::OnEachDevice {};
 constexpr std::int64_t outputs = 24;
 constexpr std::int64_t inputs = 20;
 
-/// Every linear operation on `tokens` tokens, by each algorithm. Small whole numbers, so that f32 has every sum and
-/// their totals exactly.
+/// Every linear operation on `tokens` tokens, by each algorithm, and bulk overlap. Small whole numbers, so that f32 has
+/// every sum and their totals exactly.
 class LinearOperations {
  public:
-  LinearOperations(const Team& team, ReplayedRuns& runs, std::int64_t tokens)
-      : team_(team), runs_(runs), spec_{.m = tokens, .n = outputs, .k = inputs} {
+  LinearOperations(const Team& team, ReplayedRuns& runs, std::int64_t tokens, DType dtype = f32)
+      : team_(team), runs_(runs), spec_{.m = tokens, .n = outputs, .k = inputs, .dtype = dtype} {
     const std::int64_t own = shard_rows(tokens, team.size(), team.rank()).count;
-    add<AllGatherLinear>(LinearKind::all_gather_linear, {own, inputs}, {outputs, inputs}, {tokens, outputs});
-    add<LinearReduceScatter>(LinearKind::linear_reduce_scatter, {tokens, inputs}, {outputs, inputs}, {own, outputs});
-    add<LinearAllReduce>(LinearKind::linear_all_reduce, {tokens, inputs}, {outputs, inputs}, {tokens, outputs});
+    add<AllGatherLinear>(LinearKind::all_gather_linear, {own, inputs}, {outputs, inputs}, {tokens, outputs}, dtype);
+    add<LinearReduceScatter>(LinearKind::linear_reduce_scatter, {tokens, inputs}, {outputs, inputs}, {own, outputs},
+                             dtype);
+    add<LinearAllReduce>(LinearKind::linear_all_reduce, {tokens, inputs}, {outputs, inputs}, {tokens, outputs}, dtype);
     add<LinearWeightGradient>(LinearKind::linear_weight_gradient, {tokens, outputs}, {own, inputs}, {outputs, inputs},
-                              GatheredOperand::x);
+                              f32, GatheredOperand::x);
     add<LinearWeightGradient>(LinearKind::linear_weight_gradient, {own, outputs}, {tokens, inputs}, {outputs, inputs},
-                              GatheredOperand::dy);
+                              f32, GatheredOperand::dy);
+    add_bulk_overlaps();
   }
 
  private:
+  using Inputs = std::shared_ptr<const std::array<GuardedTensor, 2>>;
+
   template <typename Plan, typename... Operands>
-  void add(LinearKind kind, const Dims& left, const Dims& right, const Dims& made, Operands... gathered) {
+  void add(LinearKind kind, const Dims& left, const Dims& right, const Dims& made, DType dtype, Operands... gathered) {
     for (const std::string& algorithm : linear_algorithms(kind)) {
       const auto plan = std::make_shared<Plan>(team_, spec_, gathered..., LinearOptions{.algorithm = algorithm});
-      const auto out = std::make_shared<GuardedTensor>(team_, made, f32);
-      const auto lefts = std::make_shared<const std::array<GuardedTensor, 2>>(std::array{input(left), input(left)});
-      const auto rights = std::make_shared<const std::array<GuardedTensor, 2>>(std::array{input(right), input(right)});
-      runs_.add(plan->describe(), out->view(), [this, plan, out, lefts, rights](int set) {
-        const auto at = static_cast<std::size_t>(set);
-        (*plan)(lefts->at(at).view(), rights->at(at).view(), out->view(), runs_.stream());
+      const auto out = std::make_shared<GuardedTensor>(team_, made, dtype);
+      runs_.add(plan->describe(), out->view(), [this, plan, out, lefts = both(left), rights = both(right)](int set) {
+        (*plan)(of(lefts, set), of(rights, set), out->view(), runs_.stream());
       });
     }
   }
+
+  /// A gather into plain memory, and one by copy engines into a symmetric tensor, beside a product: both results.
+  void add_bulk_overlaps() {
+    const std::int64_t m = spec_.m;
+    const std::int64_t shard = m * inputs;
+    const std::int64_t gathered = team_.size() * shard;
+    const std::shared_ptr<Gemm> gemm = team_.device().gemm(
+        {.m = m, .n = outputs, .k = inputs, .transpose_b = true, .dtype = spec_.dtype, .out_dtype = spec_.dtype});
+    for (const bool symmetric : {false, true}) {
+      const auto bulk = std::make_shared<BulkOverlap>(team_, BulkOptions{.algorithm = "beside"});
+      const auto gather = std::make_shared<AllGather>(
+          team_, AllGatherSpec{.count = shard, .dtype = spec_.dtype},
+          symmetric ? CollectiveOptions{.algorithm = "push", .sms = 0} : CollectiveOptions{});
+      auto tensor = SymmetricTensor::empty(team_, {gathered}, spec_.dtype);
+      tensor.rendezvous();
+      const auto out = std::make_shared<GuardedTensor>(team_, Dims{gathered + m * outputs}, spec_.dtype);
+      runs_.add(bulk->describe() + ": " + gather->describe(), out->view(),
+                [=, this, xs = both({m, inputs}), weights = both({outputs, inputs})](int set) {
+                  const TensorView x = of(xs, set);
+                  const TensorView mine(x.data(), {shard}, spec_.dtype, team_.device().id());
+                  const TensorView place = out->view().narrow(0, 0, gathered);
+                  const TensorView product = out->view().narrow(0, gathered, m * outputs);
+                  (*bulk)(
+                      runs_.stream(),
+                      [&](StreamRef beside) {
+                        if (!symmetric) return (*gather)(mine, place, beside);
+                        (*gather)(mine, tensor, beside);
+                        team_.device().copy(
+                            beside, {.dst = place.data(), .src = tensor.local().data(), .bytes = place.bytes()});
+                      },
+                      [&](StreamRef main) {
+                        gemm->run(main, {.a = x.data(), .b = of(weights, set).data(), .d = product.data()});
+                      });
+                });
+    }
+  }
+
+  [[nodiscard]] Inputs both(const Dims& sizes) {
+    return std::make_shared<const std::array<GuardedTensor, 2>>(std::array{input(sizes), input(sizes)});
+  }
+  [[nodiscard]] static TensorView of(const Inputs& sets, int set) {
+    return sets->at(static_cast<std::size_t>(set)).view();
+  }
   [[nodiscard]] GuardedTensor input(const Dims& sizes) {
     const std::uint64_t own = testing::key(testing::seed(), {++inputs_, static_cast<std::uint64_t>(team_.rank())});
-    GuardedTensor tensor(team_, sizes, f32);
+    GuardedTensor tensor(team_, sizes, spec_.dtype);
     tensor.set([&](std::int64_t row, std::int64_t column) {
       return static_cast<double>(testing::random_bits(own, static_cast<std::uint64_t>(row * sizes[1] + column)) % 5) -
              2;
@@ -76,18 +125,39 @@ class LinearOperations {
   std::uint64_t inputs_ = 0;
 };
 
-/// 10^4 replays of every linear operation by each algorithm, of few tokens and of some groups, over the node's GPUs (up
-/// to 4) or two ranks that share one; TANDEM_TEST_SCALE scales it.
+int replays() { return static_cast<int>(std::ceil(1e4 * testing::stress_scale())); }
+
+/// Over the node's GPUs (up to 4), or two ranks that share one.
+int ranks_on(DeviceType type) { return std::clamp(device_count(type), 2, 4); }
+
+constexpr std::chrono::seconds limit{580};
+
+/// 10^4 replays of every linear operation by each algorithm, of few tokens and of some groups; TANDEM_TEST_SCALE scales
+/// it, and the next.
 TEST_P(ReplayStress, EveryLinearOperation) {
-  const auto replays = static_cast<int>(std::ceil(1e4 * testing::stress_scale()));
-  on(std::clamp(device_count(GetParam()), 2, 4),
-     [replays](World& world) {
+  on(ranks_on(GetParam()),
+     [](World& world) {
        ReplayedRuns runs(world.team());
        const LinearOperations few(world.team(), runs, 3);
        const LinearOperations many(world.team(), runs, 61);
-       runs.replay(replays);
+       runs.replay(replays());
      },
-     {.limit = std::chrono::seconds(580)});
+     {.limit = limit});
+}
+
+TEST_P(ReplayStress, EveryLinearOperationInBf16BesideAnotherTeams) {
+  on(ranks_on(GetParam()),
+     [](World& world) {
+       std::vector<int> backwards;
+       for (int rank = world.size() - 1; rank >= 0; --rank) backwards.push_back(rank);
+       const Team other = world.team(backwards);
+       ReplayedRuns one_teams(world.team());
+       ReplayedRuns other_teams(other);
+       const LinearOperations one(world.team(), one_teams, 61, bf16);
+       const LinearOperations another(other, other_teams, 45);
+       ReplayedRuns::replay_beside(std::array{&one_teams, &other_teams}, replays());
+     },
+     {.limit = limit});
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, ReplayStress, ::testing::Values(DeviceType::cuda), testing::device_name);

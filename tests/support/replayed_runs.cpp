@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "tandem/device/device.hpp"
-#include "tandem/device/graph.hpp"
+#include "tandem/device/reduce.hpp"
 
+#include "support/draws.hpp"
 #include "support/oracle.hpp"
 #include "support/ranks.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int replays_between_checks = 500;
 constexpr int replays_in_flight = 50;
+constexpr std::uint64_t replays_an_eager_turn = 10;
 constexpr std::uint64_t calls_a_delay = 64;
 constexpr std::uint64_t longest_delay_us = 300;
 
@@ -52,18 +54,31 @@ void ReplayedRuns::add(std::string what, const TensorView& result, std::function
   const auto tensors = [&] {
     return std::array{GuardedTensor(team_, result.sizes(), f32), GuardedTensor(team_, result.sizes(), f32)};
   };
-  runs_.push_back({std::move(what), result, std::move(run), tensors(), tensors()});
+  GuardedTensor widened(team_, result.dtype() == f32 ? Dims{0} : result.sizes(), f32);
+  runs_.push_back({std::move(what), result, std::move(run), std::move(widened), tensors(), tensors()});
+}
+
+const void* ReplayedRuns::in_f32(const Run& run) {
+  if (run.result.dtype() == f32) return run.result.data();
+  void* const widened = run.widened.view().data();
+  team_.device().map(stream_, {.kind = MapKind::cast,
+                               .out = widened,
+                               .x = run.result.data(),
+                               .count = run.result.numel(),
+                               .dtype = run.result.dtype(),
+                               .out_dtype = f32});
+  return widened;
 }
 
 void ReplayedRuns::run_eagerly() {
   for (const Run& run : runs_) {
     for (int set = 0; set < sets; ++set) {
       const auto at = static_cast<std::size_t>(set);
-      team_.device().fill(stream_, run.result.data(), poison_of(f32), run.result.bytes());
+      team_.device().fill(stream_, run.result.data(), poison_of(run.result.dtype()), run.result.bytes());
       run.queue(set);
-      team_.device().copy(stream_,
-                          {.dst = run.eager[at].view().data(), .src = run.result.data(), .bytes = run.result.bytes()});
-      team_.device().fill(stream_, run.total[at].view().data(), std::byte{0}, run.result.bytes());
+      const TensorView once = run.eager[at].view();
+      team_.device().copy(stream_, {.dst = once.data(), .src = in_f32(run), .bytes = once.bytes()});
+      team_.device().fill(stream_, run.total[at].view().data(), std::byte{0}, once.bytes());
     }
   }
   team_.synchronize(stream_);
@@ -73,28 +88,45 @@ void ReplayedRuns::queue_with_totals(const Run& run, std::uint64_t delays) {
   team_.device().launch(stream_, Delays(delays));
   for (int set = 0; set < sets; ++set) {
     // What no run writes is to show, in all totals that follow: NaNs stay.
-    team_.device().fill(stream_, run.result.data(), poison_of(f32), run.result.bytes());
+    team_.device().fill(stream_, run.result.data(), poison_of(run.result.dtype()), run.result.bytes());
     run.queue(set);
     void* const total = run.total[static_cast<std::size_t>(set)].view().data();
-    const std::array<const void*, 2> sources{total, run.result.data()};
+    const std::array<const void*, 2> sources{total, in_f32(run)};
     team_.device().reduce(stream_,
                           {.sources = sources, .destinations = std::span(&total, 1), .count = run.result.numel()});
   }
 }
 
-void ReplayedRuns::replay(int times) {
+void ReplayedRuns::queue_all(std::uint64_t turn) {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    queue_with_totals(runs_[i], key(seed(), {i, static_cast<std::uint64_t>(team_.rank()), turn}));
+  }
+}
+
+Graph ReplayedRuns::capture() {
   run_eagerly();
-  const Graph graph(team_.device(), stream_, [&] {
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-      queue_with_totals(runs_[i], key(seed(), {i, static_cast<std::uint64_t>(team_.rank())}));
-    }
-  });
+  return {team_.device(), stream_, [this] { queue_all(0); }};
+}
+
+void ReplayedRuns::replay_beside(std::span<ReplayedRuns* const> all, int times) {
+  std::vector<Graph> graphs;
+  for (ReplayedRuns* const runs : all) graphs.push_back(runs->capture());
+  Draws draws(1);
   bool right = true;  // a rank that found something goes on, since the others wait for it
   for (int replay = 1; replay <= times; ++replay) {
-    graph.launch(stream_);
+    const std::uint64_t first = draws.below(all.size());
+    for (std::uint64_t i = 0; i < all.size(); ++i) {
+      const std::size_t which = (first + i) % all.size();
+      if (draws.below(replays_an_eager_turn) == 0) {
+        all[which]->queue_all(static_cast<std::uint64_t>(replay));
+      } else {
+        graphs[which].launch(all[which]->stream_);
+      }
+    }
     if (replay % replays_in_flight != 0 && replay != times) continue;
-    team_.synchronize(stream_);
-    if (right && (replay % replays_between_checks == 0 || replay == times)) right = check_totals(replay);
+    for (const ReplayedRuns* const runs : all) runs->team_.synchronize(runs->stream_);
+    if (!right || (replay % replays_between_checks != 0 && replay != times)) continue;
+    for (const ReplayedRuns* const runs : all) right = runs->check_totals(replay) && right;
   }
 }
 
