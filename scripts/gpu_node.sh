@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in seven parts of at most eight minutes each:
+# What only a node with GPUs can show, in eight parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
-#   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size
+#   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
+#                those again on one connection to the GPU
+#   replays      10^4 replays of everything, alone and beside another team's
 #   memcheck     the GPU tests under compute-sanitizer, those that take it no longer than minutes
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 # Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise.
-# Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives and
-# graphs start one of their own, which ends with them; with a lone GPU bench and peers too. Without it (--no-mps), they take
-# turns of milliseconds on the GPU.
+# Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
+# graphs and replays start one of their own, which ends with them; with a lone GPU bench and peers too. Without it (--no-mps),
+# they take turns of milliseconds on the GPU.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
 #
@@ -31,7 +33,7 @@ out="${OUT:-build/gpu_node}"
 mps=true
 while [ $# -gt 0 ]; do
   case "$1" in
-    --part) part="${2:?--part needs check, collectives, graphs, memcheck, fault, bench or peers}"; shift 2 ;;
+    --part) part="${2:?--part needs check, collectives, graphs, replays, memcheck, fault, bench or peers}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     --no-mps) mps=false; shift ;;
@@ -40,8 +42,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 case "$part" in
-  check | collectives | graphs | memcheck | fault | bench | peers) ;;
-  *) echo "--part is '$part'; allowed: check, collectives, graphs, memcheck, fault, bench, peers" >&2; exit 2 ;;
+  check | collectives | graphs | replays | memcheck | fault | bench | peers) ;;
+  *) echo "--part is '$part'; allowed: check, collectives, graphs, replays, memcheck, fault, bench, peers" >&2; exit 2 ;;
 esac
 out="$out/$part"
 rm -rf "$out"
@@ -192,7 +194,7 @@ run_at_once() {
 # Not where ranks are killed, nor beside compute-sanitizer: the service would go down with one of its clients.
 at_once=false
 case "$part" in
-  check | collectives | graphs) sharing=true ;;
+  check | collectives | graphs | replays) sharing=true ;;
   bench | peers) sharing=$([ "$gpus" -eq 1 ] && echo true || echo false) ;;
   *) sharing=false ;;
 esac
@@ -237,7 +239,7 @@ case "$part" in
     done
     step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
       --cache "$out/plans"
-    # The part `graphs` has the others.
+    # The parts `graphs` and `replays` have the others.
     test_steps linear '*.*/cuda*' 90 'Capture|Interleaving|Replay'
     test_steps language-model '*.*/cuda' 90
     test_steps transformer-layer '*.*/cuda*' 90
@@ -250,12 +252,6 @@ case "$part" in
     test_steps linear '*Capture*.*/cuda*' 90
     test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 90
     test_steps linear '*Interleaving*.*/cuda*' 90
-    # 10^4 replays of everything, or where ranks take turns a fiftieth of that.
-    replays=1
-    if [ "$gpus" -eq 1 ] && ! $at_once; then replays=0.02; fi
-    for room in collective linear; do
-      TANDEM_TEST_SCALE=$replays test_steps "$room" '*ReplayStress*.*/cuda*' 180
-    done
     step "bench all_reduce in graphs" 60 "$tandem" bench all_reduce -n "$ranks" --device cuda -d bf16 -b 1K -e 1M -f 32 \
       --iters 10 -G 3
     step "bench all_gather_linear in graphs" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda \
@@ -265,6 +261,17 @@ case "$part" in
     setting=", one connection"
     test_steps collective '*Capture*.*/cuda*' 90
     test_steps linear '*Capture*.*/cuda*' 60
+    # Nor does one stream's work there hold up another's for good.
+    test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 60
+    test_steps linear '*BulkOverlap*.*/cuda*' 60
+    ;;
+  replays)
+    # Where ranks take turns, a fiftieth.
+    replays=1
+    if [ "$gpus" -eq 1 ] && ! $at_once; then replays=0.02; fi
+    for room in collective linear; do
+      TANDEM_TEST_SCALE=$replays test_steps "$room" '*ReplayStress*.*/cuda*' 260
+    done
     ;;
   memcheck)
     # What a test provokes, as the driver's refusal of too much memory, is no finding.

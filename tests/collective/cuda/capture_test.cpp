@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cuda_runtime_api.h>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -50,6 +52,54 @@ TEST_P(CaptureTest, ReplaysAndEagerRunsTakeTurns) {
       player.check();
     }
   });
+}
+
+/// Replays of one team's runs beside another team's, of the same ranks backwards, on a stream of its own: eager or in a
+/// graph, too. Either is launched first; in different orders on different ranks as well, which one connection to the
+/// GPU would not survive: whatever waits there holds up all that is behind it.
+void check_beside_another_team(World& world, bool captured) {
+  std::vector<int> backwards;
+  for (int rank = world.size() - 1; rank >= 0; --rank) backwards.push_back(rank);
+  constexpr std::uint64_t most_eager = 5;
+  const int eager_runs = replays_of_a_round * static_cast<int>(most_eager);
+  Player<std::int32_t> one(world.team(), 4, captured_runs);
+  Player<float> other(world.team(backwards), 5, captured ? captured_runs : eager_runs);
+  const auto graph_of = [&](auto& player) {
+    auto graph = std::make_unique<CapturedGraph>(world.device(), player.stream(), [&] {
+      for (int run = 0; run < captured_runs; ++run) player.play(longest_delay_us);
+    });
+    player.repeats_what_was_played();
+    return graph;
+  };
+  const auto graph = graph_of(one);
+  const auto others_graph = captured ? graph_of(other) : nullptr;
+  const bool one_connection = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") != nullptr;
+  Draws draws(6);
+  for (int round = 0; round < rounds; ++round) {
+    for (int turn = 0; turn < replays_of_a_round; ++turn) {
+      const bool first = draws.below(2) == 0;
+      const bool alike = draws.below(3) != 0 || one_connection;
+      const std::uint64_t runs = 1 + draws.below(most_eager);
+      const bool before = first == (alike || world.rank() % 2 == 0);
+      if (before) graph->launch(one.stream());
+      if (captured) {
+        others_graph->launch(other.stream());
+      } else {
+        for (std::uint64_t run = 0; run < runs; ++run) other.play(longest_delay_us);
+      }
+      if (!before) graph->launch(one.stream());
+    }
+    one.check();
+    other.check();
+  }
+}
+
+TEST_P(CaptureTest, ReplaysBesideAnotherTeamsEagerRuns) {
+  run([](World& world) { check_beside_another_team(world, false); });
+}
+
+TEST_P(CaptureTest, ReplaysBesideAnotherTeamsReplays) {
+  run([](World& world) { check_beside_another_team(world, true); });
 }
 
 TEST_P(CaptureTest, OneRunAGraphTakesItsOneSlotEachTime) {
