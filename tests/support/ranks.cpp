@@ -27,6 +27,8 @@
 
 #include "tandem/base/error.hpp"
 
+#include "support/gpu_memory.hpp"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
 #endif
@@ -277,6 +279,19 @@ void run_processes(int ranks, const std::function<void(World&)>& body, const Ran
   if (skipped && !::testing::Test::HasFailure()) GTEST_SKIP() << *skipped;
 }
 
+/// The same on GPUs, whose memory is as it was when all ranks have ended.
+void run_processes_on_gpus(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
+  const GpuMemoryWatch watch;
+  static std::string told;
+  if (told != watch.why_blind()) {
+    told = watch.why_blind();
+    std::printf("[    memory] of GPUs is not watched: %s\n", told.c_str());
+  }
+  run_processes(ranks, body, options);
+  if (::testing::Test::HasFailure() || ::testing::Test::IsSkipped()) return;
+  if (const std::string left = watch.left(std::chrono::seconds(5)); !left.empty()) ADD_FAILURE() << left;
+}
+
 /// A number from `least` that the environment may set. A typo is an error: taken for 0, it would leave tests out.
 template <typename Number> Number setting(const char* name, Number otherwise, Number least) {
   const char* const given = std::getenv(name);
@@ -299,6 +314,8 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOpt
   static_cast<void>(seed());  // one for all ranks
   if (as_threads) {
     run_threads(ranks, body, options);
+  } else if (options.device == DeviceType::cuda) {
+    run_processes_on_gpus(ranks, body, options);
   } else {
     run_processes(ranks, body, options);
   }

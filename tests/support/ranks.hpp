@@ -23,7 +23,8 @@ struct RankOptions {
 };
 
 /// Runs `body` as each rank of a fresh world of `ranks`, and fails the current test for each rank that threw, failed an
-/// expectation, crashed or did not end. Call it before this process has used a GPU: processes are forked.
+/// expectation, crashed or did not end, and for memory that they left on GPUs (see GpuMemoryWatch). Call it before this
+/// process has used a GPU: processes are forked.
 void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options = {});
 
 /// Why a test may not kill one of its ranks; empty if it may.

@@ -22,6 +22,7 @@
 #include "linear/plan_cache_folder.hpp"
 #include "linear/tensors.hpp"
 #include "support/cuda/captured_graph.hpp"
+#include "support/cuda/memory_lost.hpp"
 
 namespace tandem {
 namespace {
@@ -143,6 +144,16 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
       check_reducing(world.team());
     });
   }
+}
+
+TEST_P(LinearCapture, PlansAndGraphsGiveAllMemoryBack) {
+  on(2, [](World& world) {
+    const auto once = [&] {
+      check_gathering(world.team());
+      check_reducing(world.team());
+    };
+    EXPECT_LT(testing::memory_lost(world.team(), 3, std::chrono::seconds(10), once), testing::memory_not_lost);
+  });
 }
 
 TEST_P(LinearCapture, ReplaysRunTunedProducts) {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/gpu_memory.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sstream>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+
+namespace tandem::testing {
+namespace {
+
+// The driver's granule is 2 MiB, and it may keep a few of its own from its first process on.
+constexpr std::size_t drivers_own = std::size_t{16} << 20;
+
+constexpr auto look_again_after = std::chrono::milliseconds(10);
+
+/// A multi-process service that somebody started for these tests is a process on each GPU.
+bool has_service() { return std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
+
+/// The service begins with its first client, and stays.
+void start_service() {
+  static bool started = false;
+  if (std::exchange(started, true)) return;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      const int devices = device_count(DeviceType::cuda);
+      for (int device = 0; device < devices; ++device) {
+        static_cast<void>(open_device({DeviceType::cuda, device}));
+      }
+    } catch (const Error&) {  // the ranks will say so
+    }
+    ::_exit(0);
+  }
+  if (child > 0) ::waitpid(child, nullptr, 0);
+}
+
+/// Whether CUDA_VISIBLE_DEVICES leaves out the GPU with this number. One that has other names in it leaves out none.
+bool is_hidden(unsigned gpu) {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr || *visible == '\0') return false;
+  std::istringstream list(visible);
+  bool found = false;
+  for (std::string name; std::getline(list, name, ',');) {
+    if (name.empty() || !std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) return false;
+    found = found || name == std::to_string(gpu);
+  }
+  return !found;
+}
+
+}  // namespace
+
+/// One session. The toolkit has no nvml.h; these prototypes have been the same since NVML 2, and 11 for processes.
+class GpuMemoryWatch::Nvml {
+ public:
+  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) throw Unsupported("libnvidia-ml.so.1 was not found");
+    const auto start = function<int()>("nvmlInit_v2");
+    if (const int error = start(); error != 0) throw Unsupported("NVML did not start: " + std::to_string(error));
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+  ~Nvml() {
+    if (const auto stop = reinterpret_cast<int (*)()>(dlsym(library_, "nvmlShutdown")); stop != nullptr) stop();
+  }
+
+  [[nodiscard]] std::vector<Use> uses() const {
+    unsigned gpus = 0;
+    expect(function<int(unsigned*)>("nvmlDeviceGetCount_v2")(&gpus), "counting GPUs");
+    std::vector<Use> uses;
+    for (unsigned gpu = 0; gpu < gpus; ++gpu) {
+      if (!is_hidden(gpu)) uses.push_back(use_of(gpu));
+    }
+    return uses;
+  }
+
+ private:
+  struct Memory {
+    unsigned long long total, free, used;
+  };
+
+  [[nodiscard]] Use use_of(unsigned gpu) const {
+    void* device = nullptr;
+    expect(function<int(unsigned, void**)>("nvmlDeviceGetHandleByIndex_v2")(gpu, &device), "opening a GPU");
+    Memory memory{};
+    expect(function<int(void*, Memory*)>("nvmlDeviceGetMemoryInfo")(device, &memory), "looking at its memory");
+    unsigned processes = 0;  // with room for none, it tells how many there are
+    constexpr int too_little_room = 7;
+    const int error =
+        function<int(void*, unsigned*, void*)>("nvmlDeviceGetComputeRunningProcesses_v3")(device, &processes, nullptr);
+    if (error != too_little_room) expect(error, "looking at its processes");
+    return {gpu, static_cast<std::size_t>(memory.used), processes};
+  }
+  static void expect(int error, const char* what) {
+    if (error != 0) throw Unsupported(std::string("NVML failed at ") + what + ": " + std::to_string(error));
+  }
+  template <typename Function> [[nodiscard]] Function* function(const char* name) const {
+    auto* const found = reinterpret_cast<Function*>(dlsym(library_, name));
+    if (found == nullptr) throw Unsupported(std::string("NVML is too old: it has no ") + name);
+    return found;
+  }
+
+  void* library_;  // stays: the driver's libraries do not like to be unloaded
+};
+
+GpuMemoryWatch::GpuMemoryWatch()
+    : lock_(FileDescriptor::from_native_handle(::open("/dev/nvidiactl", O_RDONLY | O_CLOEXEC))) {
+  if (lock_) ::flock(lock_.get(), LOCK_SH);
+  try {
+    note();
+  } catch (const Unsupported& error) {
+    why_blind_ = error.what();
+  }
+}
+
+GpuMemoryWatch::~GpuMemoryWatch() {
+  if (lock_) ::flock(lock_.get(), LOCK_UN);  // whoever else has the descriptor
+}
+
+void GpuMemoryWatch::note() {
+  before_ = Nvml().uses();
+  if (has_service() && std::ranges::any_of(before_, [](const Use& use) { return use.processes == 0; })) {
+    start_service();
+    before_ = Nvml().uses();
+  }
+  for (const Use& use : before_) {
+    if (use.processes <= (has_service() ? 1U : 0U)) continue;
+    why_blind_ = std::to_string(use.processes) + " processes are on GPU " + std::to_string(use.gpu) + " already";
+  }
+}
+
+std::string GpuMemoryWatch::left(std::chrono::milliseconds patience) const {
+  if (!why_blind_.empty()) return {};
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const Nvml nvml;
+  while (true) {
+    if (lock_ && ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) return {};
+    std::ostringstream text;
+    for (const Use& now : nvml.uses()) {
+      const auto then = std::ranges::find(before_, now.gpu, &Use::gpu);
+      if (then == before_.end() || now.bytes <= then->bytes + drivers_own) continue;
+      text << now.bytes - then->bytes << " bytes of GPU " << now.gpu << " are still in use, which has " << now.processes
+           << " processes; ";
+    }
+    if (text.str().empty() || std::chrono::steady_clock::now() > deadline) return text.str();
+    std::this_thread::sleep_for(look_again_after);
+  }
+}
+
+}  // namespace tandem::testing
