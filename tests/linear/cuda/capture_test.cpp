@@ -23,6 +23,7 @@
 #include "linear/tensors.hpp"
 #include "support/cuda/captured_graph.hpp"
 #include "support/cuda/memory_lost.hpp"
+#include "support/cuda/recorded_graph.hpp"
 
 namespace tandem {
 namespace {
@@ -185,23 +186,13 @@ struct Launches {
 };
 
 Launches launches_of(Device& device, StreamRef stream, const std::function<void()>& run) {
-  EXPECT_EQ(cudaSetDevice(device.id().index), cudaSuccess);
-  EXPECT_EQ(cudaStreamBeginCapture(CapturedGraph::native(stream), cudaStreamCaptureModeGlobal), cudaSuccess);
-  run();
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(CapturedGraph::native(stream), &graph), cudaSuccess);
-  std::size_t count = 0;
-  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
-  std::vector<cudaGraphNode_t> nodes(count);
-  EXPECT_EQ(cudaGraphGetNodes(graph, nodes.data(), &count), cudaSuccess);
+  const testing::RecordedGraph graph(device, stream, run);
   Launches launches;
-  for (const cudaGraphNode_t node : nodes) {
-    cudaGraphNodeType type{};
-    EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+  for (const cudaGraphNode_t node : graph.nodes()) {
+    const cudaGraphNodeType type = testing::RecordedGraph::type_of(node);
     EXPECT_TRUE(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) << type;
     ++(type == cudaGraphNodeTypeKernel ? launches.kernels : launches.copies);
   }
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   return launches;
 }
 

@@ -10,6 +10,7 @@
 #include "tandem/base/error.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
+#include "support/cuda/driver_function.hpp"
 #include "support/devices.hpp"
 #include "support/ranks.hpp"
 
@@ -19,22 +20,6 @@ namespace {
 using testing::run_ranks;
 
 class CudaBackend : public testing::OnEachDevice {};
-
-/// A function of the driver's by name. The test links no libcuda, as the library does not.
-template <typename Function> Function driver(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
-#else
-  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
-#endif
-  if (error != cudaSuccess || found == nullptr) {
-    throw Error(std::string("the driver has no ") + name);
-  }
-  return reinterpret_cast<Function>(found);
-}
-#define TANDEM_DRIVER(name) driver<decltype(&name)>(#name)
 
 /// Two granules of a foreign allocator's memory.
 class Foreign {

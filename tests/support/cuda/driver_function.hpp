@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <string>
+
+#include "tandem/base/error.hpp"
+
+namespace tandem::testing {
+
+/// A function of the driver's by name. Tests link no libcuda, as the library does not.
+template <typename Function> Function driver_function(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+  if (error != cudaSuccess || found == nullptr) throw Error(std::string("the driver has no ") + name);
+  return reinterpret_cast<Function>(found);
+}
+
+}  // namespace tandem::testing
+
+#define TANDEM_DRIVER(name) ::tandem::testing::driver_function<decltype(&name)>(#name)

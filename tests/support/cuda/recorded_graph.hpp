@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tandem/device/device.hpp"
+
+#include "support/cuda/captured_graph.hpp"
+#include "support/cuda/driver_function.hpp"
+
+namespace tandem::testing {
+
+/// What a captured run consists of. It is never launched.
+class RecordedGraph {
+ public:
+  /// Records what `body` queues on `stream`, which throws nothing.
+  RecordedGraph(Device& device, StreamRef stream, const std::function<void()>& body) {
+    EXPECT_EQ(cudaSetDevice(device.id().index), cudaSuccess);
+    EXPECT_EQ(cudaStreamBeginCapture(CapturedGraph::native(stream), cudaStreamCaptureModeGlobal), cudaSuccess);
+    body();
+    EXPECT_EQ(cudaStreamEndCapture(CapturedGraph::native(stream), &graph_), cudaSuccess);
+    std::size_t count = 0;
+    EXPECT_EQ(cudaGraphGetNodes(graph_, nullptr, &count), cudaSuccess);
+    nodes_.resize(count);
+    EXPECT_EQ(cudaGraphGetNodes(graph_, nodes_.data(), &count), cudaSuccess);
+  }
+  RecordedGraph(const RecordedGraph&) = delete;
+  RecordedGraph& operator=(const RecordedGraph&) = delete;
+  ~RecordedGraph() { EXPECT_EQ(cudaGraphDestroy(graph_), cudaSuccess); }
+
+  [[nodiscard]] const std::vector<cudaGraphNode_t>& nodes() const noexcept { return nodes_; }
+  [[nodiscard]] static cudaGraphNodeType type_of(cudaGraphNode_t node) {
+    cudaGraphNodeType type{};
+    EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+    return type;
+  }
+  /// Of all kernels that may run while one does, that one's included: no path of the graph puts them in order.
+  [[nodiscard]] std::size_t most_blocks_at_once() const {
+    const std::vector<std::vector<bool>> before = order();
+    std::vector<std::size_t> blocks;
+    for (const cudaGraphNode_t node : nodes_) blocks.push_back(blocks_of(node));
+    std::size_t most = 0;
+    for (std::size_t one = 0; one < nodes_.size(); ++one) {
+      std::size_t all = 0;
+      for (std::size_t other = 0; other < nodes_.size(); ++other) {
+        if (!before[one][other] && !before[other][one]) all += blocks[other];
+      }
+      if (blocks[one] != 0) most = std::max(most, all);
+    }
+    return most;
+  }
+
+ private:
+  /// The runtime knows the kernels of its own library only, the driver all.
+  [[nodiscard]] static std::size_t blocks_of(cudaGraphNode_t node) {
+    if (type_of(node) != cudaGraphNodeTypeKernel) return 0;
+    CUDA_KERNEL_NODE_PARAMS kernel{};
+    EXPECT_EQ(TANDEM_DRIVER(cuGraphKernelNodeGetParams)(node, &kernel), CUDA_SUCCESS);
+    return std::size_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
+  }
+  /// [one][other]: whether a path leads from one to the other.
+  [[nodiscard]] std::vector<std::vector<bool>> order() const {
+    std::vector<std::vector<bool>> before(nodes_.size(), std::vector<bool>(nodes_.size()));
+    std::size_t count = 0;
+    std::vector<cudaGraphNode_t> from;
+    std::vector<cudaGraphNode_t> to;
+    EXPECT_EQ(edges(nullptr, nullptr, &count), cudaSuccess);
+    from.resize(count);
+    to.resize(count);
+    EXPECT_EQ(edges(from.data(), to.data(), &count), cudaSuccess);
+    const auto index = [&](cudaGraphNode_t node) {
+      return static_cast<std::size_t>(std::ranges::find(nodes_, node) - nodes_.begin());
+    };
+    for (std::size_t edge = 0; edge < count; ++edge) before[index(from[edge])][index(to[edge])] = true;
+    for (std::size_t middle = 0; middle < nodes_.size(); ++middle) {
+      for (std::size_t one = 0; one < nodes_.size(); ++one) {
+        for (std::size_t other = 0; other < nodes_.size(); ++other) {
+          if (before[one][middle] && before[middle][other]) before[one][other] = true;
+        }
+      }
+    }
+    return before;
+  }
+  cudaError_t edges(cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) const {
+#if CUDART_VERSION >= 13000
+    // Some kinds of edges are told only to who asks for them.
+    std::vector<cudaGraphEdgeData> data(from == nullptr ? 0 : *count);
+    return cudaGraphGetEdges(graph_, from, to, from == nullptr ? nullptr : data.data(), count);
+#else
+    return cudaGraphGetEdges(graph_, from, to, count);
+#endif
+  }
+
+  cudaGraph_t graph_ = nullptr;
+  std::vector<cudaGraphNode_t> nodes_;
+};
+
+}  // namespace tandem::testing
