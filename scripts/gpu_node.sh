@@ -5,7 +5,7 @@
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
 #                those again on one connection to the GPU
-#   replays      10^4 replays of everything, alone and beside another team's
+#   replays      10^4 replays of everything, alone and beside another team's; what is let go of in odd orders
 #   memcheck     the GPU tests under compute-sanitizer, those that take it no longer than minutes
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
@@ -272,6 +272,7 @@ case "$part" in
     for room in collective linear; do
       TANDEM_TEST_SCALE=$replays test_steps "$room" '*ReplayStress*.*/cuda*' 260
     done
+    test_steps wrong_use '*.*/cuda*' 120
     ;;
   memcheck)
     # What a test provokes, as the driver's refusal of too much memory, is no finding.

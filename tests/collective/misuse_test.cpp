@@ -11,16 +11,21 @@
 #include "tandem/collective/all_to_all.hpp"
 #include "tandem/collective/broadcast.hpp"
 #include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/device.hpp"
 #include "tandem/memory/private_memory.hpp"
 
 #include "collective/support.hpp"
+#include "support/devices.hpp"
 #include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
 
-TEST(CollectiveMisuse, TensorsThatDoNotFit) {
-  run_ranks(2, [](World& world) {
+class CollectiveMisuseOn : public OnEachDevice {};
+
+TEST_P(CollectiveMisuseOn, TensorsThatDoNotFit) {
+  on(2, [](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
     AllGather all_gather(team, {.count = 8, .dtype = f32});
@@ -28,31 +33,32 @@ TEST(CollectiveMisuse, TensorsThatDoNotFit) {
     AllReduce all_reduce(team, {.count = 8, .dtype = f32});
     AllToAll all_to_all(team, {.count = 8, .dtype = f32});
     Broadcast broadcast(team, {.count = 8, .dtype = f32});
-    std::vector<float> memory(64);
-    const TensorView eight(memory.data(), {8}, f32);
-    const TensorView sixteen(memory.data(), {16}, f32);
-    const TensorView halves(memory.data(), {8}, f16);
-    const TensorView strided(memory.data(), {8}, {2}, f32);
-    const TensorView elsewhere(memory.data(), {8}, f32, {DeviceType::cuda, 3});
+    const Buffer memory(team.shared_device(), 64 * sizeof(float));
+    const DeviceId here = team.device().id();
+    const auto of = [&](std::int64_t count) { return TensorView(memory.data(), {count}, f32, here); };
+    const TensorView eight = of(8);
+    const TensorView sixteen = of(16);
+    const TensorView halves(memory.data(), {8}, f16, here);
+    const TensorView strided(memory.data(), {8}, {2}, f32, here);
+    const TensorView elsewhere(memory.data(), {8}, f32, {DeviceType::cuda, 13});
 
     expect_error<InvalidArgument>([&] { all_reduce(halves, eight, stream); },
                                   {"AllReduce on rank", "input is f16[8]", "this plan is for f32"});
     expect_error<InvalidArgument>([&] { all_reduce(eight, halves, stream); }, {"out is f16[8]"});
-    expect_error<InvalidArgument>([&] { all_reduce(eight, TensorView(memory.data(), {7}, f32), stream); },
+    expect_error<InvalidArgument>([&] { all_reduce(eight, of(7), stream); },
                                   {"out is f32[7]", "7 elements; 8 are needed"});
     expect_error<InvalidArgument>([&] { all_reduce(sixteen, sixteen, stream); },
                                   {"input has 16 elements; this plan is for at most 8"});
     expect_error<InvalidArgument>([&] { all_reduce(strided, eight, stream); }, {"strides [2]", "must be dense"});
     expect_error<InvalidArgument>([&] { all_reduce(elsewhere, eight, stream); },
-                                  {"on cuda:3", "this rank's device is host"});
+                                  {"on cuda:13", "this rank's device is " + to_string(here)});
     expect_error<InvalidArgument>([&] { all_gather(eight, eight, stream); }, {"shard is f32[8]", "4 are needed"});
-    expect_error<InvalidArgument>([&] { all_gather(sixteen, TensorView(memory.data(), {32}, f32), stream); },
+    expect_error<InvalidArgument>([&] { all_gather(sixteen, of(32), stream); },
                                   {"a shard has 16 elements; this plan is for at most 8"});
     expect_error<InvalidArgument>([&] { reduce_scatter(sixteen, sixteen, stream); },
                                   {"shard is f32[16]", "8 are needed"});
     expect_error<InvalidArgument>([&] { reduce_scatter(halves, eight, stream); }, {"input is f16[8]"});
-    expect_error<InvalidArgument>([&] { all_to_all(TensorView(memory.data(), {7}, f32), eight, stream); },
-                                  {"7 elements", "equal parts for 2 ranks"});
+    expect_error<InvalidArgument>([&] { all_to_all(of(7), eight, stream); }, {"7 elements", "equal parts for 2 ranks"});
     expect_error<InvalidArgument>([&] { all_to_all(sixteen, eight, stream); }, {"out is f32[8]", "16 are needed"});
     expect_error<InvalidArgument>([&] { all_to_all(eight, eight, std::vector<std::int64_t>{1, 2, 3}, stream); },
                                   {"3 counts were given; 2 ranks need 4"});
@@ -71,8 +77,8 @@ TEST(CollectiveMisuse, TensorsThatDoNotFit) {
   });
 }
 
-TEST(CollectiveMisuse, SymmetricTensorsThatDoNotFit) {
-  run_ranks(2, [](World& world) {
+TEST_P(CollectiveMisuseOn, SymmetricTensorsThatDoNotFit) {
+  on(2, [](World& world) {
     const Team& team = world.team();
     const Team other = team.team({0, 1});
     const Stream stream(team.device());
@@ -82,8 +88,8 @@ TEST(CollectiveMisuse, SymmetricTensorsThatDoNotFit) {
     const SymmetricTensor foreign = symmetric(other, {8}, f32);
     const SymmetricTensor small = symmetric(team, {2}, f32);
     const SymmetricTensor good = symmetric(team, {8}, f32);
-    std::vector<float> memory(16);
-    const TensorView eight(memory.data(), {8}, f32);
+    const Buffer memory(team.shared_device(), 16 * sizeof(float));
+    const TensorView eight(memory.data(), {8}, f32, team.device().id());
 
     expect_error<InvalidArgument>([&] { all_reduce(SymmetricTensor(), stream); }, {"never made"});
     expect_error<InvalidArgument>([&] { all_reduce(SymmetricTensor::empty(team, {8}, f32), stream); },
@@ -155,14 +161,14 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
   });
 }
 
-TEST(CollectiveMisuse, RanksThatMakeDifferentPlans) {
-  run_ranks(2, [](World& world) {
+TEST_P(CollectiveMisuseOn, RanksThatMakeDifferentPlans) {
+  on(2, [](World& world) {
     const Team& team = world.team();
     const bool first = team.rank() == 0;
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = first ? 8 : 9, .dtype = f32}); },
                                   {"of up to 8 f32", "of up to 9 f32"});
   });
-  run_ranks(2, [](World& world) {
+  on(2, [](World& world) {
     const Team& team = world.team();
     const bool first = team.rank() == 0;
     expect_error<InvalidArgument>(
@@ -177,21 +183,45 @@ TEST(CollectiveMisuse, RanksThatMakeDifferentPlans) {
   });
 }
 
-TEST(CollectiveMisuse, ARankOutsideOfTheTeam) {
-  run_ranks(3, [](World& world) {
+TEST_P(CollectiveMisuseOn, ARankOutsideOfTheTeam) {
+  on(3, [](World& world) {
     const Team team = world.team({2, 0});
     if (team) {
       AllReduce all_reduce(team, {.count = 8, .dtype = f32});
     } else {
       expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}); },
                                     {"this team is empty", "not one of its members"});
-      std::vector<float> memory(8);
-      const TensorView eight(memory.data(), {8}, f32);
+      const Buffer memory(world.shared_device(), 8 * sizeof(float));
+      const TensorView eight(memory.data(), {8}, f32, world.device().id());
       const Stream stream(world.device());
       expect_error<InvalidArgument>([&] { all_reduce(team, eight, eight, stream); }, {"this team is empty"});
     }
   });
 }
+
+TEST_P(CollectiveMisuseOn, WhatTheDeviceHasNotCannotBeAskedFor) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    const Device& device = team.device();
+    const AllReduceSpec spec{.count = 8, .dtype = f32};
+    const auto expect_none = [&](const char* algorithm, const std::string& why) {
+      expect_error<Unsupported>([&] { AllReduce(team, spec, {.algorithm = algorithm}); },
+                                {"AllReduce on rank", "'" + std::string(algorithm) + "' was asked for", why});
+    };
+    if (!device.sends_letters()) expect_none("mail", to_string(device.id()) + " sends no letters");
+    if (!device.exchanges_mail()) expect_none("one_kernel", "has no kernel for it");
+    if (!device.meets()) expect_none("direct_kernel", "for up to 0 ranks");
+    if (!why_no_loans(team).empty()) expect_none("fetch", why_no_loans(team));
+    // The ranks can go on.
+    const SymmetricTensor tensor = symmetric(team, {8}, f32);
+    const Stream stream(team.device());
+    AllReduce plan(team, spec);
+    plan(tensor, stream);
+    team.synchronize(stream);
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(CollectiveMisuseOn);
 
 /// From now on no other process of this user may read this one's memory, nor may this one read such.
 void forbid_reading() {

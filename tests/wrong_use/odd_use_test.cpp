@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What looks wrong and is not: things let go of in any order, and several plans on one tensor. Nothing crashes, and the
 // results are right.
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -19,12 +19,16 @@
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/broadcast.hpp"
 #include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/device/graph.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
+#include "support/devices.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem {
@@ -33,12 +37,34 @@ namespace {
 void slow(const Team& team, StreamRef stream) {
   team.device().launch(stream, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
 }
-void fill(const TensorView& tensor, float value) {
-  std::fill_n(tensor.data_as<float>(), static_cast<std::size_t>(tensor.numel()), value);
+std::vector<float> floats(std::int64_t count, float value) {
+  return std::vector<float>(static_cast<std::size_t>(count), value);
 }
-void expect_all(const TensorView& tensor, float value) {
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) ASSERT_EQ(tensor.data_as<float>()[i], value) << "element " << i;
+void fill(const Team& team, const TensorView& tensor, float value) {
+  const std::vector<float> values = floats(tensor.numel(), value);
+  team.device().upload(tensor.data(), values.data(), tensor.bytes());
 }
+void expect_all(const Team& team, const TensorView& tensor, float value) {
+  std::vector<float> values = floats(tensor.numel(), 0);
+  team.device().download(values.data(), tensor.data(), tensor.bytes());
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], value) << "element " << i;
+}
+/// Memory of the device's that no peer reaches.
+class Plain {
+ public:
+  Plain(const Team& team, std::int64_t count, float value)
+      : buffer_(team.shared_device(), static_cast<std::size_t>(count) * sizeof(float)),
+        view_(buffer_.data(), {count}, f32, team.device().id()) {
+    fill(team, view_, value);
+  }
+  [[nodiscard]] const TensorView& view() const noexcept { return view_; }
+  /// Of its first elements.
+  [[nodiscard]] TensorView view(const Dims& sizes) const { return {view_.data(), sizes, f32, view_.device()}; }
+
+ private:
+  Buffer buffer_;
+  TensorView view_;
+};
 SymmetricTensor symmetric_tensor(const Team& team, std::int64_t count) {
   SymmetricTensor tensor = SymmetricTensor::empty(team, {count}, f32);
   tensor.rendezvous();
@@ -53,9 +79,8 @@ constexpr std::int64_t many = 100'000;
 struct Odd {
   const char* name;
   void (*use)(World& world);
+  std::optional<DeviceType> only{};
 };
-
-void PrintTo(const Odd& odd, std::ostream* out) { *out << odd.name; }
 
 constexpr Odd odd_uses[] = {
     {"TheWorldGoesFirst",
@@ -64,14 +89,14 @@ constexpr Odd odd_uses[] = {
        const Stream stream(mine->device());
        Event event(mine->device());
        SymmetricTensor x = symmetric_tensor(mine->team(), many);
-       fill(x.local(), one_of_rank(mine->team()));
+       fill(mine->team(), x.local(), one_of_rank(mine->team()));
        AllReduce plan(mine->team(), {many, f32});
        mine.reset();
        plan(x, stream);
        event.record(stream);
        plan.team().synchronize(stream);
        EXPECT_TRUE(event.query());
-       expect_all(x.local(), sum_of_ranks(plan.team()));
+       expect_all(plan.team(), x.local(), sum_of_ranks(plan.team()));
      }},
     {"AForkedChildLetsGoOfItsCopies",
      [](World& world) {
@@ -83,12 +108,13 @@ constexpr Odd odd_uses[] = {
        };
        auto mine = std::make_unique<Copies>(Copies{.world = std::move(world)});
        const auto sum = [&] {
-         fill(mine->x.local(), one_of_rank(mine->world.team()));
-         mine->world.team().barrier();
-         slow(mine->world.team(), mine->stream);
+         const Team& team = mine->world.team();
+         fill(team, mine->x.local(), one_of_rank(team));
+         team.barrier();
+         slow(team, mine->stream);
          mine->plan(mine->x, mine->stream);
-         mine->world.team().synchronize(mine->stream);
-         expect_all(mine->x.local(), sum_of_ranks(mine->world.team()));
+         team.synchronize(mine->stream);
+         expect_all(team, mine->x.local(), sum_of_ranks(team));
        };
        sum();
        const ::pid_t child = ::fork();
@@ -109,10 +135,9 @@ constexpr Odd odd_uses[] = {
        Stream stream(mine->device());
        Event event(mine->device());
        {
-         std::vector<float> values(many, one_of_rank(mine->team()));
-         const TensorView x(values.data(), {many}, f32);
          const Team team = mine->team();
-         tandem::all_reduce(team, x, x, stream);
+         const Plain x(team, many, one_of_rank(team));
+         tandem::all_reduce(team, x.view(), x.view(), stream);
          event.record(stream);
          team.synchronize(stream);
        }
@@ -124,47 +149,47 @@ constexpr Odd odd_uses[] = {
      }},
     {"AStreamGoesBeforeItsWorkHasRun",
      [](World& world) {
-       std::vector<float> values(many, one_of_rank(world.team()));
-       const TensorView x(values.data(), {many}, f32);
-       AllReduce plan(world.team(), {many, f32});
+       const Team& team = world.team();
+       const Plain x(team, many, one_of_rank(team));
+       AllReduce plan(team, {many, f32});
        Event done(world.device());
        {
          const Stream stream(world.device());
-         slow(world.team(), stream);
-         plan(x, x, stream);
+         slow(team, stream);
+         plan(x.view(), x.view(), stream);
          done.record(stream);
        }
        done.synchronize();
-       world.team().check();
-       expect_all(x, sum_of_ranks(world.team()));
+       team.check();
+       expect_all(team, x.view(), sum_of_ranks(team));
      }},
     {"CollectivesGoBeforeTheirWorkHasRun",
      [](World& world) {
+       const Team& team = world.team();
        const Stream stream(world.device());
-       std::vector<float> values(many, one_of_rank(world.team()));
-       const TensorView x(values.data(), {many}, f32);
-       slow(world.team(), stream);
-       AllReduce(world.team(), {many, f32})(x, x, stream);
-       const AllReduce next(world.team(), {8, f32});  // this is when memory that was let go of is freed
-       world.team().synchronize(stream);
-       expect_all(x, sum_of_ranks(world.team()));
+       const Plain x(team, many, one_of_rank(team));
+       slow(team, stream);
+       AllReduce(team, {many, f32})(x.view(), x.view(), stream);
+       const AllReduce next(team, {8, f32});  // this is when memory that was let go of is freed
+       team.synchronize(stream);
+       expect_all(team, x.view(), sum_of_ranks(team));
      }},
     {"LinearPlansGoBeforeTheirWorkHasRun",
      [](World& world) {
        const Team& team = world.team();
        const std::int64_t m = 8 * team.size();
        const LinearSpec spec{.m = m, .n = 24, .k = 16, .dtype = f32};
-       std::vector<float> ones(1024, 1.0F);  // enough for each operand
-       std::vector<float> out(1024);
-       const auto in = [&](Dims sizes) { return TensorView(ones.data(), sizes, f32); };
-       const auto to = [&](Dims sizes) {
-         std::ranges::fill(out, -1.0F);
-         return TensorView(out.data(), sizes, f32);
+       const Plain ones(team, 1024, 1);  // enough for each operand
+       const Plain out(team, 1024, -1);
+       const auto in = [&](const Dims& sizes) { return ones.view(sizes); };
+       const auto to = [&](const Dims& sizes) {
+         fill(team, out.view(), -1);
+         return out.view(sizes);
        };
        const auto check = [&](const Stream& stream, const TensorView& y, std::int64_t sum) {
          const AllReduce next(team, {8, f32});
          team.synchronize(stream);
-         expect_all(y, static_cast<float>(sum));
+         expect_all(team, y, static_cast<float>(sum));
        };
        for (const char* algorithm : {"pipeline", "sequence"}) {
          const LinearOptions options{.algorithm = algorithm};
@@ -189,20 +214,20 @@ constexpr Odd odd_uses[] = {
      }},
     {"ATensorGoesBeforeThePlanThatUsedIt",
      [](World& world) {
+       const Team& team = world.team();
        const Stream stream(world.device());
-       AllReduce plan(world.team(), {many, f32}, {.algorithm = "two_shot"});
-       std::vector<float> out(many);
-       const TensorView y(out.data(), {many}, f32);
+       AllReduce plan(team, {many, f32}, {.algorithm = "two_shot"});
+       const Plain y(team, many, 0);
        for (int round = 0; round < 5; ++round) {
          {
-           const SymmetricTensor x = symmetric_tensor(world.team(), many);
-           fill(x.local(), one_of_rank(world.team()));
-           slow(world.team(), stream);
-           plan(x, y, stream);
+           const SymmetricTensor x = symmetric_tensor(team, many);
+           fill(team, x.local(), one_of_rank(team));
+           slow(team, stream);
+           plan(x, y.view(), stream);
          }
-         const SymmetricTensor another = symmetric_tensor(world.team(), many);
-         world.team().synchronize(stream);
-         expect_all(y, sum_of_ranks(world.team()));
+         const SymmetricTensor another = symmetric_tensor(team, many);
+         team.synchronize(stream);
+         expect_all(team, y.view(), sum_of_ranks(team));
        }
      }},
     {"AWorkThatThrewKeepsNothingFromItsEnd",
@@ -225,13 +250,13 @@ constexpr Odd odd_uses[] = {
        AllReduce second(team, {many, f32}, {.algorithm = "two_shot"});
        Broadcast third(team, {many, f32});
        for (int round = 0; round < 20; ++round) {
-         fill(x.local(), one_of_rank(team));
+         fill(team, x.local(), one_of_rank(team));
          if (round % team.size() == team.rank()) slow(team, stream);
          first(x, stream);
          second(x, stream);
          third(x, round % team.size(), stream);
          team.synchronize(stream);
-         expect_all(x.local(), sum_of_ranks(team) * static_cast<float>(team.size()));
+         expect_all(team, x.local(), sum_of_ranks(team) * static_cast<float>(team.size()));
          team.barrier();  // the others read it here, before it is filled again
        }
      }},
@@ -244,21 +269,21 @@ constexpr Odd odd_uses[] = {
        const SymmetricTensor x = symmetric_tensor(team, many);
        AllReduce first(team, {many, f32}, {.algorithm = "two_shot"});
        AllReduce second(team, {many, f32}, {.algorithm = "two_shot"});
-       fill(x.local(), one_of_rank(team));
+       fill(team, x.local(), one_of_rank(team));
        slow(team, one);
        first(x, one);
        order_after(other, one, between);
        second(x, other);
        team.synchronize(other);
-       expect_all(x.local(), sum_of_ranks(team) * static_cast<float>(team.size()));
+       expect_all(team, x.local(), sum_of_ranks(team) * static_cast<float>(team.size()));
      }},
     {"TwoOpenRunsOfTwoPlansOnOneTensor",
      [](World& world) {
        const Team& team = world.team();
        const Stream stream(world.device());
        const SymmetricTensor x = symmetric_tensor(team, 4 * team.size());
-       fill(x.local(), -1);
-       fill(x.local().narrow(0, 4 * team.rank(), 4), one_of_rank(team));
+       fill(team, x.local(), -1);
+       fill(team, x.local().narrow(0, 4 * team.rank(), 4), one_of_rank(team));
        AllGather first(team, {4, f32});
        AllGather second(team, {4, f32});
        first.start(x, stream);
@@ -267,19 +292,85 @@ constexpr Odd odd_uses[] = {
        second.finish(stream);
        team.synchronize(stream);
        for (int rank = 0; rank < team.size(); ++rank) {
-         expect_all(x.local().narrow(0, 4 * rank, 4), static_cast<float>(rank + 1));
+         expect_all(team, x.local().narrow(0, 4 * rank, 4), static_cast<float>(rank + 1));
        }
      }},
+    {"APlanGoesBeforeItsGraphAndTheGraphBeforeItsWorkHasRun",
+     [](World& world) {
+       const Team& team = world.team();
+       const Stream stream(world.device());
+       const Plain x(team, many, one_of_rank(team));
+       const Plain y(team, many, 0);
+       for (int round = 0; round < 5; ++round) {
+         fill(team, y.view(), 0);
+         std::optional<AllReduce> plan(std::in_place, team, AllReduceSpec{many, f32});
+         std::optional<Graph> graph(std::in_place, world.device(), stream,
+                                    [&] { (*plan)(x.view(), y.view(), stream); });
+         plan.reset();
+         const AllReduce another(team, {many, f32});
+         slow(team, stream);
+         graph->launch(stream);
+         graph.reset();
+         const AllReduce next(team, {8, f32});
+         team.synchronize(stream);
+         expect_all(team, y.view(), sum_of_ranks(team));
+       }
+     },
+     DeviceType::cuda},
+    {"AGraphGoesAfterItsStreamAndItsTensorAfterBoth",
+     [](World& world) {
+       const Team& team = world.team();
+       Event done(world.device());
+       SymmetricTensor x = symmetric_tensor(team, many);
+       fill(team, x.local(), one_of_rank(team));
+       AllReduce plan(team, {many, f32}, {.algorithm = "two_shot"});
+       {
+         std::optional<Stream> stream(std::in_place, world.device());
+         const Graph graph(world.device(), *stream, [&] { plan(x, *stream); });
+         slow(team, *stream);
+         graph.launch(*stream);
+         done.record(*stream);
+         stream.reset();
+       }
+       done.synchronize();
+       team.check();
+       expect_all(team, x.local(), sum_of_ranks(team));
+       team.barrier();
+     },
+     DeviceType::cuda},
 };
 
-class OddUse : public ::testing::TestWithParam<Odd> {};
+struct Case {
+  DeviceType device;
+  const Odd* odd;
+};
+
+void PrintTo(const Case& each, std::ostream* out) { *out << each.odd->name; }
+
+class OddUse : public ::testing::TestWithParam<Case> {};
 
 TEST_P(OddUse, IsRight) {
-  for (const int ranks : {1, 2, 3}) testing::run_ranks(ranks, GetParam().use, {.limit = std::chrono::seconds(60)});
+  const auto [device, odd] = GetParam();
+  if (const std::string reason = testing::why_no_ranks_on(device); !reason.empty()) GTEST_SKIP() << reason;
+  // To start ranks on CUDA takes seconds.
+  for (const int ranks : device == DeviceType::host ? std::vector<int>{1, 2, 3} : std::vector<int>{3}) {
+    testing::run_ranks(ranks, odd->use, {.device = device, .limit = std::chrono::seconds(60)});
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, OddUse, ::testing::ValuesIn(odd_uses),
-                         [](const auto& odd) { return std::string(odd.param.name); });
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const DeviceType device : {DeviceType::host, DeviceType::cuda}) {
+    for (const Odd& odd : odd_uses) {
+      if (odd.only.value_or(device) == device) all.push_back({device, &odd});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, OddUse, ::testing::ValuesIn(cases()), [](const auto& each) {
+  return std::string(name(each.param.device)) + "_" + each.param.odd->name;
+});
 
 }  // namespace
 }  // namespace tandem
