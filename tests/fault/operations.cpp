@@ -192,6 +192,12 @@ constexpr Operation operations[] = {
        return runs_of(s, AllToAll(s.team, {s.count(), f32}),
                       [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.all()}), t.stream); });
      }},
+    {"AllToAll, out of symmetric",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}),
+                      [](auto& plan, Stage& t) { plan(t.symmetric, t.plain(1, {t.all()}), t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
     {"AllToAll with counts",
      [](Stage& s) {
        return runs_of(s, AllToAll(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
@@ -241,6 +247,14 @@ constexpr Operation operations[] = {
          const LinearSpec& l = plan.spec();
          plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
        });
+     }},
+    {"LinearAllReduce, direct",
+     [](Stage& s) {
+       return runs_of(s, LinearAllReduce(s.team, s.spec(), LinearOptions{.algorithm = "direct"}),
+                      [](auto& plan, Stage& t) {
+                        const LinearSpec& l = plan.spec();
+                        plan(t.plain(0, {l.m, l.k}), t.plain(1, {l.n, l.k}), t.plain(2, {l.m, l.n}), t.stream);
+                      });
      }},
     {"LinearWeightGradient",
      [](Stage& s) {
