@@ -36,10 +36,12 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
-  const std::string by_kernel = meeting()
-                                    ? format("from {} to {} bytes of a rank by a kernel that stores into them, else ",
-                                             tuning.direct_above_bytes, tuning.direct_link_bytes)
-                                    : "";
+  std::string by_kernel;
+  if (meeting()) {
+    by_kernel = automatic() ? format("from {} to {} bytes on a rank's links by a kernel that stores into them, else ",
+                                     tuning.direct_above_bytes, tuning.direct_link_bytes)
+                            : "by a kernel that stores into them, else ";
+  }
   const std::string otherwise = format(
       "into symmetric tensors {}by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
       "bytes a shard); into plain views{} {}; copies by {}",
@@ -54,7 +56,8 @@ AllGather::Split AllGather::split_of(const TensorView& gathered) const {
   return whole;
 }
 
-void AllGather::expect_closed() const {
+void AllGather::expect_closed(StreamRef stream) {
+  if (started_ && started_in_ != 0 && started_in_ != device().stream_capture(stream)) started_ = false;
   if (started_) refuse("a run was started while another one is open; finish() ends a run");
 }
 
@@ -72,7 +75,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
 
 void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect_algorithm({"push"}, "a run in steps");
-  expect_closed();
+  expect_closed(stream);
   begin_run(stream, "all_gather");
   const Shard mine = split(gathered.local()).shard(me());
   const std::size_t bytes = bytes_of(mine.count);
@@ -102,6 +105,7 @@ void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamR
   // The own shard signals only where it was copied: another stream may be the one to read it.
   coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
   started_ = true;
+  started_in_ = capture();
 }
 
 void AllGather::wait_shard(StreamRef stream, int rank) {
@@ -150,7 +154,7 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 
 void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
-  expect_closed();
+  expect_closed(stream);
   if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
     run_step(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
   } else if (takes_direct(bytes_of(whole.full))) {
@@ -169,7 +173,7 @@ void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
   expect_algorithm({"pull", "fetch", "mail", "one_kernel"}, "a plain view");
-  expect_closed();
+  expect_closed(stream);
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
   expect(shard, "shard", whole.shard(me()).count);

@@ -70,11 +70,12 @@ void LinearWeightGradient::start(const TensorView& shard, std::int64_t m, Stream
   team().check();  // a plan that was moved from has no state to look at
   State& state = *state_;
   const bool gathers_x = state.gathered == GatheredOperand::x;
+  state.forget_dropped_start(stream);
   if (state.started) refuse("start() was called twice; a run uses what the first one gathered");
   if (m < 0 || m > spec().m) refuse(format("start() of {} tokens; allowed: 0 to {}", m, spec().m));
   expect(shard, gathers_x ? "x" : "dy", spec().dtype, Dims{own_rows(m), gathers_x ? spec().k : spec().n});
   begin(stream);
-  state.start(shard.data_as<const std::byte>(), m, stream);
+  state.start(shard.data_as<const std::byte>(), m, capture(), stream);
   end(stream);
 }
 
@@ -85,7 +86,7 @@ void LinearWeightGradient::expect_started(const TensorView& shard, std::int64_t 
                   started.m, static_cast<const void*>(started.shard)));
   }
   if (started.capture != device().stream_capture(stream)) {
-    refuse("start() and its run must be captured together, or neither of them");
+    refuse("start() was not captured, but its run is; both must be, or neither of them");
   }
 }
 
@@ -101,6 +102,7 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
 
   const TensorView& shard = gathers_x ? x : dy;
   const TensorView& whole = gathers_x ? dy : x;
+  state.forget_dropped_start(stream);
   if (state.started) expect_started(shard, m, stream);
   begin(stream);
   const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), dw.data(), m};

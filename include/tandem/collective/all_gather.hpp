@@ -39,7 +39,7 @@ class TANDEM_API AllGather final : public Collective {
 
   // A run into a symmetric tensor in three steps, for consumers that begin with the first shard: `start` once, then
   // `wait_shard` for some ranks, each at most once, on any stream; then `finish`, which waits for the rest.
-  // Until then the plan takes no other run.
+  // Until then the plan takes no other run; but what a dropped capture started is forgotten.
 
   /// From here on, in `stream`'s order, peers may write into `gathered`.
   void start(const SymmetricTensor& gathered, StreamRef stream);
@@ -60,13 +60,14 @@ class TANDEM_API AllGather final : public Collective {
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
-  void expect_closed() const;
+  void expect_closed(StreamRef stream);
 
   std::int64_t count_;
   std::vector<int> everyone_;         // the peers in rotated order, then this rank
   std::vector<void*> places_;         // where a kernel stores this rank's shard
   std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
   bool started_ = false;
+  std::uint64_t started_in_ = 0;  // a capture, or none
 };
 
 /// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.

@@ -56,7 +56,9 @@ class TANDEM_API Plan {
   }
   /// Whether any run was captured, this one included. Equal on all ranks.
   [[nodiscard]] bool captured() const noexcept { return last_capture_ != 0; }
-  /// Whether the run that has begun is captured.
+  /// The capture that the run that has begun is in; 0: none.
+  [[nodiscard]] std::uint64_t capture() const noexcept { return capture_; }
+  /// Whether there is one.
   [[nodiscard]] bool capturing() const noexcept { return capture_ != 0; }
 
   /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is

@@ -40,7 +40,8 @@ class TANDEM_API LinearWeightGradient : public LinearPlan {
   ///   weight_gradient(dy, x, dw, stream);
   ///
   /// `shard`: this rank's m_r rows of the gathered operand, which stay as they are until the run has ended; m: the
-  /// tokens of all ranks. All ranks call it. The plan's next run is the one of this shard and m, captured if this was.
+  /// tokens of all ranks. All ranks call it. The plan's next run is the one of this shard and m, captured if this was;
+  /// if that capture is dropped, so is this.
   void start(const TensorView& shard, std::int64_t m, StreamRef stream);
 
   /// dy: [m, n], x: [m, k], of which the gathered one has this rank's m_r rows; dw: f32 [n, k]. All dense.

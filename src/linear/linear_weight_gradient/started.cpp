@@ -3,7 +3,8 @@
 
 namespace tandem {
 
-void LinearWeightGradient::State::start(const std::byte* shard, std::int64_t m, StreamRef stream) {
+void LinearWeightGradient::State::start(const std::byte* shard, std::int64_t m, std::uint64_t capture,
+                                        StreamRef stream) {
   gather.take_slot(stream);
   if (team.size() > 1) {
     communication.follow(stream);
@@ -11,7 +12,7 @@ void LinearWeightGradient::State::start(const std::byte* shard, std::int64_t m, 
     gather.keep_own_beside(communication.ref(), shard);
     team.device().yield(stream);  // as in the pipeline: all pushes before what they hide behind
   }
-  started = {shard, m, team.device().stream_capture(stream)};
+  started = {shard, m, capture};
 }
 
 void LinearWeightGradient::State::finish_started(const Operands& run, StreamRef stream) {

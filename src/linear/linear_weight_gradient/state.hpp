@@ -31,7 +31,7 @@ struct LinearWeightGradient::State {
   void sequence(const Operands& run, StreamRef stream);
 
   /// Gathers beside what is queued on `stream` next.
-  void start(const std::byte* shard, std::int64_t m, StreamRef stream);
+  void start(const std::byte* shard, std::int64_t m, std::uint64_t capture, StreamRef stream);
   /// The run that a start has gathered for.
   void finish_started(const Operands& run, StreamRef stream);
   /// Waits for all shards, and multiplies once.
@@ -52,9 +52,14 @@ struct LinearWeightGradient::State {
   struct Started {
     const std::byte* shard;
     std::int64_t m;
-    std::uint64_t capture;
+    std::uint64_t capture;  ///< in which; 0: none
   };
   std::optional<Started> started;  ///< since the last run
+
+  /// Forgets a start in a capture that is not the stream's: it was dropped, and what was started with it.
+  void forget_dropped_start(StreamRef stream) {
+    if (started && started->capture != 0 && started->capture != team.device().stream_capture(stream)) started.reset();
+  }
 };
 
 }  // namespace tandem

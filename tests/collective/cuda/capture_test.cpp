@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -271,6 +273,32 @@ TEST_P(CapturedPlan, AFunctionWithoutAPlanIsRefused) {
     team.synchronize(stream);
     const std::vector<std::int32_t> wanted(100, team.size() * team.size());
     expect_bytes(value.get(), bytes_of(wanted), "two sums");
+  });
+}
+
+TEST_P(CapturedPlan, WhatADroppedCaptureStartedIsForgotten) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    AllGather gather(team, {.count = 100, .dtype = i32});
+    SymmetricTensor gathered = symmetric(team, {100 * team.size()}, i32);
+    std::vector<std::int32_t> wanted(static_cast<std::size_t>(100 * team.size()));
+    std::iota(wanted.begin(), wanted.end(), 0);
+    const auto whole = bytes_of(wanted);
+    const auto own = std::span(wanted).subspan(static_cast<std::size_t>(100 * team.rank()), 100);
+    GuardedTensor shard(team, {100}, i32);
+    shard.set(bytes_of(std::vector<std::int32_t>(own.begin(), own.end())));
+    struct Dropped {};
+    EXPECT_THROW(CapturedGraph(team.device(), stream,
+                               [&] {
+                                 gather.start(shard.view(), gathered, stream);
+                                 throw Dropped();
+                               }),
+                 Dropped);
+    poison(gathered);
+    gather(shard.view(), gathered, stream);
+    team.synchronize(stream);
+    expect_bytes(get(gathered), whole, "behind a dropped capture");
   });
 }
 

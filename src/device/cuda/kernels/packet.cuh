@@ -46,9 +46,10 @@ class BlockPatience {
   __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, const SignalWait& wait,
                         WaitControl* control) {
     unsigned sleep_ns = 16;
-    while (value.number != number) {
+    for (int looks = 1; value.number != number; ++looks) {
       if (*const_cast<const volatile unsigned*>(&ended_) != 0) return;
-      if (is_my_turn_to_poll() && !lasts(number, value.number, wait, control)) {
+      const bool polls = is_my_turn_to_poll() || (looks % looks_between_hints == 0 && may_be_aborted(control));
+      if (polls && !lasts(number, value.number, wait, control)) {
         *const_cast<volatile unsigned*>(&ended_) = 1;
         return;
       }
@@ -66,7 +67,7 @@ class BlockPatience {
   }
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen, const SignalWait& wait,
                         WaitControl* control) const {
-    if (load_relaxed_system(&control->abort) != 0U) return false;
+    if (is_aborted(control)) return false;
     const std::uint64_t waited = now_ns() - begin_;
     if (waited < *const_cast<const volatile std::uint64_t*>(&control->timeout_ns)) return true;
     report_timeout(control, wait, expected, seen, waited);

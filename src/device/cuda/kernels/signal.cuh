@@ -5,15 +5,11 @@
 
 #include "tandem/device/signal.hpp"
 
+#include "device/cuda/kernels/abort.cuh"
+
 namespace tandem::cuda {
 
-// The abort word and the deadline lie in the host's memory, a round trip over PCIe away. Reads by several blocks go
-// there one after the other, each behind what its GPU stores to peers, and hold up what their blocks wait for: the
-// peers' blocks then wait longer for these, and read it too. So a grid reads it once in so long, its blocks in turns.
-constexpr std::uint64_t poll_ns = 50'000;
-__device__ inline std::uint64_t before_first_poll_ns() { return (blockIdx.x + 1) * poll_ns; }
-__device__ inline std::uint64_t between_polls_ns() { return gridDim.x * poll_ns; }
-// Nor does a wait sleep at first: most signals are a few looks away.
+// A wait does not sleep at first: most signals are a few looks away.
 constexpr int looks_before_sleep = 16;
 constexpr unsigned max_sleep_ns = 256;
 
@@ -29,12 +25,6 @@ __device__ inline void store_release_system(std::uint64_t* word, std::uint64_t v
 
 __device__ inline void store_release_system(std::uint32_t* word, std::uint32_t value) {
   asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-
-__device__ inline std::uint32_t load_relaxed_system(const std::uint32_t* word) {
-  std::uint32_t value;
-  asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-  return value;
 }
 
 __device__ inline std::uint64_t now_ns() {
@@ -75,14 +65,16 @@ class Patience {
   /// for the error.
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen) {
     if (const std::uint64_t now = now_ns(); now >= next_poll_) {
-      if (load_relaxed_system(&control_->abort) != 0U) return false;
+      if (is_aborted(control_)) return false;
       if (now - begin_ >= *const_cast<const volatile std::uint64_t*>(&control_->timeout_ns)) {
         report_timeout(control_, wait_, expected, seen, now - begin_);
         return false;
       }
       next_poll_ = now + between_polls_ns();
     }
-    if (++looks_ > looks_before_sleep) {
+    ++looks_;
+    if (looks_ % looks_between_hints == 0 && may_be_aborted(control_)) next_poll_ = 0;
+    if (looks_ > looks_before_sleep) {
       __nanosleep(sleep_ns_);
       sleep_ns_ = sleep_ns_ < max_sleep_ns ? sleep_ns_ * 2 : max_sleep_ns;
     }
