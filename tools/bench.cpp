@@ -182,6 +182,7 @@ int bench(Arguments arguments) {
   app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
       ->type_name("NAME");
   integer("--groups", "--groups", "linear operations: into how many parts what travels is cut", groups, 1);
+  add_sms(app, options.sms);
   add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },

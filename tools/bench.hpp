@@ -31,6 +31,7 @@ struct BenchOptions {
   bool tf32 = false;
   std::string algorithm = "auto";
   std::optional<int> groups;
+  std::optional<int> sms;
   bool plain = false;     ///< plain tensors instead of symmetric ones
   bool in_place = false;  ///< in place alone
   bool blocking = false;

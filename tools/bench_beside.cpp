@@ -54,7 +54,7 @@ class BesideBench {
     // Copies by kernels would wait until the product leaves them multiprocessors.
     const bool copies_alone = options_.algorithm == "auto" && !adds(options_.operation);
     CollectivePlan plan(team, options_.operation, problem.plan_count(), problem.dtype,
-                        {.algorithm = options_.algorithm, .sms = copies_alone ? std::optional(0) : std::nullopt});
+                        {.algorithm = options_.algorithm, .sms = copies_alone && !options_.sms ? 0 : options_.sms});
     CollectiveRun run(team, problem, form_);
     const CollectiveData data(problem, options_.seed);
     const auto communicate = [&](StreamRef stream) { run(plan, stream); };

@@ -135,7 +135,7 @@ int bench_collective(const World& world, const BenchOptions& given) {
     const CollectiveProblem problem =
         sized_problem(options.operation, world.size(), size, *options.dtype, options.root);
     CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
-                        {.algorithm = options.algorithm});
+                        {.algorithm = options.algorithm, .sms = options.sms});
     std::optional<Figures> apart;
     std::optional<Figures> in_place;
     if (measured.apart != nullptr) apart = bench.measure(plan, problem, *measured.apart);

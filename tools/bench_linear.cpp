@@ -33,8 +33,9 @@ class LinearBench {
     const Team& team = world_.team();
     const LinearProblem problem = problem_of(options_, shape, world_);
     LinearRun run(team, problem);
-    LinearPlanOfAnyKind overlap(team, problem, {.algorithm = options_.algorithm, .groups = options_.groups});
-    LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt});
+    LinearPlanOfAnyKind overlap(team, problem,
+                                {.algorithm = options_.algorithm, .groups = options_.groups, .sms = options_.sms});
+    LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt, .sms = options_.sms});
     const auto queued = [&](LinearPlanOfAnyKind& plan) {
       return timing_.queued([this, &run, &plan] { run(plan, stream_); }, options_.repetitions);
     };

@@ -2,6 +2,7 @@
 #include "tools/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <limits>
 
 namespace tandem::tools {
 
@@ -32,6 +33,16 @@ void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& he
 void add_tf32(CLI::App& app, bool& tf32) {
   app.add_flag("--tf32", tf32,
                "linear operations in f32: what is multiplied may be rounded to TF32, where there is such");
+}
+
+void add_sms(CLI::App& app, std::optional<int>& sms) {
+  app.add_option_function<std::string>(
+         "--sms",
+         [&sms](const std::string& text) {
+           sms = static_cast<int>(parse_integer("--sms", text, 0, std::numeric_limits<int>::max()));
+         },
+         "cuda: how many multiprocessors kernels that communicate may take; 0 leaves gathers to copy engines")
+      ->type_name("N");
 }
 
 void add_report(CLI::App& app, Report::Options& report) {

@@ -27,6 +27,8 @@ void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& he
 void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help);
 /// --tf32
 void add_tf32(CLI::App& app, bool& tf32);
+/// --sms
+void add_sms(CLI::App& app, std::optional<int>& sms);
 /// --json and --csv
 void add_report(CLI::App& app, Report::Options& report);
 

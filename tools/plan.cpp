@@ -51,6 +51,7 @@ struct PlanOptions {
   bool tf32 = false;
   std::string algorithm = "auto";
   std::optional<int> groups;
+  std::optional<int> sms;
   std::string json;
 };
 
@@ -78,9 +79,10 @@ int plan_linear(const PlanOptions& options) {
                               .dtype = linear_dtype(options.dtype, options.tf32, device->id().type),
                               .tf32 = options.tf32,
                               .device = device->id().type};
-  const LinearChoice choice = choose_tuned(problem.kind, problem.spec(0), ranks, *device,
-                                           {.algorithm = options.algorithm, .groups = options.groups},
-                                           PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));
+  const LinearChoice choice =
+      choose_tuned(problem.kind, problem.spec(0), ranks, *device,
+                   {.algorithm = options.algorithm, .groups = options.groups, .sms = options.sms},
+                   PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));
   const std::string where = on_device(*device, env.link);
   const LinearPrediction& predicted = choice.predicted;
   tell(options,
@@ -111,7 +113,7 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
   const CollectiveProblem problem =
       sized_problem(options.operation, world.size(), options.size, options.dtype.value_or(f32));
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
-                            {.algorithm = options.algorithm});
+                            {.algorithm = options.algorithm, .sms = options.sms});
   const bool can_fetch = why_no_loans(world.team()).empty();
   if (world.rank() != 0) return success;
   std::string predicted;
@@ -168,6 +170,7 @@ int plan(Arguments arguments) {
          },
          "linear operations: into how many parts what travels is cut")
       ->type_name("N");
+  add_sms(app, options.sms);
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
   if (const auto code = parse(app, arguments)) return *code;
   expect_taken(options.operation, app, options_of_some);

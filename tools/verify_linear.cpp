@@ -67,6 +67,11 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
   }
   options.keep_gathered =
       problem.kind == LinearKind::all_gather_linear && problem.x == Layout::normal && random.chance(30);
+  if (random.chance(20)) {
+    const bool gathers =
+        problem.kind == LinearKind::all_gather_linear || problem.kind == LinearKind::linear_weight_gradient;
+    options.sms = static_cast<int>(random.between(gathers ? 0 : 1, 40));
+  }
   return options;
 }
 
@@ -101,9 +106,10 @@ void run_linear_case(Operation operation, Case& self) {
     tokens += format("{}{}", tokens.empty() ? "" : ", ", problem.shape.m);
     problems.push_back(problem);
   }
-  self.describe(format("{}{}{}, runs of {} tokens", to_string(whole.spec(team.rank())),
+  self.describe(format("{}{}{}{}, runs of {} tokens", to_string(whole.spec(team.rank())),
                        options.algorithm == "auto" ? "" : ", " + options.algorithm,
-                       options.groups ? format(", {} groups", *options.groups) : "", tokens));
+                       options.groups ? format(", {} groups", *options.groups) : "",
+                       options.sms ? format(", on {} SMs", *options.sms) : "", tokens));
 
   const std::array<Stream, 2> streams{Stream(team.device()), Stream(team.device())};
   LinearPlanOfAnyKind plan(team, whole, options);

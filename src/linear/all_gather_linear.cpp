@@ -21,7 +21,7 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       keep_gathered(options.keep_gathered),
       choice(std::move(its_choice)),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice.groups, operation),
+      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice, operation),
       gemm(team, tuned_gemm(team, local_gemm(spec))),
       communication(team) {}
 

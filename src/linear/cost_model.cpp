@@ -221,8 +221,15 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
                                  name(kind), *options.groups, options.algorithm, pipeline));
   }
 
+  const int fewest_sms = is_reduction(kind) ? 1 : 0;
+  if (options.sms && *options.sms < fewest_sms) {
+    throw InvalidArgument(format("{}: {} SMs were allowed; allowed: {} and more{}", name(kind), *options.sms,
+                                 fewest_sms, is_reduction(kind) ? ", since sums need 1" : ""));
+  }
+
   const Pieces pieces(kind, spec, ranks, costs);
   LinearChoice choice;
+  choice.sms = options.sms;
   LinearPrediction& predicted = choice.predicted;
   predicted.t_gemm = pieces.gemm(ranks);
   predicted.t_comm = pieces.comm();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_plan.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -46,8 +47,9 @@ const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec)
 /// What must be equal on all ranks, in words.
 std::string shared_arguments(LinearSpec spec, const LinearOptions& options, bool own_n, std::string_view extra) {
   (own_n ? spec.n : spec.k) = 0;
-  return format("{} (own share of {}), algorithm {}, groups {}{}{}", to_string(spec), own_n ? "n" : "k",
+  return format("{} (own share of {}), algorithm {}, groups {}{}{}{}", to_string(spec), own_n ? "n" : "k",
                 options.algorithm, options.groups ? std::to_string(*options.groups) : "auto",
+                options.sms ? format(", on at most {} SMs", *options.sms) : "",
                 options.keep_gathered ? ", gathered x kept" : "", extra);
 }
 
@@ -126,10 +128,15 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
 }
 
 void LinearPlan::describe_product(const Gemm& gemm, bool one_kernel) {
-  set_description(format(
-      "{} {} on {} ranks\n{}\nlocal product: {}{}", kind(), to_string(spec_), team().size(), to_string(choice_),
-      gemm.describe(),
-      one_kernel ? format("\ncommunication: one kernel on at most {} SMs", MailLanes::most_lanes) : std::string()));
+  std::string communication;
+  if (one_kernel) {
+    communication = format("\ncommunication: one kernel on at most {} SMs",
+                           std::min(choice_.sms.value_or(MailLanes::most_lanes), MailLanes::most_lanes));
+  } else if (choice_.sms) {
+    communication = format("\ncommunication: kernels on at most {} SMs", *choice_.sms);
+  }
+  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}{}", kind(), to_string(spec_), team().size(),
+                         to_string(choice_), gemm.describe(), communication));
 }
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       spec(its_spec),
       gathered(its_gathered),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, gathered_row_bytes(spec, gathered), choice.groups, operation),
+      gather(team, spec.m, gathered_row_bytes(spec, gathered), choice, operation),
       gemm(team, tuned_gemm(team, local_gradient_gemm(spec))),
       communication(team) {}
 

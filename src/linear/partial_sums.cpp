@@ -50,7 +50,7 @@ MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice&
     const std::size_t one_step = one_step_up_to(collective_tuning(team.device().id().type), team.size());
     longest = std::max(kernel_chunk(whole, team.size()), std::min(whole, one_step));
   }
-  return {team, longest, MailLanes::most_lanes, operation};
+  return {team, longest, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
 }  // namespace
@@ -65,6 +65,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                    region_alignment)),
       tail_offset_(region_bytes_ * static_cast<std::size_t>(team.size())),
       rows_(rows),
+      most_blocks_(choice.sms.value_or(0)),
       lanes_(lanes_of(team, spec, choice, rows, operation)),
       slots_(team,
              is_one_kernel()
@@ -273,7 +274,8 @@ void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stre
                                  .out_dtype = spec_.dtype,
                                  .bias = run.bias,
                                  .columns = spec_.n,
-                                 .activation = spec_.activation});
+                                 .activation = spec_.activation,
+                                 .most_blocks = most_blocks_});
 }
 
 }  // namespace tandem

@@ -114,6 +114,7 @@ class PartialSums {
   std::size_t region_bytes_;  ///< of a slot, for what one rank sends
   std::size_t tail_offset_;
   Rows rows_;
+  int most_blocks_;  ///< of the kernel that adds up; 0: as many as are fast
   MailLanes lanes_;  ///< none where rows go through slots
   Slots slots_;
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners

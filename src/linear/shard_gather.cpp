@@ -18,27 +18,29 @@ constexpr std::uint32_t opened = 1;   // I have come so far
 constexpr std::uint32_t signals = 2;
 
 /// Of the longest shard, if one kernel gathers all; else 0.
-std::size_t bytes_by_one_kernel(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups) {
+std::size_t bytes_by_one_kernel(const Team& team, std::int64_t max_m, std::size_t row_bytes,
+                                const LinearChoice& choice) {
   const std::size_t limit = one_kernel_limit(team.device(), team.size()).shard;
   const std::size_t bytes = checked_mul(static_cast<std::size_t>(shard_rows(max_m, team.size(), 0).count), row_bytes);
-  return groups == 0 && bytes <= limit ? bytes : 0;
+  return choice.groups == 0 && choice.sms != 0 && bytes <= limit ? bytes : 0;
 }
 
-MailLanes lanes_of(const Team& team, std::size_t bytes, std::uint32_t operation) {
-  return bytes == 0 ? MailLanes() : MailLanes(team, bytes, MailLanes::most_lanes, operation);
+MailLanes lanes_of(const Team& team, std::size_t bytes, const LinearChoice& choice, std::uint32_t operation) {
+  return bytes == 0 ? MailLanes() : MailLanes(team, bytes, choice.sms.value_or(MailLanes::most_lanes), operation);
 }
 
 }  // namespace
 
-ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups,
+ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
                          std::uint32_t operation)
     : team_(team),
-      lanes_(lanes_of(team, bytes_by_one_kernel(team, max_m, row_bytes, groups), operation)),
+      lanes_(lanes_of(team, bytes_by_one_kernel(team, max_m, row_bytes, choice), choice, operation)),
       gathered_(team, std::make_shared<Buffer>(team.shared_device(),
                                                is_one_kernel() ? static_cast<std::size_t>(max_m) * row_bytes : 0)),
       slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
-      groups_(arriving_groups(team.size() - 1, std::max(groups, 1))),
-      row_bytes_(row_bytes) {}
+      groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
+      row_bytes_(row_bytes),
+      engines_alone_(choice.sms == 0) {}
 
 std::vector<std::shared_ptr<void>> ShardGather::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
@@ -127,7 +129,9 @@ Copy ShardGather::to_own_place(const void* shard) const {
 }
 
 void ShardGather::keep_own(StreamRef stream, const void* shard) const {
-  if (!is_one_kernel()) team_.device().copy(stream, to_own_place(shard));
+  if (is_one_kernel()) return;
+  if (engines_alone_) return keep_own_beside(stream, shard);
+  team_.device().copy(stream, to_own_place(shard));
 }
 
 void ShardGather::keep_own_beside(StreamRef stream, const void* shard) const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/device/buffer.hpp"
-#include "tandem/linear/linear_spec.hpp"
+#include "tandem/linear/cost_model.hpp"
 #include "tandem/memory/mail_lanes.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
@@ -24,8 +24,10 @@ namespace tandem {
 /// the rest of what a run does here is nothing.
 class ShardGather {
  public:
-  /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in `groups` groups; 0: as a whole.
-  ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, int groups, std::uint32_t operation);
+  /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in the choice's groups; 0: as a
+  /// whole.
+  ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
+              std::uint32_t operation);
 
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
@@ -80,6 +82,7 @@ class ShardGather {
   Slots slots_;
   std::vector<ShardGroup> groups_;
   std::size_t row_bytes_;
+  bool engines_alone_;  ///< copies take no multiprocessor
   std::int64_t m_ = 0;
   int slot_ = 0;
 };

@@ -113,6 +113,18 @@ TEST_P(AllGatherLinearTest, WhatIsNotSmallInSequence) {
   });
 }
 
+TEST_P(AllGatherLinearTest, OnFewMultiprocessorsOrNone) {
+  on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "sequence"}) {
+      for (const int sms : {0, 1, 7}) {
+        check(world, world.team(), {.m = 61, .n = 21, .k = 530, .dtype = bf16}, {.algorithm = algorithm, .sms = sms});
+      }
+    }
+    AllGatherLinear engines(world.team(), {.m = 61, .n = 21, .k = 530}, {.algorithm = "sequence", .sms = 0});
+    EXPECT_NE(engines.describe().find("kernels on at most 0 SMs"), std::string::npos) << engines.describe();
+  });
+}
+
 TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
   on(3, [](World& world) {
     testing::for_each_epilogue(Activation::gelu_tanh, 1.5F, [&](const LinearSpec& spec, const LinearOptions& options) {

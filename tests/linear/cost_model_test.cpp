@@ -273,6 +273,9 @@ TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
   EXPECT_THROW(
       static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "sequence", .groups = 2})),
       InvalidArgument);
+  EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.sms = 0}).sms, 0);
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.sms = -1})), InvalidArgument);
+  EXPECT_THROW(static_cast<void>(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu, {.sms = 0})), InvalidArgument);
   try {
     static_cast<void>(choose(LinearKind::linear_all_reduce, spec, 4, gpu, {.algorithm = "ring"}));
     ADD_FAILURE() << "algorithm ring was taken";

@@ -190,6 +190,17 @@ TEST_P(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
   });
 }
 
+TEST_P(RowParallel, OnFewMultiprocessors) {
+  on(3, [](World& world) {
+    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
+      for (const int sms : {1, 7}) {
+        check(world, world.team(), {.m = 601, .n = 130, .k = 19, .dtype = bf16, .bias = true},
+              {.algorithm = algorithm, .sms = sms});
+      }
+    }
+  });
+}
+
 TEST_P(RowParallel, EachRankMayHaveItsOwnShareOfInputs) {
   on(3, [](World& world) {
     check(world, world.team(), {.m = 31, .n = 10, .k = 19, .dtype = f16}, {.algorithm = "pipeline"}, 3, 5);

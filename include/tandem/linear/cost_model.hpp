@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ struct LinearChoice {
   int groups = 0;         ///< of a pipeline: GEMMs for the part that overlaps, or an all-reduce's rounds; else 0
   LinearPrediction predicted;
   std::string why;
+  std::optional<int> sms = std::nullopt;  ///< as LinearOptions has it
 };
 
 /// The algorithms of an operation, as LinearOptions::algorithm names them:

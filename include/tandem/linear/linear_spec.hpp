@@ -37,6 +37,9 @@ struct LinearOptions {
   std::string algorithm = "auto";            ///< "auto", or one of `linear_algorithms`
   std::optional<int> groups = std::nullopt;  ///< pipeline: into how many parts what travels is cut: 1 to most_groups
   bool keep_gathered = false;                ///< AllGatherLinear alone: the gathered x is available after a run
+  /// CUDA: how many multiprocessors the kernels that communicate and add up may take, while products have the rest;
+  /// not set: as many as are fast. Gathers take 0, too, and leave all to copy engines; sums need 1.
+  std::optional<int> sms = std::nullopt;
 };
 
 /// Rows [begin, begin + count) of M that belong to the team's rank `rank`.
