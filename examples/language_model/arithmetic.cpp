@@ -54,36 +54,54 @@ void in_parallel(std::size_t count, std::size_t operations, const std::function<
   for (std::thread& thread : threads) thread.join();
 }
 
-/// out[m, n] += a[m, k] · b[k, n]
-void add_product(const Numbers& a, const Numbers& b, std::size_t m, std::size_t n, std::size_t k, Numbers& out) {
-  // Four rows of a and four of b at a time, so that what is loaded is used four times over; `tile` columns of four rows
-  // stay in the first cache.
+/// The operands of out[m, n] += a[m, k] · b[k, n].
+struct Product {
+  const double* a;
+  const double* b;
+  double* out;
+  std::size_t m, n, k;
+};
+
+/// Rows [i, i + 4) of `out`, as far as there are. Four rows of a and four of b at a time, so that what is loaded is
+/// used four times over; `tile` columns of four rows stay in the first cache.
+[[gnu::always_inline]] inline void add_four_rows(const Product& p, std::size_t i) {
   constexpr std::size_t tile = 256;
-  const auto four_rows = [&](std::size_t i) {
-    const std::size_t rows = std::min<std::size_t>(4, m - i);
-    for (std::size_t first = 0; first < n; first += tile) {
-      const std::size_t count = std::min(tile, n - first);
-      std::array<std::array<double, tile>, 4> sums{};
-      for (std::size_t l = 0; l < k; l += 4) {
-        std::array<std::array<double, 4>, 4> factors{};  // of rows that are not there: 0
-        std::array<const double*, 4> other{};
-        for (std::size_t u = 0; u < 4; ++u) {
-          other[u] = b.data() + std::min(l + u, k - 1) * n + first;
-          for (std::size_t r = 0; r < rows && l + u < k; ++r) factors[r][u] = a[(i + r) * k + l + u];
-        }
-        for (std::size_t j = 0; j < count; ++j) {
-          for (std::size_t r = 0; r < 4; ++r) {
-            for (std::size_t u = 0; u < 4; ++u) sums[r][j] += factors[r][u] * other[u][j];
-          }
-        }
+  const std::size_t rows = std::min<std::size_t>(4, p.m - i);
+  for (std::size_t first = 0; first < p.n; first += tile) {
+    const std::size_t count = std::min(tile, p.n - first);
+    std::array<std::array<double, tile>, 4> sums{};
+    for (std::size_t l = 0; l < p.k; l += 4) {
+      std::array<std::array<double, 4>, 4> factors{};  // of rows that are not there: 0
+      std::array<const double*, 4> other{};
+      for (std::size_t u = 0; u < 4; ++u) {
+        other[u] = p.b + std::min(l + u, p.k - 1) * p.n + first;
+        for (std::size_t r = 0; r < rows && l + u < p.k; ++r) factors[r][u] = p.a[(i + r) * p.k + l + u];
       }
-      for (std::size_t r = 0; r < rows; ++r) {
-        for (std::size_t j = 0; j < count; ++j) out[(i + r) * n + first + j] += sums[r][j];
+      for (std::size_t j = 0; j < count; ++j) {
+        for (std::size_t r = 0; r < 4; ++r) {
+          for (std::size_t u = 0; u < 4; ++u) sums[r][j] += factors[r][u] * other[u][j];
+        }
       }
     }
-  };
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t j = 0; j < count; ++j) p.out[(i + r) * p.n + first + j] += sums[r][j];
+    }
+  }
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2,fma")]] void add_four_rows_on_avx2(const Product& p, std::size_t i) { add_four_rows(p, i); }
+#endif
+void add_four_rows_anywhere(const Product& p, std::size_t i) { add_four_rows(p, i); }
+
+void add_product(const Numbers& a, const Numbers& b, std::size_t m, std::size_t n, std::size_t k, Numbers& out) {
+  const Product product{a.data(), b.data(), out.data(), m, n, k};
+  auto* add_rows = &add_four_rows_anywhere;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) add_rows = &add_four_rows_on_avx2;
+#endif
   in_parallel((m + 3) / 4, m * n * k, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t part = begin; part < end; ++part) four_rows(4 * part);
+    for (std::size_t part = begin; part < end; ++part) add_rows(product, 4 * part);
   });
 }
 
