@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/cuda/occupied_gpu.hpp"
 #include "device/on_device.hpp"
+#include "support/cuda/occupied_gpu.hpp"
 
 namespace tandem::testing {
 namespace {

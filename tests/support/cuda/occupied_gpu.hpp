@@ -9,8 +9,11 @@ namespace tandem::testing {
 /// Every place that a GPU has for threads, taken: until this goes, or the limit has passed, no other kernel starts.
 class OccupiedGpu {
  public:
+  static constexpr int most_block_threads = 1024;
+
   /// Returns when all of them are. `is_taken()` says whether it has come to that.
-  OccupiedGpu(int device, std::chrono::milliseconds limit);
+  /// With fewer threads a block than most, each multiprocessor has room for as many more, twice.
+  OccupiedGpu(int device, std::chrono::milliseconds limit, int block_threads = most_block_threads);
   OccupiedGpu(const OccupiedGpu&) = delete;
   OccupiedGpu& operator=(const OccupiedGpu&) = delete;
   ~OccupiedGpu();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <thread>
 
-#include "device/cuda/occupied_gpu.hpp"
+#include "support/cuda/occupied_gpu.hpp"
 
 namespace tandem::testing {
 
@@ -12,9 +12,7 @@ struct OccupiedGpu::Flags {
 
 namespace {
 
-constexpr int block_threads = 1024;
-
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(OccupiedGpu::most_block_threads)
     occupy(const volatile unsigned* release, unsigned* started, unsigned long long limit_ns) {
   unsigned long long begin = 0;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
@@ -29,7 +27,7 @@ unsigned volatile_load(const unsigned& value) { return *const_cast<const volatil
 
 }  // namespace
 
-OccupiedGpu::OccupiedGpu(int device, std::chrono::milliseconds limit) {
+OccupiedGpu::OccupiedGpu(int device, std::chrono::milliseconds limit, int block_threads) {
   cudaSetDevice(device);
   int multiprocessors = 0;
   int blocks_each = 0;
