@@ -57,6 +57,16 @@ void check_gemm(const GemmSpec& spec) {
   }
 }
 
+GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
+  const std::int64_t m = operands.m < 0 ? spec.m : operands.m;
+  const std::int64_t k = operands.k < 0 ? spec.k : operands.k;
+  if (m > spec.m || k > spec.k) {
+    throw InvalidArgument(
+        format("GEMM run with m = {}, k = {}; it was planned for at most {} and {}", m, k, spec.m, spec.k));
+  }
+  return {m, k};
+}
+
 Gemm::~Gemm() = default;
 
 std::vector<std::string> Gemm::algorithms(std::int64_t m) const {

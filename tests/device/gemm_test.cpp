@@ -480,6 +480,10 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
   kept.ldd = 5;
   expect_error<InvalidArgument>([&] { static_cast<void>(device().gemm(kept)); }, {"auxiliary output", "5", "dense"});
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = i32, .out_dtype = i32})), Unsupported);
+  const auto none = device().gemm({.m = 0, .n = 4, .k = 4});
+  const Stream stream(device());
+  expect_error<InvalidArgument>([&] { none->run(stream, {.m = 1}); }, {"m = 1, k = 4", "at most 0 and 4"});
+  expect_error<InvalidArgument>([&] { none->run(stream, {.k = 5}); }, {"m = 0, k = 5", "at most 0 and 4"});
 }
 
 TANDEM_ON_EACH_DEVICE(GemmTest);

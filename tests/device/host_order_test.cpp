@@ -126,7 +126,9 @@ TEST_P(HostOrderTest, WhatIsHeldBackRunsWithoutAnybodyWaiting) {
     const Corked corked(device(), stream);
     device().fill(stream, &cells[0], std::byte{1}, 8);
     // One that fails keeps none of the others from running.
-    device().reduce(stream, {.sources = {&source, 1}, .destinations = {&destination, 1}, .count = 1, .dtype = f8e4m3});
+    device().reduce(
+        stream,
+        {.sources = {&source, 1}, .destinations = {&destination, 1}, .count = 1, .dtype = f8e4m3, .out_dtype = f8e4m3});
     device().fill(stream, &cells[1], std::byte{2}, 8);
   }
   done.record(stream);

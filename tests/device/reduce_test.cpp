@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "tandem/base/error.hpp"
+
 #include "device/on_device.hpp"
 
 namespace tandem::testing {
@@ -94,7 +96,6 @@ class ReduceTest : public OnDevice {
 
 TEST_P(ReduceTest, SumsEveryDtype) {
   for (const DType dtype : {f32, f16, bf16, f64, i32, i64, u8}) {
-    if (!on_host() && (dtype == u8 || dtype == f64 || dtype == i32 || dtype == i64)) continue;
     with_storage(dtype, [&]<typename T>(T) {
       for (std::size_t sources = 1; sources <= 9; ++sources) {
         const auto destinations = static_cast<std::size_t>(random_between(1, 4));
@@ -113,6 +114,19 @@ TEST_P(ReduceTest, SumsNarrowFloatsIntoFp32) {
     check<BFloat16, float>(bf16, f32, static_cast<std::size_t>(random_between(1, 8)), 1, any_count(), false,
                            round % 2 == 0, Activation::none);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(ReduceTest, StoresNoOtherDType) {
+  const Buffer source = memory(64);
+  const Buffer sum = memory(64);
+  const std::array<const void*, 1> sources{source.data()};
+  const std::array<void*, 1> destinations{sum.data()};
+  const Stream stream(device());
+  for (const auto& [dtype, out_dtype] : {std::pair{f64, f32}, {i64, f32}, {i32, f32}, {u8, f32}, {f32, bf16}}) {
+    const Reduction reduction{
+        .sources = sources, .destinations = destinations, .count = 4, .dtype = dtype, .out_dtype = out_dtype};
+    EXPECT_THROW(device().reduce(stream, reduction), Unsupported) << name(dtype) << " into " << name(out_dtype);
   }
 }
 
@@ -306,6 +320,20 @@ TEST_P(MapTest, AddsInPlace) {
     const double expected = 0.5 * to_double(x[i]) - 3.0 * to_double(y[i]);
     const double magnitude = 0.5 * std::abs(to_double(x[i])) + 3.0 * std::abs(to_double(y[i]));
     ASSERT_LE(std::abs(to_double(out[i]) - expected), 3 * eps32 * magnitude) << i;
+  }
+}
+
+TEST_P(MapTest, OnlyCastsStoreAnotherDType) {
+  const std::vector<BFloat16> x = random_values<BFloat16>(random(), 1000);
+  const Buffer in = upload(x);
+  const std::vector<BFloat16> two(2000, BFloat16(7.0F));
+  const Buffer out = upload(two);
+  const Stream stream(device());
+  device().map(stream, {.kind = MapKind::add, .out = out.data(), .x = in.data(), .count = 1000, .dtype = bf16});
+  stream.synchronize();
+  const std::vector<BFloat16> stored = download<BFloat16>(out);
+  for (std::size_t i = 0; i < 2000; ++i) {
+    ASSERT_EQ(to_double(stored[i]), i < 1000 ? to_double(x[i]) : 7.0) << i;
   }
 }
 

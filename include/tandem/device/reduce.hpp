@@ -16,8 +16,8 @@ inline constexpr std::size_t max_reduce_operands = 64;
 /// out[i] = activation(Σ_s sources[s][i] + bias[i mod columns]) for `count` elements, written to every destination.
 /// Sources are added in the order given, in fp32 for f32, f16 and bf16 (f64 in f64, integers in their own type), so
 /// the same sources in the same order give the same bits on every rank. Sources and destinations are dense, of
-/// `dtype` and `out_dtype` (which is `dtype` or f32), and may be peers' memory. A destination may be one of the
-/// sources (each element is read before it is written), otherwise they do not overlap.
+/// `dtype` and `out_dtype` (which is `dtype`, or f32 for f16 and bf16), and may be peers' memory. A destination may be
+/// one of the sources (each element is read before it is written), otherwise they do not overlap.
 /// `bias` (of `out_dtype`) and `activation` are for floating-point dtypes only.
 struct Reduction {
   std::span<const void* const> sources;
@@ -33,7 +33,7 @@ struct Reduction {
   std::size_t link_bytes = 0;  ///< bytes that cross between ranks, for the host's emulated link
 };
 
-/// One tensor in, one out, dense, of `dtype` f32, f16 or bf16 (casts: any pair of these).
+/// One tensor in, one out, dense, of `dtype` f32, f16 or bf16; casts into any of these.
 enum class MapKind : std::uint8_t {
   cast,           ///< out = x
   activate,       ///< out = activation(x + bias[i mod columns])
@@ -50,10 +50,12 @@ struct Map {
   std::int64_t count = 0;
   std::int64_t columns = 1;
   DType dtype = f32;
-  DType out_dtype = f32;
+  DType out_dtype = f32;  ///< of a cast
   Activation activation = Activation::none;
   float alpha = 1.0F;
   float beta = 1.0F;
+
+  [[nodiscard]] DType stored() const noexcept { return kind == MapKind::cast ? out_dtype : dtype; }
 };
 
 /// out[c] = Σ_r x[r, c] + accumulate · out[c]: a bias' gradient. x is dense [rows, columns]; out is f32.

@@ -423,9 +423,9 @@ void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
 }
 
 void CudaDevice::map(StreamRef stream, const Map& map) {
-  if (!can_map(map.dtype, map.out_dtype)) {
+  if (!can_map(map.dtype, map.stored())) {
     throw Unsupported(
-        format("a map of {} into {} on CUDA; there is f32, f16 and bf16", name(map.dtype), name(map.out_dtype)));
+        format("a map of {} into {} on CUDA; there is f32, f16 and bf16", name(map.dtype), name(map.stored())));
   }
   if (map.count == 0) return;
   const CurrentContext current(*context_);

@@ -327,11 +327,7 @@ void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cu
 
 void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
   const GemmSpec& s = spec();
-  const std::int64_t m = given.m < 0 ? s.m : given.m;
-  const std::int64_t k = given.k < 0 ? s.k : given.k;
-  if (m > s.m || k > s.k) {
-    throw InvalidArgument(format("GEMM run with m = {}, k = {}; it was planned for at most {} and {}", m, k, s.m, s.k));
-  }
+  const auto [m, k] = check_gemm_run(s, given);
   const float beta = given.beta < 0 ? s.beta : given.beta;
   if (m == 0 || s.n == 0) return;
   const cudaStream_t stream = native(stream_ref);

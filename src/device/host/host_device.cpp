@@ -292,6 +292,11 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
     throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} of each",
                                  reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
   }
+  const bool widens = reduction.out_dtype == f32 && (reduction.dtype == f16 || reduction.dtype == bf16);
+  if (reduction.out_dtype != reduction.dtype && !widens) {
+    throw Unsupported(
+        format("a reduction of {} into {} on the host", name(reduction.dtype), name(reduction.out_dtype)));
+  }
   const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
   host_stream(stream).enqueue_with(
       link_ && reduction.link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes),

@@ -267,7 +267,7 @@ void reduce_now(const Reduction& r) {
 
 void map_now(const Map& map) {
   with_float_type(map.dtype, [&]<typename In>(In) {
-    with_float_type(map.kind == MapKind::cast ? map.out_dtype : map.dtype, [&]<typename Out>(Out) {
+    with_float_type(map.stored(), [&]<typename Out>(Out) {
       Block<float> x;
       Block<float> y;
       Block<Out> out;

@@ -286,9 +286,9 @@ HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::str
 }
 
 void HostGemm::run(StreamRef stream, const GemmOperands& operands) {
-  const double m = static_cast<double>(operands.m < 0 ? spec().m : operands.m);
-  const double k = static_cast<double>(operands.k < 0 ? spec().k : operands.k);
-  const bool heavy = 2.0 * m * static_cast<double>(spec().n) * k >= heavy_flops;
+  const GemmRun sizes = check_gemm_run(spec(), operands);
+  const double products = static_cast<double>(sizes.m) * static_cast<double>(spec().n) * static_cast<double>(sizes.k);
+  const bool heavy = 2.0 * products >= heavy_flops;
   HostStream::from(stream, workers_)
       .enqueue([work = work_, operands] { work->run(operands); }, heavy ? TaskWeight::heavy : TaskWeight::light);
 }

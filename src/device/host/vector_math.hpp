@@ -89,8 +89,10 @@ template <typename T> [[gnu::always_inline]] inline Gate<T> gelu_tanh_gate(T x) 
 template <typename T> [[gnu::always_inline]] inline T gelu_tanh(T x) noexcept { return x * gelu_tanh_gate(x).open; }
 template <typename T> [[gnu::always_inline]] inline T gelu_tanh_grad(T x) noexcept {
   const Gate<T> gate = gelu_tanh_gate(x);
-  const T slope = T(2) * T(sqrt_two_over_pi) * (T(1) + T(3) * T(gelu_cubic) * x * x);
-  return gate.open + x * gate.product * slope;
+  // Beyond this the product is 0, and the slope might be infinite.
+  const T within = x > T(20) ? T(20) : (x < T(-20) ? T(-20) : x);
+  const T slope = T(2) * T(sqrt_two_over_pi) * (T(1) + T(3) * T(gelu_cubic) * within * within);
+  return gate.open + within * gate.product * slope;
 }
 
 }  // namespace tandem

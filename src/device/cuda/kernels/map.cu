@@ -97,7 +97,7 @@ const void* column_sum_of(DType dtype) {
 bool can_map(DType dtype, DType out_dtype) noexcept { return find_kernel(table, dtype, out_dtype) != nullptr; }
 
 cudaError_t launch_map(const Map& map, int max_blocks, cudaStream_t stream) {
-  const KernelRow* kernel = find_kernel(table, map.dtype, map.out_dtype);
+  const KernelRow* kernel = find_kernel(table, map.dtype, map.stored());
   const bool vector = aligned16(map.x) && aligned16(map.y) && aligned16(map.out);
   return launch_elements(*kernel, vector, map.count, threads, max_blocks, const_cast<Map*>(&map), stream);
 }

@@ -95,8 +95,7 @@ template <DType in, DType out> KernelRow row() {
 
 const KernelRow table[] = {
     row<f32, f32>(), row<f16, f16>(), row<f16, f32>(), row<bf16, bf16>(), row<bf16, f32>(),
-    row<f64, f64>(), row<f64, f32>(), row<i32, i32>(), row<i32, f32>(),   row<i64, i64>(),
-    row<i64, f32>(), row<u8, u8>(),   row<u8, f32>(),
+    row<f64, f64>(), row<i32, i32>(), row<i64, i64>(), row<u8, u8>(),
 };
 
 template <DType dtype> KernelRow meeting_row() {
