@@ -14,6 +14,7 @@
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 #include "linear/local_gemm.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
@@ -61,20 +62,26 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       spec_(spec),
       row_bytes_(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
       region_bytes_(
-          round_up(checked_mul(static_cast<std::size_t>(shard_rows(spec.m, team.size(), 0).count), row_bytes_),
-                   region_alignment)),
-      tail_offset_(region_bytes_ * static_cast<std::size_t>(team.size())),
+          checked_round_up(checked_mul(static_cast<std::size_t>(shard_rows(spec.m, team.size(), 0).count), row_bytes_),
+                           region_alignment)),
+      tail_offset_(checked_mul(region_bytes_, static_cast<std::size_t>(team.size()))),
       rows_(rows),
       most_blocks_(choice.sms.value_or(0)),
       lanes_(lanes_of(team, spec, choice, rows, operation)),
       slots_(team,
              is_one_kernel()
                  ? 0
-                 : tail_offset_ + (rows == Rows::all ? checked_mul(static_cast<std::size_t>(spec.m), row_bytes_) : 0),
+                 : checked_add(tail_offset_,
+                               rows == Rows::all ? checked_mul(static_cast<std::size_t>(spec.m), row_bytes_) : 0),
              2, operation),
-      staging_(team, std::make_shared<Buffer>(
-                         team.shared_device(),
-                         choice.algorithm == direct ? 0 : static_cast<std::size_t>(spec.m) * row_bytes_)),
+      staging_(team, memory_or_abort(team, "partial sums",
+                                     [&] {
+                                       return std::make_shared<Buffer>(
+                                           team.shared_device(),
+                                           choice.algorithm == direct
+                                               ? 0
+                                               : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_));
+                                     })),
       gemm_(team, tuned_gemm(team, partial_product(spec))) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {

@@ -8,6 +8,7 @@
 #include "tandem/device/trace_range.hpp"
 
 #include "collective/tuning.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
@@ -35,8 +36,13 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
                          std::uint32_t operation)
     : team_(team),
       lanes_(lanes_of(team, bytes_by_one_kernel(team, max_m, row_bytes, choice), choice, operation)),
-      gathered_(team, std::make_shared<Buffer>(team.shared_device(),
-                                               is_one_kernel() ? static_cast<std::size_t>(max_m) * row_bytes : 0)),
+      gathered_(team,
+                memory_or_abort(team, "gathered rows",
+                                [&] {
+                                  return std::make_shared<Buffer>(
+                                      team.shared_device(),
+                                      is_one_kernel() ? checked_mul(static_cast<std::size_t>(max_m), row_bytes) : 0);
+                                })),
       slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
       row_bytes_(row_bytes),

@@ -11,6 +11,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/or_abort.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
@@ -86,11 +87,14 @@ std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& d
 }
 
 std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
-  Device& device = team.device();
-  if (!device.has_gemm_algorithms()) return device.gemm(spec);
+  const Device& device = team.device();
+  const auto make = [&](std::span<const GemmAlgorithm> chosen) {
+    return memory_or_abort(team, "a local product", [&] { return team.device().gemm(spec, chosen); });
+  };
+  if (!device.has_gemm_algorithms()) return make({});
   // All members come through here before any of them may fail alone.
   std::vector<GemmAlgorithm> algorithms = agreed_algorithms(team, spec);
-  std::unique_ptr<Gemm> untuned = device.gemm(spec);
+  std::unique_ptr<Gemm> untuned = make({});
   // What was measured without bias and activation need not be offered with them.
   std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
     const std::vector<std::string> offered = untuned->algorithms(kept.m);
@@ -103,7 +107,7 @@ std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
   });
   if (algorithms.empty()) return untuned;
   untuned.reset();  // with its workspace
-  return device.gemm(spec, algorithms);
+  return make(algorithms);
 }
 
 }  // namespace tandem

@@ -269,8 +269,7 @@ class SideBySide final : public Mapping {
 
 class CudaBackend final : public MemoryBackend {
  public:
-  explicit CudaBackend(std::shared_ptr<Device> device)
-      : device_(std::move(device)), context_(device_->id().index), stream_(*device_) {
+  explicit CudaBackend(std::shared_ptr<Device> device) : device_(std::move(device)), context_(device_->id().index) {
     const Driver& driver = Driver::get();
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties_.requestedHandleTypes = handle_type;
@@ -302,8 +301,9 @@ class CudaBackend final : public MemoryBackend {
     auto memory =
         std::make_shared<Memory>(std::make_shared<const Allocation>(handle), rounded, describe(rounded), false);
     memory->open_to(device_->id().index);
-    device_->fill(stream_, memory->data(), std::byte{0}, rounded);
-    stream_.synchronize();
+    const Stream stream(*device_);
+    device_->fill(stream, memory->data(), std::byte{0}, rounded);
+    stream.synchronize();
     return std::make_shared<CudaSegment>(mapped().insert(std::move(memory)));
   }
 
@@ -393,7 +393,6 @@ class CudaBackend final : public MemoryBackend {
 
   std::shared_ptr<Device> device_;
   cuda::Context context_;
-  Stream stream_;  // zeroes new memory
   CUmemAllocationProp properties_{};
   std::size_t granularity_ = 0;
 };

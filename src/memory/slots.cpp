@@ -14,17 +14,17 @@ constexpr std::size_t slot_alignment = 256;  // what cuBLASLt's fastest algorith
 
 Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::uint32_t operation,
              std::size_t mail_bytes)
-    : bytes_(round_up(bytes, slot_alignment)),
+    : bytes_(checked_round_up(bytes, slot_alignment)),
       mail_at_(round_up(arrivals * sizeof(Loan), alignof(SignalWord))),
       mailbox_bytes_(mail_bytes != 0 ? mailbox_bytes(mail_bytes) : 0),
       arrivals_(arrivals),
       operation_(operation),
       device_(&team.device()),
       control_(team.control()) {
-  memory_ = or_abort(team, "slots", [&] {
-    const std::size_t mail = count * static_cast<std::size_t>(team.size()) * mailbox_bytes_;
-    return SymmetricMemory::allocate(team, bytes_ * count + mail_at_ + mail, {.channels = count * (arrivals + 1)});
-  });
+  const std::size_t mail = count * static_cast<std::size_t>(team.size()) * mailbox_bytes_;
+  const std::size_t all = checked_add(checked_mul(bytes_, count), mail_at_ + mail);
+  memory_ = or_abort(team, "slots",
+                     [&] { return SymmetricMemory::allocate(team, all, {.channels = count * (arrivals + 1)}); });
   memory_.rendezvous();
   pad_ = memory_.signal_pad().named(operation);
   for (int rank = 0; rank < team.size(); ++rank) remotes_.push_back(memory_.remote(rank));

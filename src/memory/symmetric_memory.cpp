@@ -125,8 +125,10 @@ class SymmetricMemory::State {
     Announcement mine;
     mine.terms = {bytes, offset, pad_offset, 0, channels, {}};
     backend->name().copy(mine.terms.backend.data(), mine.terms.backend.size() - 1);
-    mine.data = segment->share();
-    if (pad_segment != segment) mine.pad = pad_segment->share();
+    or_abort(team, "sharing symmetric memory", [&] {
+      mine.data = segment->share();
+      if (pad_segment != segment) mine.pad = pad_segment->share();
+    });
     const std::string my_text = mine.terms.text();
 
     std::vector<Parcel> parcels = team.exchange("rendezvous of symmetric memory", pack(std::move(mine)));

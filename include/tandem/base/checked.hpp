@@ -17,9 +17,21 @@ namespace tandem {
   return a * b;
 }
 
+/// a + b, in the same way.
+[[nodiscard]] constexpr std::size_t checked_add(std::size_t a, std::size_t b) {
+  if (a > std::numeric_limits<std::size_t>::max() - b) {
+    throw InvalidArgument("a size in bytes does not fit in 64 bits");
+  }
+  return a + b;
+}
+
 [[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 [[nodiscard]] constexpr std::size_t round_up(std::size_t a, std::size_t multiple) noexcept {
   return (a + multiple - 1) / multiple * multiple;
+}
+/// The same of a size that somebody gave.
+[[nodiscard]] constexpr std::size_t checked_round_up(std::size_t a, std::size_t multiple) {
+  return round_up(checked_add(a, multiple - 1) - (multiple - 1), multiple);
 }
 
 }  // namespace tandem

@@ -17,7 +17,7 @@ namespace tandem {
 /// Device::reduce_in_meeting).
 class TANDEM_API MeetingPlace {
  public:
-  /// As many multiprocessors as one step takes where nobody says otherwise: no GPU that has NVLink has fewer.
+  /// As many blocks of 256 threads as one step has where nobody says otherwise. They may share multiprocessors.
   static constexpr int most_blocks = 128;
 
   MeetingPlace() = default;
