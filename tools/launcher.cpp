@@ -132,6 +132,8 @@ class Launcher {
     }
     std::random_device random;
     job_ = format("run.{}.{:08x}{:08x}", ::getpid(), random(), random());
+    // A parent may have ignored it, which exec keeps: then nobody would hear of how a rank ended.
+    ::signal(SIGCHLD, SIG_DFL);
     sigset_t watched;
     ::sigemptyset(&watched);
     ::sigaddset(&watched, SIGCHLD);

@@ -83,7 +83,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   }
   const std::string otherwise =
       format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
-             meeting() ? format(", above {} bytes in one kernel", tuning.direct_above_bytes) : "",
+             meeting() && automatic() ? format(", above {} bytes in one kernel", tuning.direct_above_bytes) : "",
              plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(ranks() - 1, otherwise), summer()));
@@ -170,6 +170,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, 
 }
 
 void AllReduce::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
+  expect_algorithm({"one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"}, "two plain views");
   expect_staging();
   const std::int64_t count = input.numel();
   expect(input, "input", count);

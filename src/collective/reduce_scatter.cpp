@@ -35,11 +35,14 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   make_meeting(spec.count, ranks() - 1);
   const bool staging = options.algorithm != "direct" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
+  std::string meets;
+  if (meeting()) {
+    meets = automatic() ? format(" (from {} to {} bytes on a rank's links it meets the peers itself)",
+                                 tuning.direct_above_bytes, tuning.direct_link_bytes)
+                        : " (it meets the peers itself)";
+  }
   const std::string otherwise =
-      format("from symmetric tensors by one reduction that reads all ranks' memory{}; from plain views{} {}",
-             meeting() ? format(" (from {} to {} bytes on a rank's links it meets the peers itself)",
-                                tuning.direct_above_bytes, tuning.direct_link_bytes)
-                       : "",
+      format("from symmetric tensors by one reduction that reads all ranks' memory{}; from plain views{} {}", meets,
              small_too(), plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(1, with_one_kernel(spec.count, otherwise)), summer()));

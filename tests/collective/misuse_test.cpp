@@ -161,6 +161,20 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
   });
 }
 
+TEST_P(CollectiveMisuseOn, AlgorithmsOfSymmetricTensorsTakeNoPlainViews) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    if (!team.device().meets()) return;
+    const Stream stream(team.device());
+    const Buffer memory(team.shared_device(), 8 * sizeof(float));
+    const TensorView eight(memory.data(), {8}, f32, team.device().id());
+    AllReduce all_reduce(team, {.count = 8, .dtype = f32}, {.algorithm = "direct_kernel"});
+    EXPECT_EQ(all_reduce.describe().find("above"), std::string::npos) << all_reduce.describe();
+    expect_error<InvalidArgument>([&] { all_reduce(eight, eight, stream); },
+                                  {"'direct_kernel' is not for two plain views", "'two_shot'"});
+  });
+}
+
 TEST_P(CollectiveMisuseOn, RanksThatMakeDifferentPlans) {
   on(2, [](World& world) {
     const Team& team = world.team();

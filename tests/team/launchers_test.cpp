@@ -55,6 +55,11 @@ TEST(Launchers, TandemRunContinuesWithoutALostRank) {
   expect_says(outcome, "killed by signal 9");
 }
 
+TEST(Launchers, TandemRunHearsOfItsRanksWhereChildrenAreIgnored) {
+  const Outcome outcome = run("sh -c \"trap '' CHLD; exec timeout 20 " + tandem_run + "-n 2 -- sh -c 'exit 3'\"");
+  EXPECT_EQ(outcome.code, 3) << outcome.out;
+}
+
 TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
   const auto before = std::chrono::steady_clock::now();
   const Outcome outcome = run(tandem_run + "-n 3 -- sh -c 'test $TANDEM_RANK = 1 && exit 7; exec sleep 50'");

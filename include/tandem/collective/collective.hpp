@@ -112,6 +112,7 @@ class TANDEM_API Collective : public Plan {
 
   void begin_run(StreamRef stream, const char* name) {
     begin(stream);
+    copies_.clear();  // of a run that threw
     running_ = name;
   }
   /// A run of one step of the device.

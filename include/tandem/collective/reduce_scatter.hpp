@@ -21,7 +21,7 @@ struct ReduceScatterSpec {
 /// reads its peers' inputs where they are, where the system lets it (see Collective); or "staged": the input goes in
 /// pieces through the plan's own memory, where the reduction reads it. From any, "mail": each rank writes each peer's
 /// part into a mailbox there; the shortest way for the shortest parts. "one_kernel", on CUDA: the same in one kernel of
-/// up to 32 thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct", in
+/// up to 64 thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct", in
 /// one kernel.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
