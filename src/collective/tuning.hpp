@@ -52,7 +52,7 @@ struct CollectiveTuning {
               .one_kernel_bytes = std::size_t{4} << 20,
               .one_kernel_link_bytes = std::size_t{4} << 20,
               .direct_above_bytes = std::size_t{2} << 20,
-              .direct_link_bytes = std::size_t{32} << 20,
+              .direct_link_bytes = std::size_t{64} << 20,
               .one_step_bytes = std::size_t{192} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
