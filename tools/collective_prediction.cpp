@@ -20,9 +20,11 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   if (mailable && mail_wins(tuning, message, copies)) return "mail";
   const bool in_one_kernel = ranks > 1 && device.exchanges_mail();
   if (ranks > 1 && device.meets()) {
-    const bool symmetric = operation == Operation::reduce_scatter ? form.symmetric_input : form.symmetric_output;
-    const bool shards = operation == Operation::all_gather || operation == Operation::reduce_scatter;
-    if (symmetric && shards && direct_shard_wins(tuning, ranks, shard)) return "direct_kernel";
+    const bool scatters = operation == Operation::reduce_scatter;
+    const bool symmetric = scatters ? form.symmetric_input : form.symmetric_output;
+    const bool shards = scatters || operation == Operation::all_gather;
+    const std::size_t most = scatters ? tuning.direct_scatter_bytes : tuning.direct_gather_bytes;
+    if (symmetric && shards && direct_shard_wins(tuning, ranks, shard, most)) return "direct_kernel";
     if (symmetric && operation == Operation::all_reduce && direct_sum_wins(tuning, message)) return "direct_kernel";
   }
   if (operation == Operation::all_gather || operation == Operation::reduce_scatter) {

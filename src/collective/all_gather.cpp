@@ -39,7 +39,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   std::string by_kernel;
   if (meeting()) {
     by_kernel = automatic() ? format("from {} to {} bytes on a rank's links by a kernel that stores into them, else ",
-                                     tuning.direct_above_bytes, tuning.direct_link_bytes)
+                                     tuning.direct_above_bytes, tuning.direct_gather_bytes)
                             : "by a kernel that stores into them, else ";
   }
   const std::string otherwise = format(
@@ -210,7 +210,8 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 
 bool AllGather::takes_direct(std::size_t bytes) const noexcept {
   if (!automatic()) return options().algorithm == "direct_kernel";
-  return meeting() && direct_shard_wins(collective_tuning(device().id().type), ranks(), bytes);
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  return meeting() && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
 }
 
 void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {

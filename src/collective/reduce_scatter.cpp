@@ -38,7 +38,7 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   std::string meets;
   if (meeting()) {
     meets = automatic() ? format(" (from {} to {} bytes on a rank's links it meets the peers itself)",
-                                 tuning.direct_above_bytes, tuning.direct_link_bytes)
+                                 tuning.direct_above_bytes, tuning.direct_scatter_bytes)
                         : " (it meets the peers itself)";
   }
   const std::string otherwise =
@@ -101,7 +101,8 @@ void ReduceScatter::find_sources(const SymmetricTensor& input, const Shard& mine
 
 bool ReduceScatter::takes_meeting(std::size_t bytes) const noexcept {
   if (!meeting()) return false;
-  return !automatic() || direct_shard_wins(collective_tuning(device().id().type), ranks(), bytes);
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  return !automatic() || direct_shard_wins(tuning, ranks(), bytes, tuning.direct_scatter_bytes);
 }
 
 void ReduceScatter::meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {

@@ -20,7 +20,8 @@ struct CollectiveTuning {
   std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
   std::size_t one_kernel_link_bytes;  ///< the same of what a rank sends where shards are gathered, or summed
   std::size_t direct_above_bytes;     ///< above this (by mail) one kernel works on symmetric tensors instead
-  std::size_t direct_link_bytes;      ///< up to here on a rank's links: beyond, copies or all threads are as fast
+  std::size_t direct_gather_bytes;    ///< up to here (on a rank's links) for gathers: then copies are as fast
+  std::size_t direct_scatter_bytes;   ///< the same for sums of shards: then all threads are faster
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
@@ -38,7 +39,8 @@ struct CollectiveTuning {
               .one_kernel_bytes = 0,
               .one_kernel_link_bytes = 0,
               .direct_above_bytes = SIZE_MAX,
-              .direct_link_bytes = 0,
+              .direct_gather_bytes = 0,
+              .direct_scatter_bytes = 0,
               .one_step_bytes = 0,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10};
@@ -52,7 +54,8 @@ struct CollectiveTuning {
               .one_kernel_bytes = std::size_t{4} << 20,
               .one_kernel_link_bytes = std::size_t{4} << 20,
               .direct_above_bytes = std::size_t{2} << 20,
-              .direct_link_bytes = std::size_t{64} << 20,
+              .direct_gather_bytes = std::size_t{64} << 20,
+              .direct_scatter_bytes = std::size_t{16} << 20,
               .one_step_bytes = std::size_t{192} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX};
@@ -71,11 +74,12 @@ struct CollectiveTuning {
   return mailed > tuning.direct_above_bytes;
 }
 
-/// Whether one kernel gathers shards of up to so many bytes, or sums each for its rank, in the same way. Vector
-/// accesses have to fit, on all ranks alike.
-[[nodiscard]] constexpr bool direct_shard_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard) noexcept {
+/// Whether one kernel gathers shards of up to so many bytes, or sums each for its rank, in the same way, where that is
+/// for `most` on a rank's links. Vector accesses have to fit, on all ranks alike.
+[[nodiscard]] constexpr bool direct_shard_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard,
+                                               std::size_t most) noexcept {
   const std::size_t sent = shard * static_cast<std::size_t>(ranks - 1);
-  return shard % 16 == 0 && sent > tuning.direct_above_bytes && sent <= tuning.direct_link_bytes;
+  return shard % 16 == 0 && sent > tuning.direct_above_bytes && sent <= most;
 }
 
 /// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is
