@@ -14,10 +14,10 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   const bool staged = staged_wins(tuning, shard);
   const std::size_t read = operation == Operation::broadcast ? static_cast<std::size_t>(bytes) : shard;
   const bool fetches = can_fetch && !form.symmetric_input && !form.symmetric_output;
-  const std::size_t message = operation == Operation::all_reduce ? static_cast<std::size_t>(bytes) : shard;
-  const bool mailable = adds(operation) || operation == Operation::all_gather;
-  const int copies = operation == Operation::reduce_scatter ? 1 : ranks - 1;
-  if (mailable && mail_wins(tuning, message, copies)) return "mail";
+  const bool one_message = operation == Operation::all_reduce || operation == Operation::broadcast;
+  const std::size_t message = one_message ? static_cast<std::size_t>(bytes) : shard;
+  const int copies = operation == Operation::reduce_scatter || operation == Operation::all_to_all ? 1 : ranks - 1;
+  if (mail_wins(tuning, message, copies)) return "mail";
   const bool in_one_kernel = ranks > 1 && device.exchanges_mail();
   if (ranks > 1 && device.meets()) {
     const bool scatters = operation == Operation::reduce_scatter;
@@ -27,8 +27,8 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
     if (symmetric && shards && direct_shard_wins(tuning, ranks, shard, most)) return "direct_kernel";
     if (symmetric && operation == Operation::all_reduce && direct_sum_wins(tuning, message)) return "direct_kernel";
   }
-  if (operation == Operation::all_gather || operation == Operation::reduce_scatter) {
-    if (in_one_kernel && shard <= one_kernel_shard_bytes(tuning, ranks)) return "one_kernel";
+  if (operation != Operation::all_reduce && in_one_kernel && message <= one_kernel_shard_bytes(tuning, ranks)) {
+    return "one_kernel";
   }
   if (fetches && read >= fetched_from(tuning, operation == Operation::all_reduce ? 2 : 1)) return "fetch";
   switch (operation) {
@@ -49,7 +49,7 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
       break;
     default: break;
   }
-  return algorithms(operation, form)[1];  // the only one, but for fetch and mail
+  return algorithms(operation, form)[1];  // the only one, but for fetch, mail and kernels
 }
 
 }  // namespace
@@ -74,12 +74,14 @@ CollectivePrediction predict(Operation operation, const std::string& algorithm, 
       if (runs == "staged") touched += 2 * peers * shard;
       break;
     case Operation::all_to_all:
-      if (runs == "staged") touched = 2 * peers * shard;
+      if (runs != "push" && runs != "pull" && runs != "fetch") touched = 2 * peers * shard;  // into slots, or mailboxes
       break;
-    case Operation::broadcast:
-      carried = runs == "push" ? peers * whole : whole;  // the root's link, or each other rank's own
-      if (runs == "staged") touched = 2 * whole;
+    case Operation::broadcast: {
+      const bool sends = runs == "push" || runs == "mail" || runs == "one_kernel";
+      carried = sends ? peers * whole : whole;  // the root's link, or each other rank's own
+      if (runs != "push" && runs != "pull" && runs != "fetch") touched = 2 * whole;
       break;
+    }
     default:
       if (ranks == 1) return {.algorithm = "copy", .seconds = 2 * whole / costs.memory_bytes_per_second};
       if (runs == "one_shot") {

@@ -24,7 +24,10 @@ constexpr std::int64_t exchanges = 50;
 constexpr auto most_lanes = static_cast<std::size_t>(MailLanes::most_lanes);
 constexpr std::size_t turns = mail_turns;
 
-void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
+/// What an exchange of parts is: an all_to_all of a shard to each rank, or a broadcast of the whole by rank 0.
+enum class Parts : std::uint8_t { none, all_to_all, broadcast };
+
+void exchange(benchmark::State& state, MailedForm form, bool in_packets, Parts kind = Parts::none) {
   if (device_count(DeviceType::cuda) == 0) {
     state.SkipWithError(why_no_device(DeviceType::cuda).c_str());
     return;
@@ -32,7 +35,7 @@ void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
   const auto device = open_device({DeviceType::cuda, 0});
   const auto ranks = static_cast<std::size_t>(state.range(0));
   const auto whole = static_cast<std::size_t>(state.range(1));
-  const bool one_shot = form == MailedForm::one_shot;
+  const bool one_shot = form == MailedForm::one_shot || kind == Parts::broadcast;
   const std::size_t shard = round_up((whole + ranks - 1) / ranks, 16);
   const std::size_t length = one_shot ? whole : shard;
   const std::size_t slice = mail_slice_bytes(length, most_lanes);
@@ -63,12 +66,23 @@ void exchange(benchmark::State& state, MailedForm form, bool in_packets) {
     std::byte* const input = memory.emplace_back(device, shard * ranks).data_as<std::byte>();
     std::byte* const out = memory.emplace_back(device, shard * ranks).data_as<std::byte>();
     const auto elements = [](std::size_t bytes) { return static_cast<std::int64_t>(bytes / size_of(bf16)); };
+    std::vector<MailedPart> parts(kind == Parts::none ? 0 : ranks);
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      if (kind == Parts::all_to_all) {
+        parts[rank] = {input + rank * shard, elements(shard), out + rank * shard, elements(shard)};
+      } else {
+        const std::int64_t sent = me == 0 ? elements(whole) : 0;
+        const std::int64_t received = rank == 0 ? elements(whole) : 0;
+        parts[rank] = {input, sent, out, received};
+      }
+    }
     const MailedExchange each{.form = form,
                               .input = input,
                               .out = out,
                               .count = elements(one_shot ? whole : shard * ranks),
                               .shard = one_shot ? 0 : elements(shard),
                               .length = elements(length),
+                              .parts = parts,
                               .dtype = bf16,
                               .peers = peers,
                               .rank = static_cast<std::int32_t>(me),
@@ -101,10 +115,14 @@ BENCHMARK_CAPTURE(exchange, one_shot, MailedForm::one_shot, false)->Apply(sizes)
 BENCHMARK_CAPTURE(exchange, two_shot, MailedForm::two_shot, false)->Apply(sizes);
 BENCHMARK_CAPTURE(exchange, reduce_scatter, MailedForm::reduce_scatter, false)->Apply(sizes);
 BENCHMARK_CAPTURE(exchange, all_gather, MailedForm::all_gather, false)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, all_to_all, MailedForm::parts, false, Parts::all_to_all)->Apply(sizes);
+BENCHMARK_CAPTURE(exchange, broadcast, MailedForm::parts, false, Parts::broadcast)->Apply(sizes);
 BENCHMARK_CAPTURE(exchange, one_shot_in_packets, MailedForm::one_shot, true)->Apply(small_sizes);
 BENCHMARK_CAPTURE(exchange, two_shot_in_packets, MailedForm::two_shot, true)->Apply(small_sizes);
 BENCHMARK_CAPTURE(exchange, reduce_scatter_in_packets, MailedForm::reduce_scatter, true)->Apply(small_sizes);
 BENCHMARK_CAPTURE(exchange, all_gather_in_packets, MailedForm::all_gather, true)->Apply(small_sizes);
+BENCHMARK_CAPTURE(exchange, all_to_all_in_packets, MailedForm::parts, true, Parts::all_to_all)->Apply(small_sizes);
+BENCHMARK_CAPTURE(exchange, broadcast_in_packets, MailedForm::parts, true, Parts::broadcast)->Apply(small_sizes);
 
 }  // namespace
 

@@ -195,16 +195,18 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
 
 void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
   const TraceRange range = traced(stream, TraceKind::communication);
-  const std::size_t mine = bytes_of(whole.shard(me()).count);
-  const auto longest = static_cast<std::int64_t>(letter_bytes() / element_bytes());
-  for (std::int64_t begin = 0; begin < whole.full; begin += longest) {
-    const Slots::Message message{shard + bytes_of(begin), bytes_in_piece(bytes_of(begin), mine, letter_bytes())};
-    Collective::mail(stream, [&](int /*peer*/) { return message; }, message.data,
-                     {.out = gathered + bytes_of(begin),
-                      .count = std::min(longest, whole.full - begin),
-                      .joins = true,
-                      .pitch = whole.full,
-                      .total = whole.total - begin});
+  const std::size_t longest = bytes_of(whole.full);
+  for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
+    const auto bytes_in = [&](const Shard& owned) {
+      return bytes_in_piece(begin, bytes_of(owned.count), letter_bytes());
+    };
+    const Slots::Message message{shard + begin, bytes_in(whole.shard(me()))};
+    mail_into(
+        stream, [&](int /*peer*/) { return message; }, message.data,
+        [&](int rank) {
+          const Shard owned = whole.shard(rank);
+          return MailPlace{gathered + bytes_of(owned.begin) + begin, bytes_in(owned)};
+        });
   }
 }
 

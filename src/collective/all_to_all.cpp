@@ -8,11 +8,12 @@
 #include "base/format.hpp"
 #include "collective/cached.hpp"
 #include "collective/piece.hpp"
+#include "collective/tuning.hpp"
 
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "staged", "fetch"};
+constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written; else: it (staged: my slot) may be read
@@ -61,15 +62,19 @@ std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges:
 AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options)
     : Collective(team, "AllToAll", format("of up to {} {} a pair of ranks", spec.count, name(spec.dtype)), spec.dtype,
                  options, algorithms),
-      count_(spec.count) {
+      count_(spec.count),
+      parts_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  const bool staging = automatic() || options.algorithm == "staged";
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
+                         spec.count));
+  const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
-  set_description(format(
-      "{}: into symmetric tensors by pushes in rank-rotated order, out of symmetric tensors by pulls; between plain "
-      "views {}; copies by {}",
-      describe(), plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier()));
+  const std::string otherwise = format(
+      "into symmetric tensors by pushes in rank-rotated order, out of symmetric tensors by pulls; between plain views "
+      "{}; copies by {}",
+      plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
+  set_description(format("{}: {}", describe(), with_mail(1, with_one_kernel(spec.count, otherwise, "parts"))));
 }
 
 void AllToAll::take_equal(std::int64_t elements) {
@@ -143,10 +148,29 @@ void AllToAll::operator()(const TensorView& input, const TensorView& out, std::s
   plain(input, out, stream);
 }
 
+bool AllToAll::take_small(const std::byte* input, std::byte* out, StreamRef stream) {
+  const std::int64_t longest = exchange_.longest();
+  const bool mails = takes_mail(bytes_of(longest), 1);
+  if (!mails && !takes_one_kernel(bytes_of(longest))) return false;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    parts_[static_cast<std::size_t>(rank)] = {.from = input + bytes_of(exchange_.place_in_input(me(), rank)),
+                                              .sent = exchange_.count(me(), rank),
+                                              .to = out + bytes_of(exchange_.place_in_out(rank, me())),
+                                              .received = exchange_.count(rank, me())};
+  }
+  if (mails) {
+    run_step(stream, "all_to_all", [&] { mail_parts(stream, parts_, longest); });
+  } else {
+    run(stream, "all_to_all", [&] { one_kernel(stream, parts_, longest); });
+  }
+  return true;
+}
+
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"push"}, "a symmetric output");
+  expect_algorithm({"push", "mail", "one_kernel"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
   if (exchange_.longest() == 0) return;
+  if (take_small(input.data_as<const std::byte>(), out.memory().data(), stream)) return;
   run(stream, "all_to_all", [&] {
     exchange(stream, ready);
     const auto send = [&](int peer, Path path) {
@@ -162,9 +186,10 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 }
 
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"pull"}, "a symmetric input and a plain output");
+  expect_algorithm({"pull", "mail", "one_kernel"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
   if (exchange_.longest() == 0) return;
+  if (take_small(input.memory().data(), out.data_as<std::byte>(), stream)) return;
   run(stream, "all_to_all", [&] {
     exchange(stream, ready);
     const auto fetch = [&](int peer, Path path) {
@@ -181,11 +206,12 @@ void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamR
 
 void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch"}, "plain views");
+  expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "plain views");
   expect(input, "input", exchange_.sent(me()));
   expect(out, "out", exchange_.got(me()));
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
+  if (take_small(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream)) return;
   run(stream, "all_to_all", [&] {
     if (takes_fetch(longest)) {
       fetch(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream);

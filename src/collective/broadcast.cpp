@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 4> algorithms{"push", "pull", "staged", "fetch"};
+constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written
@@ -28,12 +28,16 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
       count_(spec.count),
       pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  const bool staging = automatic() || options.algorithm == "staged";
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
+                         spec.count));
+  const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
-  set_description(format("{}: into symmetric tensors by {}; into plain views {}; copies by {}", describe(),
-                         pulls_ ? "pulls from the root" : "pushes of the root",
-                         plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())),
-                         copier()));
+  const std::string otherwise =
+      format("into symmetric tensors by {}; into plain views {}; copies by {}",
+             pulls_ ? "pulls from the root" : "pushes of the root",
+             plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
+  set_description(
+      format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise, "tensors"))));
 }
 
 void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
@@ -48,12 +52,32 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
   symmetric(me() == root ? input.data() : nullptr, out, root, stream);
 }
 
+bool Broadcast::take_small(const void* input, void* out, std::int64_t count, int root, StreamRef stream) {
+  const bool mails = takes_mail(bytes_of(count), ranks() - 1);
+  if (!mails && !takes_one_kernel(bytes_of(count))) return false;
+  // The others have nothing to say, and say so: that lets a root write a mailbox again (see MailedExchange).
+  parts_.assign(static_cast<std::size_t>(ranks()), {});
+  if (me() == root) {
+    for (MailedPart& part : parts_) part = {.from = input, .sent = count};
+  }
+  MailedPart& of_root = parts_[static_cast<std::size_t>(root)];
+  of_root.to = out;
+  of_root.received = count;
+  if (mails) {
+    run_step(stream, "broadcast", [&] { mail_parts(stream, parts_, count); });
+  } else {
+    run(stream, "broadcast", [&] { one_kernel(stream, parts_, count); });
+  }
+  return true;
+}
+
 void Broadcast::symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream) {
-  expect_algorithm({"push", "pull"}, "a symmetric tensor");
+  expect_algorithm({"push", "pull", "mail", "one_kernel"}, "a symmetric tensor");
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
   if (count == 0) return;
+  if (take_small(input, out.memory().data(), count, root, stream)) return;
   const std::size_t bytes = bytes_of(count);
   const std::span<const int> only_root(&root, 1);
   run(stream, "broadcast", [&] {
@@ -86,12 +110,13 @@ void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream)
 
 void Broadcast::operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch"}, "a plain view");
+  expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "a plain view");
   expect_root(root);
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");
   if (me() == root) expect(input, "input", out.numel());
   if (out.numel() == 0) return;
+  if (take_small(input.data(), out.data(), out.numel(), root, stream)) return;
   run(stream, "broadcast", [&] {
     const auto* const from = input.data_as<const std::byte>();
     auto* const into = out.data_as<std::byte>();

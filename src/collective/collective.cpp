@@ -117,7 +117,10 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
   keep_in_graphs(std::move(parts));
-  if (letter_bytes_ != 0) mailed_.resize(static_cast<std::size_t>(ranks_));
+  if (letter_bytes_ != 0) {
+    mailed_.resize(static_cast<std::size_t>(ranks_));
+    mail_places_.resize(mailed_.size());
+  }
   if (options_.staging) why_no_fetch_ = why_no_loans(team());
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(
@@ -238,6 +241,59 @@ void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* 
   }
 }
 
+namespace {
+
+/// Of a part the elements [begin, begin + longest), as far as there are.
+MailedPart cut(const MailedPart& part, std::int64_t begin, std::int64_t longest, std::size_t element) {
+  const auto left = [&](std::int64_t count) { return std::clamp(count - begin, std::int64_t{0}, longest); };
+  const std::size_t at = static_cast<std::size_t>(begin) * element;
+  MailedPart piece{.sent = left(part.sent), .received = left(part.received)};
+  if (piece.sent != 0) piece.from = static_cast<const std::byte*>(part.from) + at;
+  if (piece.received != 0) piece.to = static_cast<std::byte*>(part.to) + at;
+  return piece;
+}
+
+}  // namespace
+
+void Collective::mail_parts(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest) {
+  const TraceRange range = traced(stream, TraceKind::communication);
+  const auto letter = static_cast<std::int64_t>(letter_bytes_ / element_bytes_);
+  for (std::int64_t begin = 0; begin < longest; begin += letter) {
+    const auto piece = [&](int rank) {
+      return cut(parts[static_cast<std::size_t>(rank)], begin, letter, element_bytes_);
+    };
+    mail_into(
+        stream,
+        [&](int peer) {
+          const MailedPart part = piece(peer);
+          return Slots::Message{part.from, bytes_of(part.sent)};
+        },
+        piece(me_).from,
+        [&](int rank) {
+          const MailedPart part = piece(rank);
+          return MailPlace{part.to, bytes_of(part.received)};
+        });
+  }
+}
+
+void Collective::one_kernel(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest) {
+  if (ranks_ == 1) {
+    add_copy(parts[0].to, parts[0].from, bytes_of(parts[0].sent), Path::local);
+    flush(stream);
+    return;
+  }
+  const auto most = static_cast<std::int64_t>(lanes_.bytes() / element_bytes_);
+  for (std::int64_t begin = 0; begin < longest; begin += most) {
+    kernel_parts_.clear();
+    for (const MailedPart& part : parts) kernel_parts_.push_back(cut(part, begin, most, element_bytes_));
+    const TraceRange range = traced(stream, TraceKind::exchange);
+    lanes_.exchange(stream, {.form = MailedForm::parts,
+                             .length = std::min(most, longest - begin),
+                             .parts = kernel_parts_,
+                             .dtype = dtype_});
+  }
+}
+
 bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
   if (!automatic_) return options_.algorithm == "fetch";
   return why_no_fetch_.empty() && bytes >= fetched_from(collective_tuning(device().id().type), rounds);
@@ -264,11 +320,11 @@ std::string Collective::with_mail(int copies, const std::string& otherwise) cons
   return format("messages of up to {} bytes by mail; {}", std::min(tuning.letter_bytes, longest), otherwise);
 }
 
-std::string Collective::with_one_kernel(std::int64_t count, const std::string& otherwise) const {
+std::string Collective::with_one_kernel(std::int64_t count, const std::string& otherwise, std::string_view what) const {
   if (lanes_.bytes() == 0) return otherwise;
   if (!automatic_) return format("in one kernel, in pieces of {} bytes a rank", lanes_.bytes());
   if (is_always_one_kernel(count)) return "in one kernel";
-  return format("shards of up to {} bytes in one kernel; {}", lanes_.bytes(), otherwise);
+  return format("{} of up to {} bytes in one kernel; {}", what, lanes_.bytes(), otherwise);
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {

@@ -77,8 +77,7 @@ TEST_P(AllGatherTest, EveryFormDtypeAndSize) {
       AllGather gather(team, {.count = 8192, .dtype = dtype}, {.piece_bytes = 1000});
       for (const CollectiveOptions& options : plain_or_mail_options(team, 1000)) {
         AllGather plain(team, {.count = 8192, .dtype = dtype}, options);
-        const bool takes_both = options.algorithm == "mail" || options.algorithm == "one_kernel";
-        AllGather& symmetric = takes_both ? plain : gather;
+        AllGather& symmetric = takes_all_tensors(options) ? plain : gather;
         for (const Shape& shape : shapes(team.size())) check_all_forms(team, symmetric, plain, shape, dtype, ++id);
       }
       if (!team.device().meets()) continue;

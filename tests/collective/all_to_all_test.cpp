@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/all_to_all.hpp"
 
+#include <algorithm>
+#include <deque>
+
 #include "collective/support.hpp"
 
 namespace tandem::testing {
@@ -16,7 +19,7 @@ Bytes part(std::uint64_t id, int from, int to, std::int64_t count, DType dtype) 
 
 /// Runs every form that takes a matrix of counts, and without one (`equal`) those that take none.
 void check_all_forms(const Team& team, AllToAll& all_to_all, AllToAll& plain, std::span<const std::int64_t> counts,
-                     bool equal, DType dtype, std::uint64_t id) {
+                     bool equal, DType dtype, std::uint64_t id, std::int64_t offset = 1) {
   const Stream stream(team.device());
   const int n = team.size();
   const int me = team.rank();
@@ -43,8 +46,8 @@ void check_all_forms(const Team& team, AllToAll& all_to_all, AllToAll& plain, st
   }
   const std::string what = describe_case(team, {sent}, dtype);
 
-  GuardedTensor input(team, {sent}, dtype, 1);
-  GuardedTensor out(team, {got}, dtype, 2);
+  GuardedTensor input(team, {sent}, dtype, offset);
+  GuardedTensor out(team, {got}, dtype, 2 * offset);
   SymmetricTensor symmetric_tensor = symmetric(team, {most}, dtype);
   input.set(mine);
 
@@ -105,15 +108,16 @@ TEST_P(AllToAllTest, EveryFormDtypeAndSize) {
     std::uint64_t id = 7000;
     for (const DType dtype : moved_dtypes(team)) {
       AllToAll all_to_all(team, {.count = 5000, .dtype = dtype}, {.piece_bytes = 4000});
-      for (const CollectiveOptions& options : plain_options(team, 4000)) {
+      for (const CollectiveOptions& options : plain_or_mail_options(team, 4000)) {
         AllToAll plain(team, {.count = 5000, .dtype = dtype}, options);
-        for (const std::int64_t count : {0, 1, 3, 1000, 4999}) {
+        AllToAll& symmetric = takes_all_tensors(options) ? plain : all_to_all;
+        for (const std::int64_t count : {0, 1, 3, 1000, 4096, 4999}) {
           const std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n), count);
-          check_all_forms(team, all_to_all, plain, counts, true, dtype, ++id);
+          check_all_forms(team, symmetric, plain, counts, true, dtype, ++id, count == 4096 ? 0 : 1);
         }
         for (const std::uint64_t limit : {2U, 40U, 5000U}) {
           ++id;
-          check_all_forms(team, all_to_all, plain, matrix(n, id, limit), false, dtype, id);
+          check_all_forms(team, symmetric, plain, matrix(n, id, limit), false, dtype, id);
         }
       }
     }
@@ -129,7 +133,104 @@ TEST_P(AllToAllTest, SubTeamsInOddOrders) {
       AllToAll all_to_all(team, {.count = 999, .dtype = u8}, {.piece_bytes = 512});
       const std::uint64_t id = 8000 + ranks.size();
       check_all_forms(team, all_to_all, all_to_all, matrix(team.size(), id, 1000), false, u8, id);
+      for (const CollectiveOptions& options : plain_or_mail_options(team, 512)) {
+        if (!takes_all_tensors(options)) continue;
+        AllToAll small(team, {.count = 999, .dtype = u8}, options);
+        check_all_forms(team, small, small, matrix(team.size(), id + 1, 1000), false, u8, id + 1);
+      }
     }
+  });
+}
+
+// Larger than what goes in packets, and as large as one kernel's mailboxes.
+TEST_P(AllToAllTest, LongPartsInOneKernel) {
+  run([](World& world) {
+    const Team& team = world.team();
+    if (!team.device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
+    const int n = team.size();
+    constexpr std::int64_t longest = 700'000;
+    AllToAll automatic(team, {.count = longest, .dtype = u8});
+    AllToAll pieces(team, {.count = longest, .dtype = u8}, {.algorithm = "one_kernel", .piece_bytes = 300'000});
+    std::uint64_t id = 8100;
+    for (AllToAll* plan : {&automatic, &pieces}) {
+      for (const std::int64_t count : {131'072, 131'073, 600'000}) {
+        const std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n), count);
+        check_all_forms(team, *plan, *plan, counts, true, u8, ++id, count % 16 == 0 ? 0 : 1);
+      }
+      ++id;
+      check_all_forms(team, *plan, *plan, matrix(n, id, longest), false, u8, id);
+    }
+  });
+}
+
+// A pair of ranks that has nothing to say, in most runs, must not overtake each other all the same.
+TEST_P(AllToAllTest, RunsWithFewPartsFollowEachOtherWithoutAPause) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const int n = team.size();
+    const int me = team.rank();
+    const Stream stream(team.device());
+    for (const CollectiveOptions& options : plain_or_mail_options(team)) {
+      AllToAll all_to_all(team, {.count = 100'000, .dtype = u8}, options);
+      Draws draws(8200);
+      struct Run {
+        std::vector<std::int64_t> counts;
+        GuardedTensor input;
+        GuardedTensor out;
+      };
+      std::deque<Run> runs;
+      for (std::uint64_t run = 0; run < 60; ++run) {
+        std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n));
+        for (std::int64_t& count : counts) {
+          if (draws.below(4) == 0) count = static_cast<std::int64_t>(draws.below(draws.below(8) == 0 ? 100'000 : 500));
+        }
+        Bytes input;
+        std::int64_t got = 0;
+        for (int rank = 0; rank < n; ++rank) {
+          const Bytes outgoing = part(8200 + run, me, rank, counts[static_cast<std::size_t>(me * n + rank)], u8);
+          input.insert(input.end(), outgoing.begin(), outgoing.end());
+          got += counts[static_cast<std::size_t>(rank * n + me)];
+        }
+        const auto sent = static_cast<std::int64_t>(input.size());
+        runs.push_back({counts, GuardedTensor(team, {sent}, u8, 1), GuardedTensor(team, {got}, u8, 3)});
+        runs.back().input.set(input);
+      }
+      for (std::size_t run = 0; run < runs.size(); ++run) {
+        if (run % 5 == 0) delay_somebody(team, stream, draws, 1000);
+        all_to_all(runs[run].input.view(), runs[run].out.view(), runs[run].counts, stream);
+      }
+      team.synchronize(stream);
+      for (std::size_t run = 0; run < runs.size(); ++run) {
+        Bytes expected;
+        for (int rank = 0; rank < n; ++rank) {
+          const auto count = runs[run].counts[static_cast<std::size_t>(rank * n + me)];
+          const Bytes incoming = part(8200 + run, rank, me, count, u8);
+          expected.insert(expected.end(), incoming.begin(), incoming.end());
+        }
+        expect_bytes(runs[run].out.get(), expected, options.algorithm + ", run " + std::to_string(run));
+      }
+    }
+  });
+}
+
+TEST_P(AllToAllTest, ItSaysWhetherItIsOneKernel) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const bool has_kernel = team.device().exchanges_mail() && team.size() > 1;
+    const auto says = [&](const AllToAll& plan, const char* what) {
+      return plan.describe().find(what) != std::string::npos;
+    };
+    const AllToAll small(team, {.count = 1000, .dtype = i32});
+    EXPECT_EQ(says(small, ": in one kernel"), has_kernel) << small.describe();
+    const AllToAll large(team, {.count = 10'000'000, .dtype = i32});
+    EXPECT_EQ(says(large, "parts of up to"), has_kernel) << large.describe();
+    AllToAll without(team, {.count = 1000, .dtype = i32}, {.sms = 0});
+    EXPECT_FALSE(says(without, "kernel")) << without.describe();
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(team.size() * team.size()), 999);
+    check_all_forms(team, without, without, counts, true, i32, 8300);
+    if (!has_kernel) return;
+    AllToAll few(team, {.count = 20'000, .dtype = i32}, {.sms = 2});
+    check_all_forms(team, few, few, matrix(team.size(), 8301, 20'000), false, i32, 8301);
   });
 }
 

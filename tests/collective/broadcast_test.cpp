@@ -43,13 +43,14 @@ void check_symmetric(const Team& team, Broadcast& broadcast, std::int64_t count,
   expect_bytes(get(tensor), other, "plain to symmetric, " + what);
 }
 
-void check_plain(const Team& team, Broadcast& broadcast, std::int64_t count, DType dtype, int root, std::uint64_t id) {
+void check_plain(const Team& team, Broadcast& broadcast, std::int64_t count, DType dtype, int root, std::uint64_t id,
+                 std::int64_t offset = 1) {
   const Stream stream(team.device());
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const Bytes expected = moved_bytes(id, root, bytes);
   const std::string what = describe_case(team, {count}, dtype) + ", root " + std::to_string(root);
-  GuardedTensor input(team, {count}, dtype, 1);
-  GuardedTensor out(team, {count}, dtype, 2);
+  GuardedTensor input(team, {count}, dtype, offset);
+  GuardedTensor out(team, {count}, dtype, 2 * offset);
   if (team.rank() == root) input.set(expected);
   broadcast(input.view(), out.view(), root, stream);
   broadcast(input.view(), root, stream);
@@ -68,6 +69,7 @@ TEST_P(BroadcastTest, EveryFormDtypeAndSize) {
     std::uint64_t id = 9000;
     for (const DType dtype : moved_dtypes(team)) {
       Broadcast broadcast(team, {.count = 20000, .dtype = dtype}, {.piece_bytes = 3000});
+      Broadcast staged(team, {.count = 20000, .dtype = dtype}, {.algorithm = "staged", .piece_bytes = 3000});
       std::optional<Broadcast> fetch;
       if (can_fetch(team)) fetch.emplace(team, BroadcastSpec{.count = 20000, .dtype = dtype}, fetching());
       Broadcast push(team, {.count = 20000, .dtype = dtype}, {.algorithm = "push"});
@@ -75,6 +77,7 @@ TEST_P(BroadcastTest, EveryFormDtypeAndSize) {
       for (const std::int64_t count : {0, 1, 3, 1000, 19999}) {
         const auto root = static_cast<int>((id / 7) % static_cast<std::uint64_t>(team.size()));
         check_plain(team, broadcast, count, dtype, root, ++id);
+        check_plain(team, staged, count, dtype, root, ++id);
         if (fetch) check_plain(team, *fetch, count, dtype, root, ++id);
         for (Broadcast* plan : {&broadcast, &push, &pull}) {
           id += 2;
@@ -85,26 +88,76 @@ TEST_P(BroadcastTest, EveryFormDtypeAndSize) {
   });
 }
 
+TEST_P(BroadcastTest, EveryRootByMailAndInOneKernel) {
+  run([](World& world) {
+    const Team& team = world.team();
+    std::uint64_t id = 9500;
+    for (const CollectiveOptions& options : plain_or_mail_options(team, 4096)) {
+      if (!takes_all_tensors(options)) continue;
+      for (const DType dtype : {u8, f32}) {
+        Broadcast broadcast(team, {.count = 20000, .dtype = dtype}, options);
+        for (int root = 0; root < team.size(); ++root) {
+          for (const std::int64_t count : {1, 7, 1024, 4999, 20000}) {
+            id += 3;
+            check_plain(team, broadcast, count, dtype, root, id, count % 16 == 0 ? 0 : 1);
+            check_symmetric(team, broadcast, count, dtype, root, id + 1);
+          }
+        }
+      }
+    }
+  });
+}
+
+// Larger than what goes in packets, and as large as one kernel's mailboxes.
+TEST_P(BroadcastTest, LongTensorsInOneKernel) {
+  run([](World& world) {
+    const Team& team = world.team();
+    if (!team.device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
+    constexpr std::int64_t longest = 700'000;
+    Broadcast automatic(team, {.count = longest, .dtype = u8});
+    Broadcast pieces(team, {.count = longest, .dtype = u8}, {.algorithm = "one_kernel", .piece_bytes = 300'000});
+    std::uint64_t id = 9900;
+    for (Broadcast* plan : {&automatic, &pieces}) {
+      for (const std::int64_t count : {131'072, 131'073, 600'000}) {
+        id += 3;
+        const auto root = static_cast<int>(id % static_cast<std::uint64_t>(team.size()));
+        check_plain(team, *plan, count, u8, root, id, count % 16 == 0 ? 0 : 1);
+        check_symmetric(team, *plan, count, u8, root, id + 1);
+      }
+    }
+  });
+}
+
 TEST_P(BroadcastTest, RootsTakeTurnsWithoutAPause) {
   run([](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
-    Broadcast broadcast(team, {.count = 1000, .dtype = u8}, {.piece_bytes = 256});
-    Draws draws(10);
-    std::vector<GuardedTensor> tensors;
-    std::vector<int> roots;
-    for (int run = 0; run < 50; ++run) {
-      roots.push_back(static_cast<int>(draws.below(static_cast<std::uint64_t>(team.size()))));
-      tensors.emplace_back(team, Dims{1000}, u8);
-      if (team.rank() == roots.back()) {
-        tensors.back().set(moved_bytes(10000 + static_cast<std::uint64_t>(run), 0, 1000));
+    std::vector<CollectiveOptions> ways = plain_or_mail_options(team, 256);
+    for (const CollectiveOptions& options : plain_or_mail_options(team)) ways.push_back(options);
+    for (const CollectiveOptions& options : ways) {
+      Broadcast broadcast(team, {.count = 100'000, .dtype = u8}, options);
+      Draws draws(10);
+      std::vector<GuardedTensor> tensors;
+      std::vector<int> roots;
+      constexpr int runs = 50;
+      const auto data = [&](std::size_t run) {
+        return moved_bytes(10000 + run, 0, static_cast<std::size_t>(tensors[run].view().numel()));
+      };
+      for (int run = 0; run < runs; ++run) {
+        // Mostly two of them, so that one has often been the root but one run ago.
+        const auto n = static_cast<std::uint64_t>(team.size());
+        roots.push_back(static_cast<int>(draws.below(4) == 0 ? draws.below(n) : (n - 1) * draws.below(2)));
+        tensors.emplace_back(team, Dims{run % 7 == 3 && options.piece_bytes == 0 ? 99'999 : 1000}, u8);
+        if (team.rank() == roots.back()) tensors.back().set(data(tensors.size() - 1));
       }
-      if (run % 5 == 0) delay_somebody(team, stream, draws, 1000);
-      broadcast(tensors.back().view(), roots.back(), stream);
-    }
-    team.synchronize(stream);
-    for (std::size_t run = 0; run < tensors.size(); ++run) {
-      expect_bytes(tensors[run].get(), moved_bytes(10000 + run, 0, 1000), "run " + std::to_string(run));
+      for (std::size_t run = 0; run < tensors.size(); ++run) {
+        if (run % 5 == 0) delay_somebody(team, stream, draws, 1000);
+        broadcast(tensors[run].view(), roots[run], stream);
+      }
+      team.synchronize(stream);
+      for (std::size_t run = 0; run < tensors.size(); ++run) {
+        expect_bytes(tensors[run].get(), data(run), options.algorithm + ", run " + std::to_string(run));
+      }
     }
   });
 }
@@ -118,7 +171,34 @@ TEST_P(BroadcastTest, SubTeamsInOddOrders) {
       Broadcast broadcast(team, {.count = 5000, .dtype = f16}, {.piece_bytes = 2048});
       check_plain(team, broadcast, 4999, f16, team.size() - 1, 11000);
       check_symmetric(team, broadcast, 4999, f16, team.size() - 1, 11001);
+      for (const CollectiveOptions& options : plain_or_mail_options(team, 2048)) {
+        if (!takes_all_tensors(options)) continue;
+        Broadcast small(team, {.count = 5000, .dtype = f16}, options);
+        check_plain(team, small, 4999, f16, team.size() - 1, 11002);
+        check_symmetric(team, small, 999, f16, 0, 11003);
+      }
     }
+  });
+}
+
+TEST_P(BroadcastTest, ItSaysWhetherItIsOneKernel) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const bool has_kernel = team.device().exchanges_mail() && team.size() > 1;
+    const auto says = [&](const Broadcast& plan, const char* what) {
+      return plan.describe().find(what) != std::string::npos;
+    };
+    const Broadcast small(team, {.count = 1000, .dtype = i32});
+    EXPECT_EQ(says(small, ": in one kernel"), has_kernel) << small.describe();
+    const Broadcast large(team, {.count = 10'000'000, .dtype = i32});
+    EXPECT_EQ(says(large, "tensors of up to"), has_kernel) << large.describe();
+    Broadcast without(team, {.count = 1000, .dtype = i32}, {.sms = 0});
+    EXPECT_FALSE(says(without, "kernel")) << without.describe();
+    check_plain(team, without, 999, i32, team.size() - 1, 11100);
+    if (!has_kernel) return;
+    Broadcast few(team, {.count = 50'000, .dtype = i32}, {.sms = 2});
+    check_plain(team, few, 50'000, i32, 0, 11103);
+    check_symmetric(team, few, 49'999, i32, team.size() - 1, 11104);
   });
 }
 

@@ -149,7 +149,9 @@ class Collectives {
   /// Equal parts, or less for some pairs of ranks, between plain tensors, into symmetric ones and out of them.
   void exchanges() {
     const AllToAllSpec spec{.count = count_, .dtype = dtype_};
-    plain<AllToAll>(spec, total_, total_, plain_options(team_, piece),
+    std::vector<CollectiveOptions> options = plain_or_mail_options(team_, piece);
+    options.push_back(by("staged"));
+    plain<AllToAll>(spec, total_, total_, options,
                     [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
     std::vector<std::int64_t> counts;
     for (int from = 0; from < team_.size(); ++from) {
@@ -161,10 +163,9 @@ class Collectives {
       sent += counts[static_cast<std::size_t>(team_.rank() * team_.size() + peer)];
       got += counts[static_cast<std::size_t>(peer * team_.size() + team_.rank())];
     }
-    plain<AllToAll>(spec, sent, got, plain_options(team_, piece),
-                    [this, counts](AllToAll& plan, const auto& from, const auto& into) {
-                      plan(from, into, counts, runs_.stream());
-                    });
+    plain<AllToAll>(spec, sent, got, options, [this, counts](AllToAll& plan, const auto& from, const auto& into) {
+      plan(from, into, counts, runs_.stream());
+    });
     into_symmetric(spec, total_, total_, "",
                    [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
     into_symmetric(spec, sent, got, " by counts", [this, counts](AllToAll& plan, const auto& from, const auto& into) {
@@ -198,12 +199,19 @@ class Collectives {
 
   void broadcasts() {
     const BroadcastSpec spec{.count = total_, .dtype = dtype_};
-    plain<Broadcast>(spec, total_, total_, plain_options(team_, piece),
-                     [this](Broadcast& plan, const auto& from, const auto& into) {
-                       plan(from, into, team_.size() - 1, runs_.stream());
-                     });
-    in_place<Broadcast>(spec, 0, total_, "auto", inputs(total_),
-                        [this](Broadcast& plan, const auto& tensor) { plan(tensor, 0, runs_.stream()); });
+    std::vector<CollectiveOptions> options = plain_or_mail_options(team_, piece);
+    options.push_back(by("staged"));
+    plain<Broadcast>(spec, total_, total_, options, [this](Broadcast& plan, const auto& from, const auto& into) {
+      plan(from, into, team_.size() - 1, runs_.stream());
+    });
+    // A root that is another one's reader in between.
+    plain<Broadcast>(spec, total_, total_, options, [this](Broadcast& plan, const auto& from, const auto& into) {
+      for (const int root : {0, team_.size() - 1, 0}) plan(from, into, root, runs_.stream());
+    });
+    for (const char* algorithm : {"auto", "push"}) {
+      in_place<Broadcast>(spec, 0, total_, algorithm, inputs(total_),
+                          [this](Broadcast& plan, const auto& tensor) { plan(tensor, 0, runs_.stream()); });
+    }
   }
 
   Team team_;

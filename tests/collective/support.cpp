@@ -133,6 +133,10 @@ std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size
   return options;
 }
 
+bool takes_all_tensors(const CollectiveOptions& options) {
+  return options.algorithm == "mail" || options.algorithm == "one_kernel";
+}
+
 std::string describe_case(const Team& team, const Dims& sizes, DType dtype) {
   return std::string(name(dtype)) + to_string(sizes) + ", rank " + std::to_string(team.rank()) + " of " +
          std::to_string(team.size());

@@ -57,6 +57,9 @@ void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint6
 /// The same, and those algorithms that take symmetric tensors as well, if the device has them: "mail", "one_kernel".
 [[nodiscard]] std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size_t piece_bytes = 0);
 
+/// Whether such a plan takes plain views and symmetric tensors alike.
+[[nodiscard]] bool takes_all_tensors(const CollectiveOptions& options);
+
 /// "bf16[4, 8], rank 1 of 3"
 [[nodiscard]] std::string describe_case(const Team& team, const Dims& sizes, DType dtype);
 

@@ -50,16 +50,8 @@ TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
                           .put = {.mine = mine, .theirs = mailbox(boxes, turn + peer)},
                           .wait = {.word = mine, .peer = static_cast<int>(peer)}};
       const void* const source = mail_in(mine);
-      const auto count = static_cast<std::int64_t>(bytes);
-      own->mail(stream, {&letter, 1},
-                {.sources = {&source, 1},
-                 .out = got.data(),
-                 .count = count,
-                 .dtype = u8,
-                 .joins = true,
-                 .pitch = count,
-                 .total = count},
-                control_);
+      const MailPlace place{got.data(), bytes};
+      own->mail(stream, {&letter, 1}, {.sources = {&source, 1}, .places = {&place, 1}}, control_);
       stream.synchronize();
       wrong += std::memcmp(got.data(), &data[peer * (longest + 1) + longest - bytes], bytes) == 0 ? 0 : 1;
     }
@@ -122,7 +114,7 @@ TEST_P(MailTest, MessagesAreAddedUpInTheirOrder) {
   EXPECT_EQ(sum, 1.0F);
 }
 
-TEST_P(MailTest, MessagesAreLaidSideBySideAsFarAsThereIsRoom) {
+TEST_P(MailTest, MessagesArePutInPlacesOfTheirOwnAsFarAsThereIsRoom) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
   const Buffer boxes = mailboxes(3);
   const std::vector<std::byte> data = random_bytes(3 * 10);
@@ -141,16 +133,12 @@ TEST_P(MailTest, MessagesAreLaidSideBySideAsFarAsThereIsRoom) {
     for (std::size_t i = 0; i < total; ++i) {
       if (i % 12 < 10) expected[i] = data[10 * (i / 12) + i % 12];
     }
+    std::vector<MailPlace> places;
+    for (std::size_t begin = 0; begin < 36; begin += 12) {
+      places.push_back({out.data() + begin, begin < total ? std::min<std::size_t>(total - begin, 10) : 0});
+    }
     const Stream stream(device());
-    device().mail(stream, letters,
-                  {.sources = sources,
-                   .out = out.data(),
-                   .count = 10,
-                   .dtype = u8,
-                   .joins = true,
-                   .pitch = 12,
-                   .total = static_cast<std::int64_t>(total)},
-                  control_);
+    device().mail(stream, letters, {.sources = sources, .places = places}, control_);
     stream.synchronize();
     EXPECT_EQ(out, expected) << total;
   }

@@ -272,6 +272,117 @@ TEST_P(MailedExchangeTest, FormsFollowEachOtherInPlace) {
   EXPECT_EQ(control_->failed, 0U);
 }
 
+/// counts[from][to], in elements.
+using Counts = std::array<std::array<std::int64_t, ranks>, ranks>;
+constexpr std::array<Counts, 8> part_counts{{{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}},
+                                             {{{0, 3, 0}, {0, 0, 0}, {17, 0, 5}}},
+                                             {{{400, 400, 400}, {400, 400, 400}, {400, 400, 400}}},
+                                             {{{16, 0, 4096}, {48, 16, 0}, {0, 0, 0}}},
+                                             {{{1000, 1, 999}, {0, 333, 4097}, {64, 65, 0}}},
+                                             // of a root
+                                             {{{0, 0, 0}, {5000, 5000, 5000}, {0, 0, 0}}},
+                                             {{{36'016, 36'016, 36'016}, {36'016, 36'016, 36'016}, {36'016, 0, 16}}},
+                                             {{{0, 36'001, 20'000}, {1, 0, 36'015}, {35'999, 7, 3}}}}};
+
+TEST_P(MailedExchangeTest, PartsOfAllLengthsComeWhereTheyBelong) {
+  if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
+  constexpr std::int64_t most = 3 * 36'016 + 64;
+  for (const DType dtype : {u8, bf16, i32, f64}) {
+    const std::size_t element = size_of(dtype);
+    std::vector<std::vector<std::byte>> given;
+    std::vector<Buffer> inputs;
+    for (std::size_t me = 0; me < ranks; ++me) {
+      given.push_back(random_bytes(most * element));
+      inputs.push_back(upload(given.back()));
+    }
+    for (const Counts& counts : part_counts) {
+      for (const auto& [offsets, by] : placements) {
+        for (const bool broadcasts : {false, true}) {  // the same part to all: those at the beginning of the input
+          std::int64_t longest_part = 0;
+          for (const auto& row : counts) longest_part = std::max(longest_part, *std::ranges::max_element(row));
+          std::vector<Buffer> outs;
+          std::vector<std::vector<std::byte>> wanted;
+          std::array<std::array<MailedPart, ranks>, ranks> parts{};  // kept until all have run
+          for (std::size_t me = 0; me < ranks; ++me) {
+            wanted.emplace_back(most * element, untouched);
+            outs.push_back(upload(wanted.back()));
+          }
+          for (std::size_t me = 0; me < ranks; ++me) {
+            auto from = static_cast<std::size_t>(offsets[me]) * element;
+            auto to = static_cast<std::size_t>(offsets[(me + 1) % ranks]) * element;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+              MailedPart& part = parts[me][rank];
+              part = {.from = inputs[me].data_as<std::byte>() + from,
+                      .sent = counts[me][rank],
+                      .to = outs[me].data_as<std::byte>() + to,
+                      .received = counts[rank][me]};
+              if (!broadcasts) from += static_cast<std::size_t>(part.sent) * element;
+              std::size_t begin = static_cast<std::size_t>(offsets[rank]) * element;  // of it in that rank's input
+              for (std::size_t before = 0; before < me && !broadcasts; ++before) {
+                begin += static_cast<std::size_t>(counts[rank][before]) * element;
+              }
+              const std::size_t bytes = static_cast<std::size_t>(part.received) * element;
+              std::copy_n(given[rank].begin() + static_cast<std::ptrdiff_t>(begin), bytes,
+                          wanted[me].begin() + static_cast<std::ptrdiff_t>(to));
+              to += bytes;
+            }
+            start(me, by, {.form = MailedForm::parts, .length = longest_part, .parts = parts[me], .dtype = dtype},
+                  nullptr, nullptr);
+          }
+          synchronize();
+          for (std::size_t me = 0; me < ranks; ++me) {
+            const auto got = download<std::byte>(outs[me]);
+            const auto at = std::ranges::mismatch(got, wanted[me]).in1 - got.begin();
+            ASSERT_EQ(got, wanted[me]) << name(dtype) << ", counts " << &counts - part_counts.data()
+                                       << (by == By::packets ? ", in packets" : "")
+                                       << (broadcasts ? ", the same to all" : "") << ", rank " << me << ", byte " << at;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(control_->failed, 0U);
+}
+
+// Roots take turns, so that each is the other's reader in between, and the third rank is late: it alone is to hold them
+// back.
+TEST_P(MailedExchangeTest, NoRootIsTwoExchangesAheadOfALateReader) {
+  if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
+  constexpr std::size_t runs = 40;
+  for (const By by : {By::mailboxes, By::packets, By::mailboxes}) {
+    std::vector<Buffer> inputs;
+    std::vector<Buffer> outs;
+    for (std::size_t me = 0; me < ranks; ++me) {
+      std::vector<std::int32_t> values(runs);
+      for (std::size_t i = 0; i < runs; ++i) values[i] = static_cast<std::int32_t>(1000 * i + me);
+      inputs.push_back(upload(values));
+      outs.push_back(upload(std::vector<std::int32_t>(runs, -1)));
+    }
+    const auto root_of = [](std::size_t run) { return run % 7 == 6 ? std::size_t{1} : run % 2 * 2; };
+    std::array<std::array<std::array<MailedPart, ranks>, ranks>, runs> parts{};
+    device().launch(streams_[1], [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+    for (std::size_t i = 0; i < runs; ++i) {  // run by run, since streams may share a queue of the device
+      for (std::size_t me = 0; me < ranks; ++me) {
+        auto& mine = parts[i][me];
+        if (me == root_of(i)) {
+          for (MailedPart& part : mine) part = {.from = inputs[me].data_as<std::int32_t>() + i, .sent = 1};
+        }
+        mine[root_of(i)].to = outs[me].data_as<std::int32_t>() + i;
+        mine[root_of(i)].received = 1;
+        start(me, by, {.form = MailedForm::parts, .length = 1, .parts = mine, .dtype = i32}, nullptr, nullptr);
+      }
+    }
+    synchronize();
+    for (std::size_t me = 0; me < ranks; ++me) {
+      const auto got = download<std::int32_t>(outs[me]);
+      for (std::size_t i = 0; i < runs; ++i) {
+        EXPECT_EQ(got[i], static_cast<std::int32_t>(1000 * i + root_of(i))) << "rank " << me << ", run " << i;
+      }
+    }
+  }
+  EXPECT_EQ(control_->failed, 0U);
+}
+
 TEST_P(MailedExchangeTest, NobodyOverwritesWhatALateRankHasNotRead) {
   if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
   constexpr std::size_t runs = 40;

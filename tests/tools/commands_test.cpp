@@ -228,6 +228,8 @@ TEST(CommandLine, PlanPredictsCollectivesByAlgorithm) {
                          // the smallest by mail
                          {"all_gather", {"mail", "mail"}, 0.75, 1, 1},
                          {"reduce_scatter", {"mail", "mail"}, 0.75, 1, 2},
+                         {"all_to_all", {"mail", "mail"}, 0.75, 1, 2},
+                         {"broadcast --algorithm mail", {"mail", "mail"}, 3, 1, 1},
                          {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 1},
                          {"all_reduce --algorithm mail", {"mail", "mail"}, 3, 1, 1},
                          {"all_gather", {"push", "pull"}, 0.75, 1, 20}}) {

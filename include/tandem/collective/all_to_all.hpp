@@ -22,11 +22,14 @@ struct AllToAllSpec {
 /// Into a symmetric tensor, "push": each rank writes its parts straight into its peers' tensors. From a symmetric
 /// tensor into a plain view, "pull": each rank reads them there. Between plain views, "fetch": each rank reads its
 /// parts where they are, where the system lets it (see Collective); or "staged": parts go in pieces through the plan's
-/// own memory.
+/// own memory. From any to any, "mail": each rank writes its parts into mailboxes at its peers, in as many steps as it
+/// has letters; the shortest way for the shortest parts. "one_kernel", on CUDA: the same in one kernel of up to 64
+/// thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
 class TANDEM_API AllToAll final : public Collective {
  public:
-  /// Collective. Algorithms: "push", "pull", "staged", "fetch", each for the tensors above; "auto" takes the one that
-  /// fits, and fetches what is large.
+  /// Collective. Algorithms: "push", "pull", "staged", "fetch", each for the tensors above, "mail" and "one_kernel" for
+  /// all; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails (host) where no
+  /// pair of ranks has much to say.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
@@ -69,6 +72,8 @@ class TANDEM_API AllToAll final : public Collective {
     std::vector<std::int64_t> got_before_;
   };
 
+  /// A run by mail or in one kernel, if this one is.
+  [[nodiscard]] bool take_small(const std::byte* input, std::byte* out, StreamRef stream);
   void take_equal(std::int64_t elements);
   void take(std::span<const std::int64_t> counts);
   void expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
@@ -79,7 +84,9 @@ class TANDEM_API AllToAll final : public Collective {
   void staged(const std::byte* input, std::byte* out, std::size_t longest, StreamRef stream);
 
   std::int64_t count_;
-  Exchange exchange_;  // of the run that is being queued
+  // Of the run that is being queued:
+  Exchange exchange_;
+  std::vector<MailedPart> parts_;
 };
 
 /// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tandem/collective/collective.hpp"
 
@@ -16,12 +18,15 @@ struct BroadcastSpec {
 ///
 /// Into symmetric tensors, "push": the root writes into all of them; "pull": the others read the root's. Into plain
 /// views, "fetch": the others read the root's where it is, where the system lets them (see Collective); or "staged":
-/// the message goes in pieces through the root's part of the plan's memory, where the others read it.
+/// the message goes in pieces through the root's part of the plan's memory, where the others read it. Into any, "mail":
+/// the root writes into a mailbox at every other rank, and all tell all others that they have come so far, in as many
+/// steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in one kernel
+/// of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
 class TANDEM_API Broadcast final : public Collective {
  public:
   /// Collective. Algorithms: "push" and "pull" for symmetric tensors ("auto" pushes where copies cost no cores, and
   /// pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto" fetches what is
-  /// large).
+  /// large), "mail" and "one_kernel" for both ("auto" takes the kernel (CUDA) or mails (host) what is small).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
   /// In place: the root's tensor is the source, the others' are written.
@@ -32,12 +37,15 @@ class TANDEM_API Broadcast final : public Collective {
   void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 
  private:
+  /// A run by mail or in one kernel, if this one is. `input` is the root's.
+  [[nodiscard]] bool take_small(const void* input, void* out, std::int64_t count, int root, StreamRef stream);
   void symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
   void staged(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
 
   std::int64_t count_;
   bool pulls_;
+  std::vector<MailedPart> parts_;  // of the run that is being queued
 };
 
 /// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.

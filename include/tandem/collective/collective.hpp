@@ -172,6 +172,12 @@ class TANDEM_API Collective : public Plan {
     use.dtype = dtype_;
     slots_.mail(stream, message_for, use);
   }
+  /// The same, where each rank's message goes to a place of its own: `place_for(rank)`, of this one as well.
+  template <typename MessageFor, typename PlaceFor>
+  void mail_into(StreamRef stream, const MessageFor& message_for, const void* own, const PlaceFor& place_for) {
+    for (int rank = 0; rank < ranks_; ++rank) mail_places_[static_cast<std::size_t>(rank)] = place_for(rank);
+    mail(stream, message_for, own, {.places = mail_places_});
+  }
   /// Device::reduce of `count` elements, of whose operands `remote` are peers' memory, destinations among them
   /// `to_peers`. Nothing for a count of 0.
   void reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
@@ -218,6 +224,10 @@ class TANDEM_API Collective : public Plan {
   }
   /// All-gather or reduce-scatter in one kernel.
   void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole);
+  /// Sends each rank its part and gets theirs, in as many steps by mail, or kernels, as the longest part of all pairs
+  /// of ranks takes: `longest` elements. `parts` are by rank.
+  void mail_parts(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest);
+  void one_kernel(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest);
   [[nodiscard]] const MailLanes& lanes() const noexcept { return lanes_; }
   [[nodiscard]] const MeetingPlace& meeting() const noexcept { return meeting_; }
   /// Of one letter at most.
@@ -234,8 +244,9 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
   [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
-  /// The same, for shards of up to `count` elements in one kernel.
-  [[nodiscard]] std::string with_one_kernel(std::int64_t count, const std::string& otherwise) const;
+  /// The same, for shards (or `what` they are) of up to `count` elements in one kernel.
+  [[nodiscard]] std::string with_one_kernel(std::int64_t count, const std::string& otherwise,
+                                            std::string_view what = "shards") const;
   [[nodiscard]] Slots& slots() noexcept { return slots_; }
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
@@ -254,12 +265,14 @@ class TANDEM_API Collective : public Plan {
   std::size_t letter_bytes_ = 0;  // 0: this plan sends none
   std::uint32_t opened_ = 0;      // what ranks signal in `open_slots`
   Slots slots_;
-  MailLanes lanes_;                  // none where no run is one kernel's
-  MeetingPlace meeting_;             // none where no run is one kernel's on the peers' own tensors
-  std::string why_no_fetch_;         // empty if plain views can be read where they are
-  std::vector<Copy> copies_;         // filled and emptied by each run
-  std::vector<const void*> mailed_;  // where the messages of one step by mail lie, by rank
-  const char* running_ = "";         // what the trace calls the run
+  MailLanes lanes_;                       // none where no run is one kernel's
+  MeetingPlace meeting_;                  // none where no run is one kernel's on the peers' own tensors
+  std::string why_no_fetch_;              // empty if plain views can be read where they are
+  std::vector<Copy> copies_;              // filled and emptied by each run
+  std::vector<const void*> mailed_;       // where the messages of one step by mail lie, by rank
+  std::vector<MailPlace> mail_places_;    // and where they go
+  std::vector<MailedPart> kernel_parts_;  // what of the parts one kernel takes
+  const char* running_ = "";              // what the trace calls the run
 };
 
 }  // namespace tandem

@@ -42,17 +42,20 @@ struct Letter {
   SignalWait wait{};      ///< `word` is this rank's mailbox for the peer
 };
 
+/// Where a message is put. It may lie there already.
+struct MailPlace {
+  void* to = nullptr;
+  std::size_t bytes = 0;  ///< the first of the message; or none
+};
+
 /// What is made of messages, and of what else lies at hand, once all have come: their sum, as Device::reduce makes it,
-/// or all of them side by side. Nothing without sources.
+/// or each of them in a place of its own. Nothing without sources.
 struct MailUse {
   std::span<const void* const> sources{};
-  void* out = nullptr;
-  std::int64_t count = 0;  ///< elements of each source
+  std::span<const MailPlace> places{};  ///< of each source; none: they are added up
+  void* out = nullptr;                  ///< of a sum
+  std::int64_t count = 0;               ///< elements of each source of a sum
   DType dtype = f32;
-  // Side by side:
-  bool joins = false;
-  std::int64_t pitch = 0;  ///< source s begins at element s · pitch of `out`, and may lie there already
-  std::int64_t total = 0;  ///< elements of `out`: what the last sources have beyond them is left out
 };
 
 }  // namespace tandem

@@ -35,7 +35,7 @@ namespace tandem {
 /// turn, and waits for one from each.
 ///   every rank:  mail(messages, what is made of those that `mailed` gives)
 /// Nothing else is granted: who writes a mailbox again has had everybody's next message, which nobody sends before it
-/// has read this one.
+/// has read this one. So who has nothing for a peer sends it a message without bytes (MailedExchange says why).
 class TANDEM_API Slots {
  public:
   static constexpr int count = 2;

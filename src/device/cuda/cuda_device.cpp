@@ -478,10 +478,14 @@ void CudaDevice::signal_and_wait(StreamRef stream, std::span<const SignalPut> pu
 }
 
 void CudaDevice::mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) {
-  const MailedExchangeArguments arguments = arguments_of(exchange, control);
   const auto lanes = static_cast<int>((exchange.length + exchange.slice - 1) / exchange.slice);
   const CurrentContext current(*context_);
-  check(launch_mailed_exchange(arguments, exchange.form, exchange.dtype, lanes, native(stream)), "an exchange by mail");
+  const cudaError_t result =
+      exchange.form == MailedForm::parts
+          ? launch_mailed_exchange(parts_arguments_of(exchange, control), exchange.dtype, lanes, native(stream))
+          : launch_mailed_exchange(arguments_of(exchange, control), exchange.form, exchange.dtype, lanes,
+                                   native(stream));
+  check(result, "an exchange by mail");
 }
 
 void CudaDevice::reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,

@@ -99,4 +99,14 @@ MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl
   return arguments;
 }
 
+MailedPartsArguments parts_arguments_of(const MailedExchange& exchange, WaitControl* control) {
+  if (exchange.parts.size() != exchange.peers.size() + 1) {
+    throw InvalidArgument(
+        format("an exchange by mail of {} parts with {} peers", exchange.parts.size(), exchange.peers.size()));
+  }
+  MailedPartsArguments arguments{arguments_of(exchange, control), {}};
+  std::copy(exchange.parts.begin(), exchange.parts.end(), arguments.parts);
+  return arguments;
+}
+
 }  // namespace tandem::cuda

@@ -22,5 +22,6 @@ namespace tandem::cuda {
 [[nodiscard]] MeetingArguments arguments_of(const Reduction& reduction, const MeetingBlocks& meeting,
                                             WaitControl* control);
 [[nodiscard]] MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control);
+[[nodiscard]] MailedPartsArguments parts_arguments_of(const MailedExchange& exchange, WaitControl* control);
 
 }  // namespace tandem::cuda

@@ -350,17 +350,16 @@ void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, const M
   }
   host_stream(stream).enqueue_with(
       link_ ? TaskWeight::heavy : TaskWeight::light,
-      [control, transfer = transfer(stream, bytes), out = use.out, count = use.count, dtype = use.dtype,
-       joins = use.joins, pitch = use.pitch,
-       total = use.total](std::span<const Letter> all, std::span<const void* const> sources) {
+      [control, transfer = transfer(stream, bytes), out = use.out, count = use.count, dtype = use.dtype](
+          std::span<const Letter> all, std::span<const void* const> sources, std::span<const MailPlace> places) {
         {
           const EmulatedLink::Crossing crossing(transfer);
           write_letters(all);
         }
         exchange_letters(all, *control);
-        use_mail({sources, out, count, dtype, joins, pitch, total});
+        use_mail({sources, places, out, count, dtype});
       },
-      letters, use.sources);
+      letters, use.sources, use.places);
 }
 
 std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host/host_mail.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,14 +11,10 @@ namespace tandem {
 
 namespace {
 
-void join(const MailUse& use) noexcept {
-  const std::size_t element = size_of(use.dtype);
-  std::int64_t begin = 0;
-  for (const void* const source : use.sources) {
-    std::byte* const to = static_cast<std::byte*>(use.out) + static_cast<std::size_t>(begin) * element;
-    const std::int64_t count = std::clamp(use.total - begin, std::int64_t{0}, use.count);
-    if (to != source && count != 0) std::memcpy(to, source, static_cast<std::size_t>(count) * element);
-    begin += use.pitch;
+void put_in_place(const MailUse& use) noexcept {
+  for (std::size_t i = 0; i < use.places.size(); ++i) {
+    const auto& [to, bytes] = use.places[i];
+    if (to != use.sources[i] && bytes != 0) std::memcpy(to, use.sources[i], bytes);
   }
 }
 
@@ -33,7 +28,7 @@ void write_letters(std::span<const Letter> letters) noexcept {
 }
 
 void use_mail(const MailUse& use) {
-  if (use.joins) return join(use);
+  if (!use.places.empty()) return put_in_place(use);
   reduce_now({.sources = use.sources,
               .destinations = std::span(&use.out, 1),
               .count = use.count,

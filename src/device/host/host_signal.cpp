@@ -174,7 +174,7 @@ void exchange_letters(std::span<const Letter> letters, WaitControl& control) noe
   for (const Letter& letter : letters) put_signal(letter.put);
   std::int64_t began = 0;
   for (const Letter& letter : letters) {
-    // The peer's message is as long as this one, or nearly; its first line comes with the signal.
+    // Mostly the peer's message is as long as this one, or nearly; its first line comes with the signal.
     constexpr std::size_t with_signal = line - mail_offset % line;
     const MessageRest rest(reinterpret_cast<const std::byte*>(letter.wait.word) + mail_offset + with_signal,
                            letter.bytes - std::min(letter.bytes, with_signal));

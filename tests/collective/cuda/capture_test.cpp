@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that are captured into CUDA graphs.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cuda_runtime_api.h>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
 #include "tandem/collective/reduce_scatter.hpp"
 
 #include "collective/player.hpp"
@@ -144,6 +149,72 @@ TEST_P(CaptureTest, OneRunAGraphTakesItsOneSlotEachTime) {
       std::vector<std::int64_t> gathered;
       for (int rank = 0; rank < team.size(); ++rank) gathered.insert(gathered.end(), wanted.begin(), wanted.end());
       expect_bytes(all.get(), bytes_of(gathered), "the gathered sums");
+    }
+  });
+}
+
+// What comes out goes in again, of every rank into every other: one message too early or too late, and all is wrong.
+TEST_P(CaptureTest, ExchangesAndBroadcastsOfOneRunAGraphAndEagerOnesTakeTurns) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const int n = team.size();
+    const auto me = static_cast<std::size_t>(team.rank());
+    const Stream stream(team.device());
+    std::vector<CollectiveOptions> ways{{.piece_bytes = 4096}};
+    if (team.device().exchanges_mail()) ways.push_back({.algorithm = "one_kernel"});
+    for (const CollectiveOptions& options : ways) {
+      AllToAll exchange(team, {.count = 30'000, .dtype = i64}, options);
+      Broadcast broadcast(team, {.count = 30'000, .dtype = i64}, options);
+      for (const std::int64_t count : {1, 400, 30'000}) {
+        const auto part = static_cast<std::size_t>(count);
+        std::vector<std::vector<std::int64_t>> wanted;  // of every rank
+        for (int rank = 0; rank < n; ++rank) {
+          wanted.emplace_back(part * static_cast<std::size_t>(n));
+          for (std::size_t i = 0; i < wanted.back().size(); ++i) {
+            wanted.back()[i] = static_cast<std::int64_t>(i) + 1'000'000 * rank;
+          }
+        }
+        GuardedTensor value(team, {n * count}, i64);
+        GuardedTensor other(team, {n * count}, i64, 1);
+        value.set(bytes_of(wanted[me]));
+        const auto exchange_now = [&] {
+          exchange(value.view(), other.view(), stream);
+          team.device().copy(stream,
+                             {.dst = value.view().data(), .src = other.view().data(), .bytes = value.view().bytes()});
+        };
+        // The root's first part, in place of everybody's.
+        const TensorView first = value.view().narrow(0, 0, count);
+        const auto broadcast_now = [&](int root) { broadcast(first, root, stream); };
+        const CapturedGraph exchanges(team.device(), stream, exchange_now);
+        std::deque<CapturedGraph> broadcasts;
+        for (const int root : {0, n - 1}) {
+          broadcasts.emplace_back(team.device(), stream, [&] { broadcast_now(root); });
+        }
+        Draws draws(4);
+        for (int turn = 0; turn < 30; ++turn) {
+          delay_somebody(team, stream, draws, longest_delay_us);
+          const bool eager = draws.below(2) == 0;
+          if (draws.below(2) == 0) {
+            eager ? exchange_now() : exchanges.launch(stream);
+            auto made = wanted;
+            for (std::size_t from = 0; from < wanted.size(); ++from) {
+              for (std::size_t to = 0; to < wanted.size(); ++to) {
+                std::copy_n(wanted[from].begin() + static_cast<std::ptrdiff_t>(to * part), count,
+                            made[to].begin() + static_cast<std::ptrdiff_t>(from * part));
+              }
+            }
+            wanted = std::move(made);
+          } else {
+            const std::size_t which = draws.below(2);
+            const int root = which == 0 ? 0 : n - 1;
+            eager ? broadcast_now(root) : broadcasts[which].launch(stream);
+            const auto source = wanted[static_cast<std::size_t>(root)];
+            for (auto& each : wanted) std::copy_n(source.begin(), count, each.begin());
+          }
+        }
+        team.synchronize(stream);
+        expect_bytes(value.get(), bytes_of(wanted[me]), options.algorithm + ", parts of " + std::to_string(count));
+      }
     }
   });
 }

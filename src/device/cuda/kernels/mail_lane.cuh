@@ -26,6 +26,12 @@ __device__ inline Part part_of(const MailedExchangeArguments& arguments, int ran
   return {begin, end > begin ? end - begin : 0};
 }
 
+/// Of the first `count` elements of something else. Of all that goes in an exchange `length` is the longest.
+__device__ inline Part part_of_first(const MailedExchangeArguments& arguments, std::int64_t count) {
+  const std::int64_t begin = blockIdx.x * arguments.slice;
+  return {begin, max(min(count - begin, arguments.slice), std::int64_t{0})};
+}
+
 /// A rank's place among the peers, and the other way round: they are all but this rank.
 __device__ inline int peer_of(const MailedExchangeArguments& arguments, int rank) {
   return rank - (rank > arguments.rank ? 1 : 0);

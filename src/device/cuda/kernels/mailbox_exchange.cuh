@@ -155,4 +155,27 @@ __global__ void __launch_bounds__(most_lane_threads)
   take_parts<T, N>(boxes, out);
 }
 
+template <typename T, int N>
+__global__ void __launch_bounds__(most_lane_threads)
+    mailbox_parts_kernel(const __grid_constant__ MailedPartsArguments arguments) {
+  const auto with = [&](int peer) -> const MailedPart& { return arguments.parts[rank_of(arguments, peer)]; };
+  const auto count = [&](std::int64_t all) { return part_of_first(arguments, all).count; };
+  const std::int64_t begin = blockIdx.x * arguments.slice;
+  const Mailboxes boxes = mailboxes(arguments, turn_of(arguments));
+  copy_for_peers<T, N>(
+      arguments, [&](int peer) { return count(with(peer).sent); },
+      [&](int peer) { return static_cast<const T*>(with(peer).from) + begin; },
+      [&](int peer) { return boxes.sent(peer); });
+  const MailedPart& own = arguments.parts[arguments.rank];
+  if (own.from != own.to) {
+    for_each_pack<N>(count(own.sent), [&]<int n>(std::int64_t first) {
+      store_pack<T, n>(own.to, begin + first, load_pack<T, n>(own.from, begin + first));
+    });
+  }
+  meet_peers(boxes);
+  copy_for_peers<T, N>(
+      arguments, [&](int peer) { return count(with(peer).received); }, [&](int peer) { return boxes.received(peer); },
+      [&](int peer) { return static_cast<T*>(with(peer).to) + begin; });
+}
+
 }  // namespace tandem::cuda

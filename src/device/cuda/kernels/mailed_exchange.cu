@@ -34,6 +34,15 @@ template <typename T> KernelRow packet_gather_row(DType dtype) {
   return {dtype, dtype, packed<T>, reinterpret_cast<const void*>(&packet_gather_kernel<T, true>),
           reinterpret_cast<const void*>(&packet_gather_kernel<T, false>)};
 }
+template <typename T> KernelRow mailbox_parts_row(DType dtype) {
+  constexpr int width = 16 / sizeof(T);
+  return {dtype, dtype, width, reinterpret_cast<const void*>(&mailbox_parts_kernel<T, width>),
+          reinterpret_cast<const void*>(&mailbox_parts_kernel<T, 1>)};
+}
+template <typename T> KernelRow packet_parts_row(DType dtype) {
+  return {dtype, dtype, packed<T>, reinterpret_cast<const void*>(&packet_parts_kernel<T, true>),
+          reinterpret_cast<const void*>(&packet_parts_kernel<T, false>)};
+}
 
 const KernelRow mailbox_sums[] = {mailbox_sum_row<f32>(), mailbox_sum_row<f16>(), mailbox_sum_row<bf16>(),
                                   mailbox_sum_row<f64>(), mailbox_sum_row<i32>(), mailbox_sum_row<i64>()};
@@ -44,12 +53,39 @@ const KernelRow mailbox_gathers[] = {mailbox_gather_row<std::uint8_t>(u8), mailb
 const KernelRow packet_gathers[] = {packet_gather_row<std::uint8_t>(u8), packet_gather_row<std::uint16_t>(f16),
                                     packet_gather_row<std::uint32_t>(f32), packet_gather_row<std::uint64_t>(f64)};
 
+const KernelRow mailbox_parts[] = {mailbox_parts_row<std::uint8_t>(u8), mailbox_parts_row<std::uint16_t>(f16),
+                                   mailbox_parts_row<std::uint32_t>(f32), mailbox_parts_row<std::uint64_t>(f64)};
+const KernelRow packet_parts[] = {packet_parts_row<std::uint8_t>(u8), packet_parts_row<std::uint16_t>(f16),
+                                  packet_parts_row<std::uint32_t>(f32), packet_parts_row<std::uint64_t>(f64)};
+
+/// The row for elements of this size.
+template <std::size_t n> const KernelRow* find_mover(const KernelRow (&table)[n], DType dtype) noexcept {
+  const KernelRow* found =
+      std::find_if(table, table + n, [=](const KernelRow& row) { return size_of(row.in) == size_of(dtype); });
+  return found == table + n ? nullptr : found;
+}
+
 const KernelRow* kernel_for(MailedForm form, DType dtype, bool in_packets) noexcept {
-  if (form != MailedForm::all_gather) return find_kernel(in_packets ? packet_sums : mailbox_sums, dtype, dtype);
-  for (const KernelRow& row : in_packets ? packet_gathers : mailbox_gathers) {
-    if (size_of(row.in) == size_of(dtype)) return &row;
+  switch (form) {
+    case MailedForm::all_gather: return find_mover(in_packets ? packet_gathers : mailbox_gathers, dtype);
+    case MailedForm::parts: return find_mover(in_packets ? packet_parts : mailbox_parts, dtype);
+    default: return find_kernel(in_packets ? packet_sums : mailbox_sums, dtype, dtype);
   }
-  return nullptr;
+}
+
+/// `arguments` are what `kernel` takes; `aligned` says that all memory is, to 16 bytes.
+template <typename Arguments>
+cudaError_t launch(const KernelRow& kernel, const Arguments& arguments, bool aligned, int lanes, cudaStream_t stream) {
+  const bool vector = aligned && arguments.slice % kernel.width == 0;
+  // One for each access of a slice, as far as there are: a barrier of few is shorter, and many keep more loads in
+  // flight.
+  const std::int64_t accesses =
+      std::min(arguments.slice, arguments.length) / (vector || arguments.packet_box != 0 ? kernel.width : 1);
+  int threads = fewest_threads;
+  while (threads < most_lane_threads && threads < accesses) threads *= 2;
+  void* parameters[] = {const_cast<Arguments*>(&arguments)};
+  return cudaLaunchKernel(vector ? kernel.vector : kernel.scalar, dim3(static_cast<unsigned>(lanes)),
+                          dim3(static_cast<unsigned>(threads)), parameters, 0, stream);
 }
 
 }  // namespace
@@ -58,23 +94,23 @@ bool can_exchange_mail(MailedForm form, DType dtype) noexcept { return kernel_fo
 
 cudaError_t launch_mailed_exchange(const MailedExchangeArguments& arguments, MailedForm form, DType dtype, int lanes,
                                    cudaStream_t stream) {
-  const KernelRow* kernel = kernel_for(form, dtype, arguments.packet_box != 0);
-  const bool vector = aligned16(arguments.input) && aligned16(arguments.out) && arguments.shard % kernel->width == 0 &&
-                      arguments.slice % kernel->width == 0;
-  // One for each access of a slice, as far as there are: a barrier of few is shorter, and many keep more loads in
-  // flight.
-  const std::int64_t accesses =
-      std::min(arguments.slice, arguments.length) / (vector || arguments.packet_box != 0 ? kernel->width : 1);
-  int threads = fewest_threads;
-  while (threads < most_lane_threads && threads < accesses) threads *= 2;
-  void* parameters[] = {const_cast<MailedExchangeArguments*>(&arguments)};
-  return cudaLaunchKernel(vector ? kernel->vector : kernel->scalar, dim3(static_cast<unsigned>(lanes)),
-                          dim3(static_cast<unsigned>(threads)), parameters, 0, stream);
+  const KernelRow& kernel = *kernel_for(form, dtype, arguments.packet_box != 0);
+  const bool aligned = aligned16(arguments.input) && aligned16(arguments.out) && arguments.shard % kernel.width == 0;
+  return launch(kernel, arguments, aligned, lanes, stream);
+}
+
+cudaError_t launch_mailed_exchange(const MailedPartsArguments& arguments, DType dtype, int lanes, cudaStream_t stream) {
+  const bool aligned =
+      std::all_of(arguments.parts, arguments.parts + arguments.peer_count + 1, [](const MailedPart& part) {
+        return (part.sent == 0 || aligned16(part.from)) && (part.received == 0 || aligned16(part.to));
+      });
+  return launch(*kernel_for(MailedForm::parts, dtype, arguments.packet_box != 0), arguments, aligned, lanes, stream);
 }
 
 cudaError_t load_mailed_exchange_kernels() {
-  for (const cudaError_t result : {load_kernels(mailbox_sums), load_kernels(packet_sums), load_kernels(mailbox_gathers),
-                                   load_kernels(packet_gathers)}) {
+  for (const cudaError_t result :
+       {load_kernels(mailbox_sums), load_kernels(packet_sums), load_kernels(mailbox_gathers),
+        load_kernels(packet_gathers), load_kernels(mailbox_parts), load_kernels(packet_parts)}) {
     if (result != cudaSuccess) return result;
   }
   return cudaSuccess;

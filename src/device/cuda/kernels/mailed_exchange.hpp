@@ -34,11 +34,19 @@ struct MailedExchangeArguments {
   WaitControl* control;
 };
 
+/// The same for parts, by rank: 2 KiB that the other forms do not hand over.
+struct MailedPartsArguments : MailedExchangeArguments {
+  MailedPart parts[max_reduce_operands];
+};
+static_assert(sizeof(MailedPartsArguments) <= 4096);
+
 /// True if there is a kernel for this form and dtype.
 [[nodiscard]] bool can_exchange_mail(MailedForm form, DType dtype) noexcept;
 /// One block for each of the `lanes`; there is at least one peer.
 [[nodiscard]] cudaError_t launch_mailed_exchange(const MailedExchangeArguments& arguments, MailedForm form, DType dtype,
                                                  int lanes, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_mailed_exchange(const MailedPartsArguments& arguments, DType dtype, int lanes,
+                                                 cudaStream_t stream);
 [[nodiscard]] cudaError_t load_mailed_exchange_kernels();
 
 }  // namespace tandem::cuda

@@ -194,4 +194,39 @@ __global__ void __launch_bounds__(most_lane_threads)
   keep_count(arguments, number);
 }
 
+template <typename T, bool aligned>
+__global__ void __launch_bounds__(most_lane_threads)
+    packet_parts_kernel(const __grid_constant__ MailedPartsArguments arguments) {
+  const auto with = [&](int peer) -> const MailedPart& { return arguments.parts[rank_of(arguments, peer)]; };
+  const auto part = [&](std::int64_t all) { return part_of_first(arguments, all); };
+  const std::uint64_t number = PacketBoxes::count_of(arguments) + 1;
+  __shared__ BlockPatience patience;
+  const PacketBoxes boxes(arguments, patience, number);
+  const MailedPart& own = arguments.parts[arguments.rank];
+  const std::int64_t packets = packets_of<T>(part(arguments.length));
+  for (std::int64_t p = threadIdx.x; p < packets; p += blockDim.x) {
+    const auto load = [&](const MailedPart& each) {
+      const Part sent = part(each.sent);
+      return load_elements<T, aligned>(static_cast<const T*>(each.from) + sent.begin, p, sent);
+    };
+    for (int peer = 0; peer < arguments.peer_count; ++peer) {
+      if (p < packets_of<T>(part(with(peer).sent))) boxes.send<T>(peer, p, load(with(peer)));
+    }
+    if (own.from != own.to && p < packets_of<T>(part(own.sent))) {
+      const Part kept = part(own.received);
+      store_elements<T, aligned>(static_cast<T*>(own.to) + kept.begin, p, kept, load(own));
+    }
+  }
+  patience.begin();
+  for (std::int64_t p = threadIdx.x; p < packets; p += blockDim.x) {
+    boxes.receive<T>(
+        p, [&](int peer) { return p < packets_of<T>(part(with(peer).received)); },
+        [&](int peer, const Pack<T, packed<T>>& pack) {
+          const Part received = part(with(peer).received);
+          store_elements<T, aligned>(static_cast<T*>(with(peer).to) + received.begin, p, received, pack);
+        });
+  }
+  keep_count(arguments, number);
+}
+
 }  // namespace tandem::cuda
