@@ -329,7 +329,13 @@ TEST_P(MapTest, OnlyCastsStoreAnotherDType) {
   const std::vector<BFloat16> two(2000, BFloat16(7.0F));
   const Buffer out = upload(two);
   const Stream stream(device());
-  device().map(stream, {.kind = MapKind::add, .out = out.data(), .x = in.data(), .count = 1000, .dtype = bf16});
+  device().map(stream, {.kind = MapKind::add,
+                        .out = out.data(),
+                        .x = in.data(),
+                        .y = in.data(),
+                        .count = 1000,
+                        .dtype = bf16,
+                        .beta = 0.0F});
   stream.synchronize();
   const std::vector<BFloat16> stored = download<BFloat16>(out);
   for (std::size_t i = 0; i < 2000; ++i) {

@@ -80,12 +80,6 @@ struct AddFour {
   }
 };
 
-struct Scale {
-  [[gnu::always_inline]] static inline void loop(float* out, const float* x, float alpha, std::int64_t n) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) out[i] = alpha * x[i];
-  }
-};
 struct ScaleAndAdd {
   [[gnu::always_inline]] static inline void loop(float* out, const float* x, float alpha, const float* y, float beta,
                                                  std::int64_t n) {
@@ -274,7 +268,7 @@ void map_now(const Map& map) {
       for (std::int64_t first = 0; first < map.count; first += block_elements) {
         const std::int64_t n = std::min(block_elements, map.count - first);
         widen_block(at<In>(map.x, first), x.data(), n);
-        const bool has_y = map.kind == MapKind::activate_grad || (map.kind == MapKind::add && map.y != nullptr);
+        const bool has_y = map.kind == MapKind::activate_grad || map.kind == MapKind::add;
         if (has_y) widen_block(at<In>(map.y, first), y.data(), n);
         const bool biased = map.kind == MapKind::activate || map.kind == MapKind::activate_grad;
         if (biased && map.bias != nullptr) add_bias<In>(x.data(), map.bias, first, map.columns, n);
@@ -285,12 +279,8 @@ void map_now(const Map& map) {
             run_vectorised<ActivateGrad>(x.data(), static_cast<const float*>(y.data()), map.activation, n);
             break;
           case MapKind::add:
-            if (has_y) {
-              run_vectorised<ScaleAndAdd>(x.data(), static_cast<const float*>(x.data()), map.alpha,
-                                          static_cast<const float*>(y.data()), map.beta, n);
-            } else {
-              run_vectorised<Scale>(x.data(), static_cast<const float*>(x.data()), map.alpha, n);
-            }
+            run_vectorised<ScaleAndAdd>(x.data(), static_cast<const float*>(x.data()), map.alpha,
+                                        static_cast<const float*>(y.data()), map.beta, n);
             break;
         }
         narrow_block(x.data(), out.data(), n);
