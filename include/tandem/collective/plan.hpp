@@ -23,8 +23,7 @@ namespace tandem {
 /// operations. (On CUDA, two teams' runs may be queued in another order on another rank only where their streams have
 /// connections to the GPU of their own, see CUDA_DEVICE_MAX_CONNECTIONS; MPS gives a process few. Else a run that waits
 /// holds up the one that it waits for, until its deadline.) A run on another stream than the last one starts after that
-/// one by itself. Destroying a plan is local
-/// and waits for nobody; work that was queued is still right.
+/// one by itself. Destroying a plan is local and waits for nobody; work that was queued is still right.
 ///
 /// On CUDA a run may be captured into a graph, without an earlier run, on every member alike. The graph is launched on
 /// every member, in the same order relative to the team's other operations, and on streams that the caller has put in
