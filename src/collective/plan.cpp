@@ -6,16 +6,24 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
+namespace {
+
+Event event_of(const Team& team, std::string_view what) {
+  return or_abort(team, what, [&] { return Event(team.device()); });
+}
+
+}  // namespace
 
 Plan::Plan(const Team& team, std::string kind, std::string arguments)
     : team_(team),
       device_(&team.device()),
       kind_(std::move(kind)),
       description_(format("{} {}", kind_, arguments)),
-      last_(team.device()),
-      last_captured_(team.device()) {
+      last_(event_of(team, kind_)),
+      last_captured_(event_of(team, kind_)) {
   team.collect();
   team.agree(kind_, description_);
   operation_ = team.register_operation(description_);

@@ -16,7 +16,7 @@ constexpr std::string_view beside = "beside";
 }  // namespace
 
 struct BulkOverlap::State {
-  explicit State(const Team& its_team) : team(its_team), communication(team) {}
+  explicit State(const Team& its_team) : team(its_team), communication(team.device()) {}
 
   Team team;
   CommunicationStream communication;

@@ -5,13 +5,17 @@
 #include "tandem/device/stream.hpp"
 #include "tandem/team/team.hpp"
 
+#include "team/or_abort.hpp"
+
 namespace tandem {
 
 /// A plan's second stream, of high priority, and the events that tie it to the caller's.
 class CommunicationStream {
  public:
+  explicit CommunicationStream(Device& device) : stream_(device, StreamPriority::high), fork_(device), join_(device) {}
+  /// The same in a collective constructor: the other members hear of it if this rank alone gets none.
   explicit CommunicationStream(const Team& team)
-      : stream_(team.device(), StreamPriority::high), fork_(team.device()), join_(team.device()) {}
+      : CommunicationStream(or_abort(team, "a stream", [&] { return CommunicationStream(team.device()); })) {}
 
   [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
   /// What is queued here from now on starts after what is queued on `stream` now.

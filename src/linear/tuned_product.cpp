@@ -32,7 +32,7 @@ std::vector<GemmAlgorithm> agreed_algorithms(const Team& team, const GemmSpec& s
   mine.bytes = WireWriter().number(spec.m).number(spec.n).number(spec.k).take();
   const std::vector<Parcel> sizes = team.exchange("the sizes of a local product", std::move(mine));
   Parcel answers;
-  if (team.rank() == 0) {
+  const auto answer = [&] {
     std::map<std::array<std::int64_t, 3>, std::vector<GemmAlgorithm>> known;
     WireWriter out;
     for (const Parcel& each : sizes) {
@@ -47,7 +47,8 @@ std::vector<GemmAlgorithm> agreed_algorithms(const Team& team, const GemmSpec& s
       for (const GemmAlgorithm& algorithm : found->second) out.number(algorithm.m).text(algorithm.name);
     }
     answers.bytes = out.take();
-  }
+  };
+  if (team.rank() == 0) or_abort(team, "the algorithms of local products", answer);
   const std::vector<Parcel> all = team.exchange("the algorithms of local products", std::move(answers));
   WireReader reader(all.front().bytes);
   std::vector<GemmAlgorithm> algorithms;
@@ -87,27 +88,25 @@ std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& d
 }
 
 std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
-  const Device& device = team.device();
-  const auto make = [&](std::span<const GemmAlgorithm> chosen) {
-    return memory_or_abort(team, "a local product", [&] { return team.device().gemm(spec, chosen); });
-  };
-  if (!device.has_gemm_algorithms()) return make({});
-  // All members come through here before any of them may fail alone.
-  std::vector<GemmAlgorithm> algorithms = agreed_algorithms(team, spec);
-  std::unique_ptr<Gemm> untuned = make({});
-  // What was measured without bias and activation need not be offered with them.
-  std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
-    const std::vector<std::string> offered = untuned->algorithms(kept.m);
-    if (std::ranges::find(offered, kept.name) != offered.end()) return false;
-    team.log().write(
-        LogLevel::warn,
-        format("what the plan cache has of the local product {} is ignored: the library does not offer '{}'",
-               text_of(spec, kept.m), kept.name));
-    return true;
+  Device& device = team.device();
+  std::vector<GemmAlgorithm> algorithms;
+  if (device.has_gemm_algorithms()) algorithms = agreed_algorithms(team, spec);
+  return or_abort(team, "a local product", [&] {
+    std::unique_ptr<Gemm> untuned = device.gemm(spec);
+    // What was measured without bias and activation need not be offered with them.
+    std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
+      const std::vector<std::string> offered = untuned->algorithms(kept.m);
+      if (std::ranges::find(offered, kept.name) != offered.end()) return false;
+      team.log().write(
+          LogLevel::warn,
+          format("what the plan cache has of the local product {} is ignored: the library does not offer '{}'",
+                 text_of(spec, kept.m), kept.name));
+      return true;
+    });
+    if (algorithms.empty()) return untuned;
+    untuned.reset();  // with its workspace
+    return device.gemm(spec, algorithms);
   });
-  if (algorithms.empty()) return untuned;
-  untuned.reset();  // with its workspace
-  return make(algorithms);
 }
 
 }  // namespace tandem

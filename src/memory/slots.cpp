@@ -44,9 +44,11 @@ Slots::Slots(const Team& team, std::size_t bytes, std::uint32_t arrivals, std::u
     }
   }
 
-  const Stream stream(team.device());
-  for (int slot = 0; slot < count; ++slot) grant(stream, slot, peers_);
-  team.synchronize(stream);
+  or_abort(team, "slots", [&] {
+    const Stream stream(team.device());
+    for (int slot = 0; slot < count; ++slot) grant(stream, slot, peers_);
+    team.synchronize(stream);
+  });
 }
 
 void Slots::take(StreamRef stream, int slot, std::span<const int> readers) const {

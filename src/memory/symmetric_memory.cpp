@@ -121,11 +121,11 @@ class SymmetricMemory::State {
   }
 
   void rendezvous() {
-    team.collect();
     Announcement mine;
     mine.terms = {bytes, offset, pad_offset, 0, channels, {}};
     backend->name().copy(mine.terms.backend.data(), mine.terms.backend.size() - 1);
-    or_abort(team, "sharing symmetric memory", [&] {
+    or_abort(team, "rendezvous of symmetric memory", [&] {
+      team.collect();
       mine.data = segment->share();
       if (pad_segment != segment) mine.pad = pad_segment->share();
     });

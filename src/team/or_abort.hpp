@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "tandem/base/error.hpp"
 #include "tandem/team/team.hpp"
 
 #include "base/format.hpp"
@@ -18,16 +17,6 @@ template <typename Body> decltype(auto) or_abort(const Team& team, std::string_v
   try {
     return std::forward<Body>(body)();
   } catch (const std::exception& error) {
-    team.abort(format("{}: {}", what, error.what()));
-    throw;
-  }
-}
-
-/// The same for what fails on all ranks alike, unless it is for want of this one's memory.
-template <typename Body> decltype(auto) memory_or_abort(const Team& team, std::string_view what, Body&& body) {
-  try {
-    return std::forward<Body>(body)();
-  } catch (const OutOfMemory& error) {
     team.abort(format("{}: {}", what, error.what()));
     throw;
   }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for which one rank alone finds no memory.
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <exception>
+#include <functional>
+#include <gtest/gtest.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "support/errors.hpp"
+#include "support/ranks.hpp"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have these themselves
+
+namespace {
+
+// How many aligned blocks this thread gets until there is no more memory; negative: as many as it likes.
+thread_local int blocks_left = -1;
+
+bool refused() {
+  if (blocks_left > 0) --blocks_left;
+  return blocks_left == 0;
+}
+
+template <typename Function> Function* next(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// These stand before the C library's.
+
+extern "C" __attribute__((visibility("default"))) int posix_memalign(void** memory, std::size_t alignment,
+                                                                     std::size_t bytes) noexcept {
+  static const auto real = next<int(void**, std::size_t, std::size_t)>("posix_memalign");
+  return refused() ? ENOMEM : real(memory, alignment, bytes);
+}
+
+extern "C" __attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment,
+                                                                      std::size_t bytes) noexcept {
+  static const auto real = next<void*(std::size_t, std::size_t)>("aligned_alloc");
+  return refused() ? nullptr : real(alignment, bytes);
+}
+
+namespace tandem {
+namespace {
+
+constexpr LinearSpec spec{.m = 64, .n = 48, .k = 32, .dtype = bf16};
+
+TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
+  const std::vector<std::pair<const char*, std::function<void(const Team&)>>> plans{
+      {"AllGatherLinear", [](const Team& team) { const AllGatherLinear plan(team, spec); }},
+      {"LinearReduceScatter", [](const Team& team) { const LinearReduceScatter plan(team, spec); }},
+      {"LinearAllReduce", [](const Team& team) { const LinearAllReduce plan(team, spec); }},
+      {"LinearWeightGradient",
+       [](const Team& team) { const LinearWeightGradient plan(team, spec, GatheredOperand::x); }},
+  };
+  testing::run_ranks(3, [&plans](World& world) {
+    const bool poor = world.rank() == 1;
+    for (const auto& [name, make] : plans) {
+      int failures = 0;
+      for (int blocks = 1;; ++blocks) {  // the last of which is refused, until there are fewer
+        SCOPED_TRACE(std::string(name) + ", block " + std::to_string(blocks));
+        const Team team = world.team({0, 1, 2});
+        world.team().barrier();
+        const auto begin = std::chrono::steady_clock::now();
+        Parcel outcome;
+        if (poor) blocks_left = blocks;
+        try {
+          make(team);
+        } catch (const Aborted&) {
+          EXPECT_FALSE(poor);
+        } catch (const std::exception&) {  // OutOfMemory, or std::bad_alloc
+          EXPECT_TRUE(poor);
+          outcome.bytes.resize(1);
+        }
+        blocks_left = -1;
+        if (world.team().exchange("the outcome", std::move(outcome))[1].bytes.empty()) break;
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, team.timeout() / 2);
+        testing::expect_error<Aborted>([&] { team.check(); }, {"rank 1 "});
+        ++failures;
+      }
+      EXPECT_GT(failures, 0) << name << " takes no aligned memory any more: this test looks for another kind";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tandem
+
+#endif
