@@ -14,7 +14,7 @@
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 #include "linear/local_gemm.hpp"
-#include "team/or_abort.hpp"
+#include "linear/plan_buffer.hpp"
 
 namespace tandem {
 namespace {
@@ -54,10 +54,6 @@ MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice&
   return {team, longest, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
-std::shared_ptr<Buffer> buffer_of(const Team& team, std::size_t bytes) {
-  return or_abort(team, "room for products", [&] { return std::make_shared<Buffer>(team.shared_device(), bytes); });
-}
-
 }  // namespace
 
 PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows,
@@ -78,9 +74,9 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                  : checked_add(tail_offset_,
                                rows == Rows::all ? checked_mul(static_cast<std::size_t>(spec.m), row_bytes_) : 0),
              2, operation),
-      staging_(
-          team,
-          buffer_of(team, choice.algorithm == direct ? 0 : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
+      staging_(team,
+               plan_buffer(team,
+                           choice.algorithm == direct ? 0 : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
       gemm_(team, tuned_gemm(team, partial_product(spec))) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {

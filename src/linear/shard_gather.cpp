@@ -8,7 +8,7 @@
 #include "tandem/device/trace_range.hpp"
 
 #include "collective/tuning.hpp"
-#include "team/or_abort.hpp"
+#include "linear/plan_buffer.hpp"
 
 namespace tandem {
 namespace {
@@ -30,18 +30,13 @@ MailLanes lanes_of(const Team& team, std::size_t bytes, const LinearChoice& choi
   return bytes == 0 ? MailLanes() : MailLanes(team, bytes, choice.sms.value_or(MailLanes::most_lanes), operation);
 }
 
-std::shared_ptr<Buffer> buffer_of(const Team& team, std::size_t bytes) {
-  return or_abort(team, "room for what is gathered",
-                  [&] { return std::make_shared<Buffer>(team.shared_device(), bytes); });
-}
-
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
                          std::uint32_t operation)
     : team_(team),
       lanes_(lanes_of(team, bytes_by_one_kernel(team, max_m, row_bytes, choice), choice, operation)),
-      gathered_(team, buffer_of(team, is_one_kernel() ? checked_mul(static_cast<std::size_t>(max_m), row_bytes) : 0)),
+      gathered_(team, plan_buffer(team, is_one_kernel() ? checked_mul(static_cast<std::size_t>(max_m), row_bytes) : 0)),
       slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
       row_bytes_(row_bytes),
