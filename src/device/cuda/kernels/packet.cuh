@@ -27,8 +27,9 @@ __device__ inline void store_packet(MailPacket* packet, const MailPacket& value)
 }
 
 /// What the waits of a block share: every thread waits for packets of its own, but only one of them at a time looks at
-/// the host's memory, which that many would hold up for 100 µs; and once one has ended, all do. They share a deadline:
-/// it begins once for an exchange, also where that waits for inputs and then for sums.
+/// the host's memory, which that many would hold up for 100 µs, unless a wait has seen an abort; and once one has
+/// ended, all do. They share a deadline: it begins once for an exchange, also where that waits for inputs and then for
+/// sums.
 class BlockPatience {
  public:
   /// By all threads, in the block's shared memory.
