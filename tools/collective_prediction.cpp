@@ -8,12 +8,12 @@ namespace {
 
 /// What "auto" comes to.
 std::string chosen(Operation operation, const Form& form, int ranks, std::int64_t bytes, const Device& device,
-                   bool can_fetch) {
+                   std::optional<double> loan_cost) {
   const CollectiveTuning tuning = collective_tuning(device.id().type);
   const auto shard = static_cast<std::size_t>(bytes / ranks);
   const bool staged = staged_wins(tuning, shard);
   const std::size_t read = operation == Operation::broadcast ? static_cast<std::size_t>(bytes) : shard;
-  const bool fetches = can_fetch && !form.symmetric_input && !form.symmetric_output;
+  const bool fetches = loan_cost && !form.symmetric_input && !form.symmetric_output;
   const bool one_message = operation == Operation::all_reduce || operation == Operation::broadcast;
   const std::size_t message = one_message ? static_cast<std::size_t>(bytes) : shard;
   const int copies = operation == Operation::reduce_scatter || operation == Operation::all_to_all ? 1 : ranks - 1;
@@ -30,7 +30,8 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
   if (operation != Operation::all_reduce && in_one_kernel && message <= one_kernel_shard_bytes(tuning, ranks)) {
     return "one_kernel";
   }
-  if (fetches && read >= fetched_from(tuning, operation == Operation::all_reduce ? 2 : 1)) return "fetch";
+  if (fetches && read >= fetched_from(tuning, ranks, operation == Operation::all_reduce ? 2 : 1, *loan_cost))
+    return "fetch";
   switch (operation) {
     case Operation::all_gather:
       if (form.symmetric_output && staged) return "pull";
@@ -55,8 +56,8 @@ std::string chosen(Operation operation, const Form& form, int ranks, std::int64_
 }  // namespace
 
 CollectivePrediction predict(Operation operation, const std::string& algorithm, const Form& form, int ranks,
-                             std::int64_t bytes, const Device& device, bool can_fetch) {
-  const std::string runs = algorithm == "auto" ? chosen(operation, form, ranks, bytes, device, can_fetch) : algorithm;
+                             std::int64_t bytes, const Device& device, std::optional<double> loan_cost) {
+  const std::string runs = algorithm == "auto" ? chosen(operation, form, ranks, bytes, device, loan_cost) : algorithm;
   const CostTable costs = device.costs();
   const auto whole = static_cast<double>(bytes);
   const double shard = whole / ranks;

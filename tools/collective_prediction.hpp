@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tandem/device/device.hpp"
@@ -19,8 +20,10 @@ struct CollectivePrediction {
 /// From a device's constants, as the linear operations' cost model takes them: a latency for each round of data over
 /// the links, the bytes that one rank's link carries, and what is read and written in its own memory. Nothing is
 /// measured, and nobody waits for late ranks. `algorithm` is one that takes the form, or "auto"; `bytes` are as
-/// `sized_problem` counts them; `can_fetch` says whether the ranks can read each other's private memory.
+/// `sized_problem` counts them; `loan_cost` is the team's, where ranks can read each other's private
+/// memory.
 [[nodiscard]] CollectivePrediction predict(Operation operation, const std::string& algorithm, const Form& form,
-                                           int ranks, std::int64_t bytes, const Device& device, bool can_fetch);
+                                           int ranks, std::int64_t bytes, const Device& device,
+                                           std::optional<double> loan_cost);
 
 }  // namespace tandem::tools

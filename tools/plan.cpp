@@ -114,7 +114,8 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
       sized_problem(options.operation, world.size(), options.size, options.dtype.value_or(f32));
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
                             {.algorithm = options.algorithm, .sms = options.sms});
-  const bool can_fetch = why_no_loans(world.team()).empty();
+  std::optional<double> cost;  // of a loan
+  if (why_no_loans(world.team()).empty()) cost = loan_cost(world.team());
   if (world.rank() != 0) return success;
   std::string predicted;
   nlohmann::ordered_json predictions;
@@ -122,7 +123,7 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
     const Form* form = form_for(options.operation, options.algorithm, symmetric, false);
     if (form == nullptr) continue;  // the algorithm takes no such tensors
     const CollectivePrediction prediction =
-        predict(options.operation, options.algorithm, *form, world.size(), options.size, world.device(), can_fetch);
+        predict(options.operation, options.algorithm, *form, world.size(), options.size, world.device(), cost);
     const double microseconds = prediction.seconds * 1e6;
     predicted +=
         format("{}{} ({}) {:.1f} us", predicted.empty() ? "" : ", ", form->name, prediction.algorithm, microseconds);

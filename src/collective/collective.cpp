@@ -121,7 +121,10 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
     mailed_.resize(static_cast<std::size_t>(ranks_));
     mail_places_.resize(mailed_.size());
   }
-  if (options_.staging) why_no_fetch_ = why_no_loans(team());
+  if (options_.staging) {
+    why_no_fetch_ = why_no_loans(team());
+    loan_cost_ = loan_cost(team());
+  }
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(
         format("{} on rank {} of {}: algorithm 'fetch' was asked for, and {}", kind(), me_, ranks_, why_no_fetch_));
@@ -296,14 +299,18 @@ void Collective::one_kernel(StreamRef stream, std::span<const MailedPart> parts,
 
 bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
   if (!automatic_) return options_.algorithm == "fetch";
-  return why_no_fetch_.empty() && bytes >= fetched_from(collective_tuning(device().id().type), rounds);
+  return why_no_fetch_.empty() &&
+         bytes >= fetched_from(collective_tuning(device().id().type), ranks_, rounds, loan_cost_);
 }
 
 std::string Collective::plain_views(const std::string& staged, int fetch_rounds) const {
   if (options_.algorithm == "fetch") return "read by their peers in one copy";
-  const std::size_t fetched = fetched_from(collective_tuning(device().id().type), fetch_rounds);
+  const std::size_t fetched = fetched_from(collective_tuning(device().id().type), ranks_, fetch_rounds, loan_cost_);
+  if (automatic_ && !why_no_fetch_.empty() && fetched != SIZE_MAX) return format("{} ({})", staged, why_no_fetch_);
+  if (automatic_ && fetched == SIZE_MAX && loan_cost_ > 0) {
+    return format("{} (a read of a peer's memory takes as long as {:.1f} copies)", staged, loan_cost_);
+  }
   if (!automatic_ || fetched == SIZE_MAX) return staged;
-  if (!why_no_fetch_.empty()) return format("{} ({})", staged, why_no_fetch_);
   return format("{}; from {} bytes a rank read by their peers in one copy", staged, fetched);
 }
 

@@ -25,6 +25,9 @@ struct CollectiveTuning {
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
+  double cheap_loan;                ///< all that where a read takes up to so many copies' time (loan_cost)
+  std::size_t dear_fetched_bytes;   ///< and where it takes longer: of two ranks from here on, of more never
+  std::size_t dear_fetched_twice_bytes;
 };
 
 [[nodiscard]] constexpr CollectiveTuning collective_tuning(DeviceType type) noexcept {
@@ -43,7 +46,10 @@ struct CollectiveTuning {
               .direct_scatter_bytes = 0,
               .one_step_bytes = 0,
               .fetched_bytes = std::size_t{16} << 10,
-              .fetched_twice_bytes = std::size_t{64} << 10};
+              .fetched_twice_bytes = std::size_t{64} << 10,
+              .cheap_loan = 3,
+              .dear_fetched_bytes = std::size_t{4} << 20,
+              .dear_fetched_twice_bytes = std::size_t{16} << 20};
     case DeviceType::cuda:
       return {.piece_bytes = std::size_t{32} << 20,
               .one_shot_bytes = std::size_t{128} << 10,
@@ -58,7 +64,10 @@ struct CollectiveTuning {
               .direct_scatter_bytes = std::size_t{16} << 20,
               .one_step_bytes = std::size_t{192} << 10,
               .fetched_bytes = SIZE_MAX,
-              .fetched_twice_bytes = SIZE_MAX};
+              .fetched_twice_bytes = SIZE_MAX,
+              .cheap_loan = 0,
+              .dear_fetched_bytes = SIZE_MAX,
+              .dear_fetched_twice_bytes = SIZE_MAX};
   }
   return {};
 }
@@ -128,9 +137,12 @@ struct OneKernelLimit {
 }
 
 /// From how many bytes of the largest shard on a collective reads plain views where they are, in so many rounds, where
-/// ranks can and nothing else was asked for.
-[[nodiscard]] constexpr std::size_t fetched_from(const CollectiveTuning& tuning, int rounds) noexcept {
-  return rounds > 1 ? tuning.fetched_twice_bytes : tuning.fetched_bytes;
+/// ranks can (at that `loan_cost`) and nothing else was asked for.
+[[nodiscard]] constexpr std::size_t fetched_from(const CollectiveTuning& tuning, int ranks, int rounds,
+                                                 double loan_cost) noexcept {
+  if (loan_cost <= tuning.cheap_loan) return rounds > 1 ? tuning.fetched_twice_bytes : tuning.fetched_bytes;
+  if (ranks > 2) return SIZE_MAX;
+  return rounds > 1 ? tuning.dear_fetched_twice_bytes : tuning.dear_fetched_bytes;
 }
 
 /// Whether a broadcast into symmetric tensors is pulled from the root, where nothing else was asked for: where copies

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/memory/private_memory.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
+#include <tuple>
+#include <unistd.h>
 #include <vector>
 
 #include "base/format.hpp"
@@ -42,27 +47,68 @@ std::string try_to_read(const Team& team, const std::vector<Parcel>& announced) 
   return "";
 }
 
-std::string try_all(const Team& team) {
+/// A read out of this process by way of the system, in copies of as many bytes. The shortest of a few: another rank may
+/// take the core in between.
+double measure_cost(Device& device) {
+  constexpr std::size_t bytes = std::size_t{256} << 10;
+  constexpr int tries = 5;
+  const std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes);
+  const auto shortest = [](const auto& body) {
+    auto best = std::chrono::steady_clock::duration::max();
+    for (int i = 0; i < tries; ++i) {
+      const auto began = std::chrono::steady_clock::now();
+      body();
+      best = std::min(best, std::chrono::steady_clock::now() - began);
+    }
+    return std::max(std::chrono::duration<double>(best).count(), std::numeric_limits<double>::min());
+  };
+  const double read = shortest([&] { std::ignore = device.read_process(::getpid(), from.data(), to.data(), bytes); });
+  return read / shortest([&] { device.upload(to.data(), from.data(), bytes); });
+}
+
+/// What the ranks of a team found out together.
+struct Trial {
+  std::string why_not;  // empty if all can
+  double cost = 0;
+};
+
+Trial try_all(const Team& team) {
   std::random_device random;
   std::uint64_t value = (std::uint64_t{random()} << 32U) | random();
   const Secret mine{.value = value, .address = &value};
   const std::vector<Parcel> announced = team.exchange(call, parcel_of(&mine, sizeof(mine)));
   const std::string why = try_to_read(team, announced);
+  Trial trial;
   for (const Parcel& verdict : team.exchange(call, parcel_of(why.data(), why.size()))) {
     if (verdict.bytes.empty()) continue;
-    return {reinterpret_cast<const char*>(verdict.bytes.data()), verdict.bytes.size()};
+    trial.why_not = {reinterpret_cast<const char*>(verdict.bytes.data()), verdict.bytes.size()};
+    return trial;
   }
-  return "";
+  static const double own_cost = measure_cost(team.device());
+  for (const Parcel& parcel : team.exchange(call, parcel_of(&own_cost, sizeof(own_cost)))) {
+    double cost = 0;
+    if (parcel.bytes.size() == sizeof(cost)) std::memcpy(&cost, parcel.bytes.data(), sizeof(cost));
+    trial.cost = std::max(trial.cost, cost);
+  }
+  return trial;
 }
+
+const Trial& trial_of(const Team& team) {
+  return *team.cached<Trial>("trial of private memory",
+                             [&](const Team&) { return std::make_shared<Trial>(try_all(team)); });
+}
+
+// A kind of device that never reads private memory says so to a read of nothing, on all ranks alike.
+std::string why_never(const Team& team) { return team.device().read_process(0, nullptr, nullptr, 0); }
 
 }  // namespace
 
 std::string why_no_loans(const Team& team) {
-  // A kind of device that never reads private memory says so to a read of nothing, on all ranks alike.
-  std::string never = team.device().read_process(0, nullptr, nullptr, 0);
-  if (!never.empty()) return never;
-  return *team.cached<std::string>("why no loans",
-                                   [&](const Team&) { return std::make_shared<std::string>(try_all(team)); });
+  std::string never = why_never(team);
+  return never.empty() ? trial_of(team).why_not : never;
 }
+
+double loan_cost(const Team& team) { return why_never(team).empty() ? trial_of(team).cost : 0; }
 
 }  // namespace tandem

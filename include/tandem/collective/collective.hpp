@@ -268,6 +268,7 @@ class TANDEM_API Collective : public Plan {
   MailLanes lanes_;                       // none where no run is one kernel's
   MeetingPlace meeting_;                  // none where no run is one kernel's on the peers' own tensors
   std::string why_no_fetch_;              // empty if plain views can be read where they are
+  double loan_cost_ = 0;                  // as `loan_cost` has it
   std::vector<Copy> copies_;              // filled and emptied by each run
   std::vector<const void*> mailed_;       // where the messages of one step by mail lie, by rank
   std::vector<MailPlace> mail_places_;    // and where they go
