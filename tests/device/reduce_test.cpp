@@ -132,7 +132,7 @@ TEST_P(ReduceTest, StoresNoOtherDType) {
 
 TEST_P(ReduceTest, AddsBiasAndActivates) {
   for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
-    for (const DType dtype : {f32, f16, bf16}) {
+    for (const DType dtype : {f32, f16, bf16, f64}) {
       with_storage(dtype, [&]<typename T>(T) {
         for (int round = 0; round < 4; ++round) {
           if constexpr (std::is_floating_point_v<T> || sizeof(T) == 2) {

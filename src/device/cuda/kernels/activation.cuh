@@ -5,7 +5,7 @@
 
 namespace tandem::cuda {
 
-/// GELU and its derivative in fp32, written so that nothing cancels for negative x: Φ through erfc, and the tanh form
+/// GELU and its derivative, in fp32 (of sums in fp64 in fp64), written so that nothing cancels for negative x: Φ through erfc, and the tanh form
 /// as x·σ(2u), which is the same function.
 inline constexpr float sqrt_half = 0.70710678118654752F;
 inline constexpr float inverse_sqrt_two_pi = 0.39894228040143268F;
@@ -20,6 +20,18 @@ __device__ inline float activate(Activation activation, float x) {
   switch (activation) {
     case Activation::gelu_erf: return x * normal_cdf(x);
     case Activation::gelu_tanh: return x * sigmoid(2.0F * gelu_argument(x));
+    case Activation::none: break;
+  }
+  return x;
+}
+
+__device__ inline double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::gelu_erf: return x * 0.5 * erfc(-x * 0.70710678118654752440);
+    case Activation::gelu_tanh: {
+      const double u = 0.79788456080286535588 * x * (1.0 + 0.044715 * x * x);
+      return x / (1.0 + exp(-2.0 * u));
+    }
     case Activation::none: break;
   }
   return x;

@@ -18,7 +18,7 @@ __device__ inline bool is_empty(const Epilogue& epilogue) {
 template <typename In, typename Out, int N>
 __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N], const Epilogue& epilogue,
                             std::int64_t first) {
-  if constexpr (std::is_same_v<Accumulator<In>, float>) {
+  if constexpr (std::is_floating_point_v<Accumulator<In>>) {
     if (is_empty(epilogue)) {
 #pragma unroll
       for (int i = 0; i < N; ++i) out.values[i] = narrow<Out>(sums[i]);
@@ -27,7 +27,7 @@ __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N],
     std::int64_t column = epilogue.bias == nullptr ? 0 : first % epilogue.columns;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      float x = sums[i];
+      Accumulator<In> x = sums[i];
       if (epilogue.bias != nullptr) {
         x += widen(static_cast<const Out*>(epilogue.bias)[column]);
         if (++column == epilogue.columns) column = 0;
@@ -38,11 +38,7 @@ __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N],
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       // Back to the signed type before a sum of integers becomes a float.
-      if constexpr (std::is_integral_v<In>) {
-        out.values[i] = narrow<Out>(static_cast<In>(sums[i]));
-      } else {
-        out.values[i] = narrow<Out>(sums[i]);
-      }
+      out.values[i] = narrow<Out>(static_cast<In>(sums[i]));
     }
   }
 }
