@@ -70,10 +70,10 @@ void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   expect(shard, "shard", split_of(gathered.local()).shard(me()).count);
-  push(shard.data(), gathered, stream);
+  push(rows_of(shard), gathered, stream);
 }
 
-void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamRef stream) {
+void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect_algorithm({"push"}, "a run in steps");
   expect_closed(stream);
   begin_run(stream, "all_gather");
@@ -81,7 +81,7 @@ void AllGather::push(const void* shard, const SymmetricTensor& gathered, StreamR
   const std::size_t bytes = bytes_of(mine.count);
   const std::size_t offset = bytes_of(mine.begin);
   std::byte* const own = gathered.memory().data() + offset;
-  const bool in_place = shard == own || bytes == 0;
+  const bool in_place = (shard.is_dense() && shard.address() == own) || bytes == 0;
 
   exchange(stream, entered);
   if (bytes <= batch_bytes()) {
@@ -149,19 +149,19 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
   expect(shard, "shard", whole.shard(me()).count);
-  gather(shard.data_as<const std::byte>(), gathered, whole, stream);
+  gather(rows_of(shard), gathered, whole, stream);
 }
 
-void AllGather::gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
+void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   expect_closed(stream);
   if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
-    run_step(stream, "all_gather", [&] { mail(shard, gathered.memory().data(), whole, stream); });
+    run_step(stream, "all_gather", [&] { mail(shard.address(), gathered.memory().data(), whole, stream); });
   } else if (takes_direct(bytes_of(whole.full))) {
-    run_step(stream, "all_gather", [&] { direct(shard, gathered, whole, stream); });
+    run_step(stream, "all_gather", [&] { direct(shard.address(), gathered, whole, stream); });
   } else if (takes_one_kernel(bytes_of(whole.full))) {
     run(stream, "all_gather",
-        [&] { one_kernel(stream, MailedForm::all_gather, shard, gathered.memory().data(), whole); });
+        [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), gathered.memory().data(), whole); });
   } else if (takes_staging(bytes_of(whole.full))) {
     run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
   } else {
@@ -188,7 +188,7 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
     } else if (takes_fetch(bytes_of(whole.full))) {
       fetch(from, into, whole, stream);
     } else {
-      pull(from, into, whole, stream);
+      pull(rows_of(shard), rows_of(gathered), whole, stream);
     }
   });
 }
@@ -266,7 +266,7 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
   wait_all(stream, drained);
 }
 
-void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {
+void AllGather::pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream) {
   const std::size_t longest = bytes_of(whole.full);
   const auto piece_of = [&](int rank, std::size_t begin) {  // the bytes [begin, …) of that rank's shard
     return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), piece_bytes());
@@ -276,15 +276,15 @@ void AllGather::pull(const std::byte* shard, std::byte* gathered, const Split& w
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += piece_bytes()) {
     const int slot = slots().next();
-    std::byte* const own = gathered + bytes_of(whole.shard(me()).begin) + begin;
+    const Rows own = gathered + (bytes_of(whole.shard(me()).begin) + begin);
     if (ranks() > 1) {
       add_copy(slots().local(slot), shard + begin, piece_of(me(), begin), Path::local);
       flush(stream);
       slots().signal(stream, slot, peers(), arrived);
     }
     const auto fetch = [&](int peer) {
-      add_copy(gathered + bytes_of(whole.shard(peer).begin) + begin, slots().remote(slot, peer), piece_of(peer, begin),
-               Path::link);
+      add_copy(gathered + (bytes_of(whole.shard(peer).begin) + begin), slots().remote(slot, peer),
+               piece_of(peer, begin), Path::link);
     };
     if (std::min(longest, piece_bytes()) <= batch_bytes()) {
       wait(stream, slot, peers(), arrived);

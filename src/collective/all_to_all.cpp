@@ -173,10 +173,10 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
   if (take_small(input.data_as<const std::byte>(), out.memory().data(), stream)) return;
   run(stream, "all_to_all", [&] {
     exchange(stream, ready);
+    const Rows from = rows_of(input);
     const auto send = [&](int peer, Path path) {
       add_copy(out.memory().remote(peer) + bytes_of(exchange_.place_in_out(me(), peer)),
-               input.data_as<const std::byte>() + bytes_of(exchange_.place_in_input(me(), peer)),
-               bytes_of(exchange_.count(me(), peer)), path);
+               from + bytes_of(exchange_.place_in_input(me(), peer)), bytes_of(exchange_.count(me(), peer)), path);
     };
     for (const int peer : peers()) send(peer, Path::link);
     send(me(), Path::local);
@@ -192,8 +192,9 @@ void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamR
   if (take_small(input.memory().data(), out.data_as<std::byte>(), stream)) return;
   run(stream, "all_to_all", [&] {
     exchange(stream, ready);
+    const Rows into = rows_of(out);
     const auto fetch = [&](int peer, Path path) {
-      add_copy(out.data_as<std::byte>() + bytes_of(exchange_.place_in_out(peer, me())),
+      add_copy(into + bytes_of(exchange_.place_in_out(peer, me())),
                input.memory().remote(peer) + bytes_of(exchange_.place_in_input(peer, me())),
                bytes_of(exchange_.count(peer, me())), path);
     };
@@ -216,7 +217,7 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
     if (takes_fetch(longest)) {
       fetch(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream);
     } else {
-      staged(input.data_as<const std::byte>(), out.data_as<std::byte>(), longest, stream);
+      staged(rows_of(input), rows_of(out), longest, stream);
     }
   });
 }
@@ -235,7 +236,7 @@ void AllToAll::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
   wait_all(stream, drained);
 }
 
-void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longest, StreamRef stream) {
+void AllToAll::staged(const Rows& input, const Rows& out, std::size_t longest, StreamRef stream) {
   const std::size_t part = std::min(part_bytes(), longest);
   // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
   // from everybody that it may: the signals are the credits.
@@ -245,8 +246,8 @@ void AllToAll::staged(const std::byte* input, std::byte* out, std::size_t longes
     const auto piece_of = [&](int from, int to) {
       return bytes_in_piece(begin, bytes_of(exchange_.count(from, to)), part);
     };
-    const auto from = [&](int to) { return input + bytes_of(exchange_.place_in_input(me(), to)) + begin; };
-    const auto into = [&](int source) { return out + bytes_of(exchange_.place_in_out(source, me())) + begin; };
+    const auto from = [&](int to) { return input + (bytes_of(exchange_.place_in_input(me(), to)) + begin); };
+    const auto into = [&](int source) { return out + (bytes_of(exchange_.place_in_out(source, me())) + begin); };
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == me()) continue;
       add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),

@@ -49,7 +49,7 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
   expect_root(root);
   expect(out, "out", out.sizes().numel());
   if (me() == root) expect(input, "input", out.sizes().numel());
-  symmetric(me() == root ? input.data() : nullptr, out, root, stream);
+  symmetric(me() == root ? rows_of(input) : nullptr, out, root, stream);
 }
 
 bool Broadcast::take_small(const void* input, void* out, std::int64_t count, int root, StreamRef stream) {
@@ -71,13 +71,13 @@ bool Broadcast::take_small(const void* input, void* out, std::int64_t count, int
   return true;
 }
 
-void Broadcast::symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream) {
+void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream) {
   expect_algorithm({"push", "pull", "mail", "one_kernel"}, "a symmetric tensor");
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
   if (count == 0) return;
-  if (take_small(input, out.memory().data(), count, root, stream)) return;
+  if (take_small(input.address(), out.memory().data(), count, root, stream)) return;
   const std::size_t bytes = bytes_of(count);
   const std::span<const int> only_root(&root, 1);
   run(stream, "broadcast", [&] {
@@ -123,7 +123,7 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
     if (takes_fetch(out.bytes())) {
       fetch(from, into, out.bytes(), root, stream);
     } else {
-      staged(from, into, out.bytes(), root, stream);
+      staged(me() == root ? rows_of(input) : nullptr, rows_of(out), out.bytes(), root, stream);
     }
   });
 }
@@ -142,7 +142,7 @@ void Broadcast::fetch(const std::byte* input, std::byte* out, std::size_t bytes,
   }
 }
 
-void Broadcast::staged(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream) {
+void Broadcast::staged(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream) {
   const std::span<const int> only_root(&root, 1);
   for (std::size_t begin = 0; begin < bytes; begin += piece_bytes()) {
     const int slot = slots().next();

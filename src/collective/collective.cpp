@@ -30,6 +30,7 @@ std::string arguments_text(const std::string& what, const CollectiveOptions& opt
   if (!options.staging) text += ", no staging";
   if (options.piece_bytes != 0) text += format(", pieces of {} bytes", options.piece_bytes);
   if (options.sms) text += format(", on at most {} SMs", *options.sms);
+  if (options.strided) text += ", strided";
   return text;
 }
 
@@ -58,6 +59,11 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
   if (!automatic_ && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
     refuse(format("algorithm '{}' is not known; known: {}", options.algorithm, join(algorithms)));
   }
+  constexpr std::array<std::string_view, 4> copying{"auto", "push", "pull", "staged"};
+  if (options.strided && std::ranges::find(copying, options.algorithm) == copying.end()) {
+    refuse(format("algorithm '{}' was asked for with strided views; those take: {}", options.algorithm,
+                  join(std::span(copying).subspan(1))));
+  }
   if (options.piece_bytes > largest_piece) {
     refuse(format("pieces of {} bytes were asked for; allowed: 0 to {}", options.piece_bytes, largest_piece));
   }
@@ -82,7 +88,8 @@ void Collective::make_lanes(std::size_t bytes) {
     throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for; it is for at most {} ranks", kind(),
                              me_, ranks_, algorithm, max_reduce_operands));
   }
-  const bool chooses = automatic_ && options_.staging && options_.sms != 0 && few && device().exchanges_mail();
+  const bool chooses =
+      automatic_ && options_.staging && options_.sms != 0 && !options_.strided && few && device().exchanges_mail();
   if (!(asked || chooses) || bytes == 0 || ranks_ == 1) return;
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
 }
@@ -98,7 +105,8 @@ void Collective::make_meeting(std::int64_t count, int copies) {
   }
   const std::size_t above = collective_tuning(device().id().type).direct_above_bytes;
   const bool may = above != SIZE_MAX && bytes_up_to(above + 1, count) * static_cast<std::size_t>(copies) > above;
-  if (!(asked || (automatic_ && may && can && options_.sms != 0)) || ranks_ == 1) return;
+  const bool chooses = automatic_ && may && can && options_.sms != 0 && !options_.strided;
+  if (!(asked || chooses) || ranks_ == 1) return;
   meeting_ = MeetingPlace(team(), options_.sms.value_or(MeetingPlace::most_blocks), operation());
 }
 
@@ -109,7 +117,9 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
     throw Unsupported(format("{} on rank {} of {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
                              me_, ranks_, to_string(device().id())));
   }
-  if (options_.staging) letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
+  if (options_.staging && !options_.strided) {
+    letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
+  }
   const bool staging = options_.staging && ranks_ > 1;
   opened_ = signals;
   slots_ = Slots(team(), staging && !mails ? bytes : 0, signals + 1, operation(), staging ? letter_bytes_ : 0);
@@ -121,7 +131,9 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
     mailed_.resize(static_cast<std::size_t>(ranks_));
     mail_places_.resize(mailed_.size());
   }
-  if (options_.staging) {
+  if (options_.strided) {
+    why_no_fetch_ = "strided ones are read by nobody else";
+  } else if (options_.staging) {
     why_no_fetch_ = why_no_loans(team());
     loan_cost_ = loan_cost(team());
   }
@@ -151,6 +163,14 @@ void Collective::expect(const SymmetricTensor& tensor, std::string_view argument
   if (tensor.dtype() != dtype_ || tensor.sizes().numel() != elements) {
     Plan::expect(tensor.local(), argument, dtype_, elements);
   }
+}
+
+void Collective::expect_rows(const TensorView& view, std::string_view argument, std::int64_t elements) const {
+  if (!Rows::fits(view)) {
+    refuse(format("{} has sizes {} with strides {}; each row must be dense, and begin behind the one before", argument,
+                  to_string(view.sizes()), to_string(view.strides())));
+  }
+  Plan::expect({view.data(), view.sizes(), view.dtype(), view.device()}, argument, dtype_, elements);
 }
 
 void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const {
@@ -188,6 +208,7 @@ void Collective::expect_sums() const {
         format("{} on rank {} of {}: sums are over at most {} ranks", kind(), me_, ranks_, max_reduce_operands));
   }
   if (options_.sms == 0) refuse("0 SMs were allowed; sums need 1 at least");
+  if (options_.strided) refuse("strided views were asked for; sums take dense ones");
 }
 
 void Collective::expect_root(int root) const {
@@ -338,13 +359,35 @@ void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path pa
   if (bytes == 0 || to == from) return;
   if (!copies_.empty()) {
     Copy& last = copies_.back();
-    if (static_cast<std::byte*>(last.dst) + last.bytes == to &&
+    if (last.rows == 1 && static_cast<std::byte*>(last.dst) + last.bytes == to &&
         static_cast<const std::byte*>(last.src) + last.bytes == from && last.path == path && last.part_of == part_of) {
       last.bytes += bytes;
       return;
     }
   }
   copies_.push_back({.dst = to, .src = from, .bytes = bytes, .path = path, .part_of = part_of});
+}
+
+void Collective::add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of) {
+  while (bytes != 0) {
+    const std::size_t row = std::min({to.left_in_row(), from.left_in_row(), bytes});
+    const std::size_t rows = to.steps_by(row) && from.steps_by(row) ? bytes / row : 1;
+    if (rows == 1) {
+      add_copy(to.address(), from.address(), row, path, part_of);
+    } else if (to.address() != from.address()) {
+      copies_.push_back({.dst = to.address(),
+                         .src = from.address(),
+                         .bytes = row,
+                         .rows = rows,
+                         .dst_pitch = to.pitch(row),
+                         .src_pitch = from.pitch(row),
+                         .path = path,
+                         .part_of = part_of});
+    }
+    to = to + row * rows;
+    from = from + row * rows;
+    bytes -= row * rows;
+  }
 }
 
 void Collective::flush(StreamRef stream) {

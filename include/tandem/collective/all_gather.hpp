@@ -51,14 +51,14 @@ class TANDEM_API AllGather final : public Collective {
   void finish(StreamRef stream);
 
  private:
-  void gather(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
-  void push(const void* shard, const SymmetricTensor& gathered, StreamRef stream);
+  void gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
+  void push(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream);
   /// Whether one kernel gathers shards of up to so many bytes into symmetric tensors.
   [[nodiscard]] bool takes_direct(std::size_t bytes) const noexcept;
   void direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
-  void pull(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
+  void pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
   void expect_closed(StreamRef stream);
 

@@ -81,7 +81,7 @@ class TANDEM_API AllToAll final : public Collective {
   void pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
   void plain(const TensorView& input, const TensorView& out, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, StreamRef stream);
-  void staged(const std::byte* input, std::byte* out, std::size_t longest, StreamRef stream);
+  void staged(const Rows& input, const Rows& out, std::size_t longest, StreamRef stream);
 
   std::int64_t count_;
   // Of the run that is being queued:

@@ -39,9 +39,9 @@ class TANDEM_API Broadcast final : public Collective {
  private:
   /// A run by mail or in one kernel, if this one is. `input` is the root's.
   [[nodiscard]] bool take_small(const void* input, void* out, std::int64_t count, int root, StreamRef stream);
-  void symmetric(const void* input, const SymmetricTensor& out, int root, StreamRef stream);
+  void symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
-  void staged(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
+  void staged(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream);
 
   std::int64_t count_;
   bool pulls_;

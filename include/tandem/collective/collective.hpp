@@ -14,6 +14,7 @@
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/collective/plan.hpp"
+#include "tandem/collective/rows.hpp"
 #include "tandem/collective/shard.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/corked.hpp"
@@ -38,11 +39,15 @@ struct CollectiveOptions {
   /// all (where it takes no batch, see Device::copy_batch: all that goes to another GPU), beside kernels of one block
   /// that signal and wait; sums need 1 at least.
   std::optional<int> sms{};
+  /// Whether plain views may be given whose rows, of the first dimension, lie apart (each row dense). all_gather,
+  /// all_to_all and broadcast alone take them, and move all by copies of rows then, with no kernel, mail or fetch.
+  bool strided = false;
 };
 
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is
-/// read from what it is given. Plain views are dense, of the plan's dtype, on the team's device, and at any alignment
-/// of an element. A count of 0 does nothing. Symmetric tensors are of the plan's team and have had their rendezvous.
+/// read from what it is given. Plain views are dense (but see CollectiveOptions::strided), of the plan's dtype, on the
+/// team's device, and at any alignment of an element. A count of 0 does nothing. Symmetric tensors are of the plan's
+/// team and have had their rendezvous.
 ///
 /// Plain views are private to their process. On the host a peer may read them all the same, in one copy, where Linux
 /// lets it (process_vm_readv(2): one user, and no Yama, seccomp or container between the ranks); a plan tries that when
@@ -98,7 +103,11 @@ class TANDEM_API Collective : public Plan {
   using Plan::expect;
   void expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
   void expect(const TensorView& view, std::string_view argument, std::int64_t elements) const {
-    Plan::expect(view, argument, dtype_, elements);
+    if (options_.strided) {
+      expect_rows(view, argument, elements);
+    } else {
+      Plan::expect(view, argument, dtype_, elements);
+    }
   }
   /// Refuses a run of more than the plan was made for; `what` says of what.
   void expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const;
@@ -160,6 +169,8 @@ class TANDEM_API Collective : public Plan {
   /// Puts a copy on the list that `flush` hands to the device as one batch; one that goes on where the last one ended
   /// becomes part of it. Nothing for 0 bytes or one place. `part_of` as in Copy.
   void add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of = 0);
+  /// The same from rows to rows.
+  void add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of = 0);
   void flush(StreamRef stream);
   /// Sends each peer `message_for(peer)`, and makes of the messages of all ranks, this one's `own` among them, what
   /// `use` says beside its sources and dtype. One step of the device.
@@ -195,6 +206,8 @@ class TANDEM_API Collective : public Plan {
     return static_cast<std::size_t>(count) * element_bytes_;
   }
   [[nodiscard]] const CollectiveOptions& options() const noexcept { return options_; }
+  /// Where a view's elements lie.
+  [[nodiscard]] Rows rows_of(const TensorView& view) const { return options_.strided ? Rows(view) : Rows(view.data()); }
   /// Whether no algorithm was asked for.
   [[nodiscard]] bool automatic() const noexcept { return automatic_; }
   /// Bytes of `count` elements, or `limit` if that is less.
@@ -251,6 +264,7 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
 
  private:
+  void expect_rows(const TensorView& view, std::string_view argument, std::int64_t elements) const;
   void expect_asked(std::initializer_list<std::string_view> fitting, std::string_view given) const;
 
   DType dtype_;

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tandem/collective/rows.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/collective/all_to_all.hpp"
+#include "tandem/collective/broadcast.hpp"
+
+#include "collective/support.hpp"
+#include "support/errors.hpp"
+
+namespace tandem::testing {
+namespace {
+
+TEST(Rows, FitWhereEachIsDenseAndNoneOverlaps) {
+  std::array<float, 64> memory{};
+  const auto fits = [&](const Dims& sizes, const Dims& strides) {
+    return Rows::fits(TensorView(memory.data(), sizes, strides, f32));
+  };
+  EXPECT_TRUE(fits({3, 4}, {4, 1}));
+  EXPECT_TRUE(fits({3, 4}, {7, 1}));
+  EXPECT_TRUE(fits({3, 2, 2}, {9, 2, 1}));
+  EXPECT_TRUE(fits({3}, {5}));
+  EXPECT_TRUE(fits({0, 4}, {1, 9}));
+  EXPECT_FALSE(fits({3, 4}, {3, 1}));
+  EXPECT_FALSE(fits({3, 4}, {1, 3}));
+  EXPECT_FALSE(fits({3, 2, 2}, {9, 3, 1}));
+  EXPECT_FALSE(fits({3, 4}, {-4, 1}));
+}
+
+TEST(Rows, PlacesGoOnInTheNextRow) {
+  std::array<std::byte, 64> memory{};
+  const Rows rows(TensorView(memory.data(), {3, 4}, {10, 1}, u8));
+  for (std::size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ((rows + i).address(), memory.data() + i / 4 * 10 + i % 4);
+    EXPECT_EQ((rows + i).left_in_row(), 4 - i % 4);
+    EXPECT_EQ((rows + i).steps_by(4), i % 4 == 0);
+  }
+}
+
+/// A tensor whose rows lie in wider ones, the rest of which has to stay poisoned.
+class Strided {
+ public:
+  Strided(const Team& team, std::int64_t rows, std::int64_t columns, DType dtype, std::int64_t before,
+          std::int64_t behind)
+      : whole_(team, {rows, before + columns + behind}, dtype, 1),
+        row_(static_cast<std::size_t>(columns) * size_of(dtype)),
+        pitch_(static_cast<std::size_t>(before + columns + behind) * size_of(dtype)),
+        at_(static_cast<std::size_t>(before) * size_of(dtype)),
+        poison_(poison_of(dtype)),
+        view_(whole_.view().narrow(1, before, columns)) {}
+
+  [[nodiscard]] TensorView view() const { return view_; }
+  void set(const Bytes& dense) {
+    Bytes bytes = whole_.get();
+    for (std::size_t i = 0; i < dense.size(); ++i) bytes[i / row_ * pitch_ + at_ + i % row_] = dense[i];
+    whole_.set(std::span<const std::byte>(bytes));
+  }
+  void poison() { whole_.poison(); }
+  /// The elements, after a check that all between the rows is as it was.
+  [[nodiscard]] Bytes get() const {
+    Bytes dense;
+    const Bytes bytes = whole_.get();
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const std::size_t column = i % pitch_;
+      if (column >= at_ && column < at_ + row_) {
+        dense.push_back(bytes[i]);
+      } else {
+        EXPECT_EQ(bytes[i], poison_) << "byte " << i << ", between the rows";
+      }
+    }
+    return dense;
+  }
+
+ private:
+  GuardedTensor whole_;
+  std::size_t row_;
+  std::size_t pitch_;
+  std::size_t at_;
+  std::byte poison_;
+  TensorView view_;
+};
+
+struct Shape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+class StridedTest : public CollectiveTest {};
+
+std::vector<Shape> shapes(std::int64_t n) { return {{n, 1}, {2 * n, 5}, {3 * n, 33}, {n, 700}, {40 * n, 16}}; }
+
+TEST_P(StridedTest, AllGather) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const int n = team.size();
+    std::uint64_t id = 0;
+    for (const DType dtype : {u8, bf16, i64}) {
+      AllGather gather(team, {.count = 4096, .dtype = dtype}, {.piece_bytes = 1000, .strided = true});
+      AllGather push(team, {.count = 4096, .dtype = dtype}, {.algorithm = "push", .strided = true});
+      std::vector<Shape> all = shapes(n);
+      all.push_back({2 * n - 1, 13});  // the last shard is shorter, or empty
+      for (const auto& [rows, columns] : all) {
+        ++id;
+        const Shard my_rows = shard_of(rows, n, team.rank());
+        const std::size_t row = static_cast<std::size_t>(columns) * size_of(dtype);
+        const auto data = [&](int rank) {
+          return moved_bytes(id, rank, static_cast<std::size_t>(shard_of(rows, n, rank).count) * row);
+        };
+        Bytes expected;
+        for (int rank = 0; rank < n; ++rank) {
+          const Bytes shard = data(rank);
+          expected.insert(expected.end(), shard.begin(), shard.end());
+        }
+        const std::string what = describe_case(team, {rows, columns}, dtype);
+        // Some ranks' rows lie together, others' do not: nobody else has to know.
+        const std::int64_t gap = team.rank() % 2 == 0 ? 3 : 0;
+        Strided shard(team, my_rows.count, columns, dtype, gap, 2 * gap);
+        Strided out(team, rows, columns, dtype, 1, gap);
+        shard.set(data(team.rank()));
+        gather(shard.view(), out.view(), stream);
+        team.synchronize(stream);
+        expect_bytes(out.get(), expected, "plain, " + what);
+
+        out.poison();
+        out.set({});
+        const TensorView own = out.view().narrow(0, my_rows.begin, my_rows.count);
+        for (std::int64_t r = 0; r < my_rows.count; ++r) {
+          team.device().upload(own.narrow(0, r, 1).data(), data(team.rank()).data() + static_cast<std::size_t>(r) * row,
+                               row);
+        }
+        gather(own, out.view(), stream);
+        team.synchronize(stream);
+        expect_bytes(out.get(), expected, "plain in place, " + what);
+
+        for (AllGather* const plan : {&gather, &push}) {
+          const SymmetricTensor gathered = symmetric(team, {rows, columns}, dtype);
+          poison(gathered);
+          (*plan)(shard.view(), gathered, stream);
+          team.synchronize(stream);
+          expect_bytes(get(gathered), expected, "plain to symmetric, " + what);
+        }
+        expect_bytes(shard.get(), data(team.rank()), "input, " + what);
+      }
+    }
+  });
+}
+
+TEST_P(StridedTest, AllToAll) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const int n = team.size();
+    std::uint64_t id = 100;
+    for (const DType dtype : {u8, f32}) {
+      AllToAll exchange(team, {.count = 4096, .dtype = dtype}, {.piece_bytes = 1000, .strided = true});
+      for (const auto& [rows, columns] : shapes(n)) {
+        ++id;
+        const std::size_t bytes = static_cast<std::size_t>(rows * columns) * size_of(dtype);
+        const std::size_t part = bytes / static_cast<std::size_t>(n);
+        const auto data = [&](int rank) { return moved_bytes(id, rank, bytes); };
+        Bytes expected;
+        for (int rank = 0; rank < n; ++rank) {
+          const Bytes theirs = data(rank);
+          const auto begin = theirs.begin() + team.rank() * static_cast<std::ptrdiff_t>(part);
+          expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(part));
+        }
+        const std::string what = describe_case(team, {rows, columns}, dtype);
+        Strided input(team, rows, columns, dtype, 2, 1);
+        // Other rows than the input's, of as many elements.
+        Strided out(team, rows * columns, 1, dtype, 0, team.rank() % 2);
+        input.set(data(team.rank()));
+        exchange(input.view(), out.view(), stream);
+        team.synchronize(stream);
+        expect_bytes(out.get(), expected, "plain, " + what);
+
+        const SymmetricTensor tensor = symmetric(team, {rows, columns}, dtype);
+        poison(tensor);
+        exchange(input.view(), tensor, stream);
+        team.synchronize(stream);
+        expect_bytes(get(tensor), expected, "pushed, " + what);
+
+        set(tensor, data(team.rank()));
+        Strided pulled(team, rows, columns, dtype, 1, 1);
+        exchange(tensor, pulled.view(), stream);
+        team.synchronize(stream);
+        expect_bytes(pulled.get(), expected, "pulled, " + what);
+      }
+    }
+  });
+}
+
+TEST_P(StridedTest, Broadcast) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const int n = team.size();
+    std::uint64_t id = 200;
+    Broadcast broadcast(team, {.count = 200'000, .dtype = bf16}, {.piece_bytes = 1000, .strided = true});
+    for (const auto& [rows, columns] : shapes(n)) {
+      ++id;
+      const int root = static_cast<int>(id) % n;
+      const Bytes expected = moved_bytes(id, root, static_cast<std::size_t>(rows * columns) * size_of(bf16));
+      const std::string what = describe_case(team, {rows, columns}, bf16);
+      Strided tensor(team, rows, columns, bf16, 1, team.rank());
+      if (team.rank() == root) tensor.set(expected);
+      broadcast(tensor.view(), root, stream);
+      team.synchronize(stream);
+      expect_bytes(tensor.get(), expected, "in place, " + what);
+
+      const SymmetricTensor out = symmetric(team, {rows, columns}, bf16);
+      poison(out);
+      broadcast(tensor.view(), out, root, stream);
+      team.synchronize(stream);
+      expect_bytes(get(out), expected, "into a symmetric tensor, " + what);
+    }
+  });
+}
+
+TEST_P(StridedTest, WhatTakesNoRowsSaysSo) {
+  run([](World& world) {
+    const Team& team = world.team();
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.strided = true}); },
+                                  {"AllReduce", "strided views were asked for", "sums take dense ones"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "mail", .strided = true}); },
+                                  {"AllGather", "'mail' was asked for with strided views", "push, pull, staged"});
+    const Stream stream(team.device());
+    AllGather dense(team, {.count = 64});
+    AllGather strided(team, {.count = 64}, {.strided = true});
+    EXPECT_NE(strided.describe().find("strided"), std::string::npos) << strided.describe();
+    const GuardedTensor whole(team, {2 * team.size(), 12}, f32);
+    const TensorView columns = whole.view().narrow(1, 2, 6);
+    const TensorView shard = columns.narrow(0, 0, 2);
+    expect_error<InvalidArgument>([&] { dense(shard, columns, stream); }, {"gathered", "strides [12, 1]", "dense"});
+    const TensorView crossed(whole.view().data(), {2 * team.size(), 6}, {1, 2}, f32, whole.view().device());
+    expect_error<InvalidArgument>([&] { strided(shard, crossed, stream); },
+                                  {"gathered", "strides [1, 2]", "each row must be dense"});
+  });
+}
+
+TANDEM_COLLECTIVE_SUITE(StridedTest);
+
+}  // namespace
+}  // namespace tandem::testing
