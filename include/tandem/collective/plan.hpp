@@ -20,10 +20,11 @@ namespace tandem {
 /// Making a plan is collective: every member of the team makes the same plans in the same order, and a mismatch is an
 /// InvalidArgument that names both sides. All that allocates, registers or may block happens there. Running one is
 /// asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
-/// operations. (On CUDA, two teams' runs may be queued in another order on another rank only where their streams have
-/// connections to the GPU of their own, see CUDA_DEVICE_MAX_CONNECTIONS; MPS gives a process few. Else a run that waits
-/// holds up the one that it waits for, until its deadline.) A run on another stream than the last one starts after that
-/// one by itself. Destroying a plan is local and waits for nobody; work that was queued is still right.
+/// operations. On CUDA, queue the runs of two teams (and launch their graphs) in one order on all ranks that are in
+/// both, whatever the streams: streams share connections to the GPU and to its copy engines, graphs do so always, and
+/// there a run that waits holds up those behind it. In crossed orders two ranks can wait for each other, until the
+/// deadline. A run on another stream than the last one starts after that one by itself. Destroying a plan is local and
+/// waits for nobody; work that was queued is still right.
 ///
 /// On CUDA a run may be captured into a graph, without an earlier run, on every member alike. The graph is launched on
 /// every member, in the same order relative to the team's other operations, and on streams that the caller has put in
