@@ -192,7 +192,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
   /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.
   virtual void trace_begin(StreamRef stream, const char* name, TraceKind kind) = 0;
-  virtual void trace_end(StreamRef stream) = 0;
+  /// A destructor's: a range that cannot be ended is left out.
+  virtual void trace_end(StreamRef stream) noexcept = 0;
   /// Makes every range that has ended visible in `trace()`. Blocking.
   virtual void trace_collect() = 0;
 

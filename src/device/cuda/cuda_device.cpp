@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cuda_runtime_api.h>
+#include <exception>
 #include <future>
 #include <limits>
 #include <mutex>
@@ -102,7 +103,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool meets() const noexcept override { return true; }
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
-  void trace_end(StreamRef stream) override;
+  void trace_end(StreamRef stream) noexcept override;
   void trace_collect() override;
 
  private:
@@ -501,9 +502,12 @@ void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind)
   trace_->begin(trace(), native(stream), name, kind);
 }
 
-void CudaDevice::trace_end(StreamRef stream) {
-  const CurrentContext current(*context_);
-  trace_->end(static_cast<cudaStream_t>(stream.native_handle()));
+void CudaDevice::trace_end(StreamRef stream) noexcept {
+  try {
+    const CurrentContext current(*context_);
+    trace_->end(static_cast<cudaStream_t>(stream.native_handle()));
+  } catch (const std::exception&) {  // a range less in the trace
+  }
 }
 
 void CudaDevice::trace_collect() {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <sched.h>
 #include <sys/mman.h>
@@ -399,16 +400,18 @@ void HostDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind)
       TaskWeight::light);
 }
 
-void HostDevice::trace_end(StreamRef stream) {
+void HostDevice::trace_end(StreamRef stream) noexcept {
   HostStream& mine = host_stream(stream);
-  mine.enqueue(
-      [&mine, this] {
-        const std::int64_t now = Trace::now_ns();
-        if (mine.open_range_count == 0 || --mine.open_range_count >= HostStream::max_open_ranges) return;
-        const HostStream::OpenRange& range = mine.open_ranges[mine.open_range_count];
-        trace().add({range.name, range.kind, mine.number(), range.begin_ns, now});
-      },
-      TaskWeight::light);
+  const auto end = [&mine, this] {
+    const std::int64_t now = Trace::now_ns();
+    if (mine.open_range_count == 0 || --mine.open_range_count >= HostStream::max_open_ranges) return;
+    const HostStream::OpenRange& range = mine.open_ranges[mine.open_range_count];
+    trace().add({range.name, range.kind, mine.number(), range.begin_ns, now});
+  };
+  try {
+    mine.enqueue(end, TaskWeight::light);
+  } catch (const std::exception&) {  // a range less in the trace
+  }
 }
 
 // Ranges are added as they end; what is left is to let those end that are queued.

@@ -75,7 +75,7 @@ class HostDevice final : public Device {
   void fetch(StreamRef stream, const Fetch& fetch, WaitControl* control) override;
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
-  void trace_end(StreamRef stream) override;
+  void trace_end(StreamRef stream) noexcept override;
   void trace_collect() override;
 
  private:
