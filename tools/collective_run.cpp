@@ -173,6 +173,13 @@ const std::string& CollectivePlan::describe() const {
   return std::visit([](const auto& plan) -> const std::string& { return plan.describe(); }, plan_);
 }
 
+std::string_view CollectivePlan::algorithm(std::int64_t count, const Form& form) const {
+  const Tensors tensors = form.symmetric_output  ? Tensors::symmetric_output
+                          : form.symmetric_input ? Tensors::symmetric_input
+                                                 : Tensors::plain;
+  return std::visit([&](const auto& plan) { return plan.algorithm(count, tensors); }, plan_);
+}
+
 CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset)
     : team_(team), problem_(problem), form_(form), offset_(offset) {
   const int me = team.rank();

@@ -74,6 +74,8 @@ class CollectivePlan {
   CollectivePlan(const Team& team, Operation operation, std::int64_t count, DType dtype,
                  const CollectiveOptions& options);
   [[nodiscard]] const std::string& describe() const;
+  /// What a run of `count`, as the plan's spec has it, takes on tensors of this form: for "auto", what it comes to.
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, const Form& form) const;
 
   template <typename T> [[nodiscard]] T& as() { return std::get<T>(plan_); }
 

@@ -10,7 +10,6 @@
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/linear/tuned_choice.hpp"
-#include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
 #include "tools/collective_prediction.hpp"
@@ -114,20 +113,17 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
       sized_problem(options.operation, world.size(), options.size, options.dtype.value_or(f32));
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
                             {.algorithm = options.algorithm, .sms = options.sms});
-  std::optional<double> cost;  // of a loan
-  if (why_no_loans(world.team()).empty()) cost = loan_cost(world.team());
   if (world.rank() != 0) return success;
   std::string predicted;
   nlohmann::ordered_json predictions;
   for (const bool symmetric : {true, false}) {
     const Form* form = form_for(options.operation, options.algorithm, symmetric, false);
     if (form == nullptr) continue;  // the algorithm takes no such tensors
-    const CollectivePrediction prediction =
-        predict(options.operation, options.algorithm, *form, world.size(), options.size, world.device(), cost);
-    const double microseconds = prediction.seconds * 1e6;
-    predicted +=
-        format("{}{} ({}) {:.1f} us", predicted.empty() ? "" : ", ", form->name, prediction.algorithm, microseconds);
-    predictions.push_back({{"tensors", form->name}, {"algorithm", prediction.algorithm}, {"time_us", microseconds}});
+    const std::string_view runs = plan.algorithm(problem.plan_count(), *form);
+    const double microseconds =
+        predict_seconds(options.operation, runs, *form, world.size(), options.size, world.device().costs()) * 1e6;
+    predicted += format("{}{} ({}) {:.1f} us", predicted.empty() ? "" : ", ", form->name, runs, microseconds);
+    predictions.push_back({{"tensors", form->name}, {"algorithm", runs}, {"time_us", microseconds}});
   }
   tell(options,
        format("# tandem plan {} of {} bytes: {} rank{} on {}\n{}\npredicted: {}\n", name(options.operation),

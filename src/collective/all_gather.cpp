@@ -23,6 +23,8 @@ constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
+enum class AllGather::Way : std::uint8_t { push, pull, fetch, mail, one_kernel, direct_kernel };  // as in `algorithms`
+
 AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options)
     : Collective(team, "AllGather", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype, options,
                  algorithms),
@@ -48,6 +50,23 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       by_kernel, batch_bytes(), small_too(),
       plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
+}
+
+AllGather::Way AllGather::way(std::size_t bytes, Tensors tensors) const noexcept {
+  if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  const bool symmetric = tensors == Tensors::symmetric_output;
+  if (symmetric) {
+    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const bool wins = meeting() && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
+    if (automatic() ? wins : options().algorithm == "direct_kernel") return Way::direct_kernel;
+  }
+  if (takes_one_kernel(bytes)) return Way::one_kernel;
+  if (symmetric) return takes_staging(bytes) ? Way::pull : Way::push;
+  return takes_fetch(bytes) ? Way::fetch : Way::pull;
+}
+
+std::string_view AllGather::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
 AllGather::Split AllGather::split_of(const TensorView& gathered) const {
@@ -155,18 +174,17 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   expect_closed(stream);
-  if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
-    run_step(stream, "all_gather", [&] { mail(shard.address(), gathered.memory().data(), whole, stream); });
-  } else if (takes_direct(bytes_of(whole.full))) {
-    run_step(stream, "all_gather", [&] { direct(shard.address(), gathered, whole, stream); });
-  } else if (takes_one_kernel(bytes_of(whole.full))) {
-    run(stream, "all_gather",
-        [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), gathered.memory().data(), whole); });
-  } else if (takes_staging(bytes_of(whole.full))) {
-    run(stream, "all_gather", [&] { pull(shard, gathered.memory().data(), whole, stream); });
-  } else {
-    push(shard, gathered, stream);
-    finish(stream);
+  std::byte* const out = gathered.memory().data();
+  switch (way(bytes_of(whole.full), Tensors::symmetric_output)) {
+    case Way::mail: return run_step(stream, "all_gather", [&] { mail(shard.address(), out, whole, stream); });
+    case Way::direct_kernel:
+      return run_step(stream, "all_gather", [&] { direct(shard.address(), gathered, whole, stream); });
+    case Way::one_kernel:
+      return run(stream, "all_gather",
+                 [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
+    case Way::pull: return run(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
+    case Way::push:
+    case Way::fetch: push(shard, gathered, stream); return finish(stream);
   }
 }
 
@@ -179,16 +197,13 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   expect(shard, "shard", whole.shard(me()).count);
   const auto* const from = shard.data_as<const std::byte>();
   auto* const into = gathered.data_as<std::byte>();
-  if (takes_mail(bytes_of(whole.full), ranks() - 1)) {
-    return run_step(stream, "all_gather", [&] { mail(from, into, whole, stream); });
-  }
+  const Way way = this->way(bytes_of(whole.full), Tensors::plain);
+  if (way == Way::mail) return run_step(stream, "all_gather", [&] { mail(from, into, whole, stream); });
   run(stream, "all_gather", [&] {
-    if (takes_one_kernel(bytes_of(whole.full))) {
-      one_kernel(stream, MailedForm::all_gather, from, into, whole);
-    } else if (takes_fetch(bytes_of(whole.full))) {
-      fetch(from, into, whole, stream);
-    } else {
-      pull(rows_of(shard), rows_of(gathered), whole, stream);
+    switch (way) {
+      case Way::one_kernel: return one_kernel(stream, MailedForm::all_gather, from, into, whole);
+      case Way::fetch: return fetch(from, into, whole, stream);
+      default: return pull(rows_of(shard), rows_of(gathered), whole, stream);
     }
   });
 }
@@ -208,12 +223,6 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
           return MailPlace{gathered + bytes_of(owned.begin) + begin, bytes_in(owned)};
         });
   }
-}
-
-bool AllGather::takes_direct(std::size_t bytes) const noexcept {
-  if (!automatic()) return options().algorithm == "direct_kernel";
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
-  return meeting() && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
 }
 
 void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,8 +19,9 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 7> algorithms{
-    "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
+constexpr std::array<std::string_view, 8> ways{
+    "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel", "copy"};
+constexpr std::span algorithms = std::span(ways).first<7>();  // a rank that is alone copies, whatever was asked for
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
 
@@ -32,6 +34,18 @@ constexpr std::uint32_t drained = 2;  // I have read your tensor
 constexpr std::uint32_t signals = 3;
 
 }  // namespace
+
+/// As in `ways`.
+enum class AllReduce::Way : std::uint8_t {
+  one_shot,
+  two_shot,
+  fetch,
+  mail,
+  one_kernel,
+  one_kernel_two_shot,
+  direct_kernel,
+  copy
+};
 
 AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options)
     : Collective(team, "AllReduce", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
@@ -89,15 +103,27 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
                          with_mail(ranks() - 1, otherwise), summer()));
 }
 
-bool AllReduce::takes_one_shot(std::int64_t count, Place place) const noexcept {
-  if (!automatic()) return options().algorithm == "one_shot";
-  if (!options().staging) return false;
-  return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), place == Place::symmetric);
+AllReduce::Way AllReduce::way(std::int64_t count, Tensors tensors) const noexcept {
+  const std::size_t bytes = bytes_of(count);
+  if (ranks() == 1) return Way::copy;
+  if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  if (tensors == Tensors::plain && takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) return Way::fetch;
+  const bool wins = !automatic() || direct_sum_wins(collective_tuning(device().id().type), bytes);
+  if (tensors == Tensors::symmetric_output && meeting() && wins) return Way::direct_kernel;
+  const int steps = kernel_steps(count);
+  if (steps != 0) return steps == 1 ? Way::one_kernel : Way::one_kernel_two_shot;
+  return takes_one_shot(count, tensors) ? Way::one_shot : Way::two_shot;
 }
 
-bool AllReduce::takes_direct(std::int64_t count) const noexcept {
-  if (!meeting()) return false;
-  return !automatic() || direct_sum_wins(collective_tuning(device().id().type), bytes_of(count));
+std::string_view AllReduce::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+  return ways[static_cast<std::size_t>(way(count, tensors))];
+}
+
+bool AllReduce::takes_one_shot(std::int64_t count, Tensors tensors) const noexcept {
+  if (!automatic()) return options().algorithm == "one_shot";
+  if (!options().staging) return false;
+  const bool symmetric = tensors == Tensors::symmetric_output;
+  return one_shot_wins(collective_tuning(device().id().type), ranks(), bytes_of(count), symmetric);
 }
 
 int AllReduce::kernel_steps(std::int64_t count) const noexcept {
@@ -127,10 +153,11 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
   if (count == 0) return;
-  if (take_mail(input.memory().data(), out.memory().data(), count, stream)) return;
+  const Way way = this->way(count, Tensors::symmetric_output);
+  if (way == Way::mail) return mail(input.memory().data(), out.memory().data(), count, stream);
   run(stream, "all_reduce", [&] {
-    if (take_small(input.memory().data(), out.memory().data(), count, Place::symmetric, stream)) return;
-    in_place(input, out, count, stream);
+    if (run_alike(way, input.memory().data(), out.memory().data(), count, stream)) return;
+    in_place(way, input, out, count, stream);
   });
 }
 
@@ -142,12 +169,14 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
   if (count == 0) return;
-  if (take_mail(input.data_as<const std::byte>(), out.memory().data(), count, stream)) return;
+  const auto* const from = input.data_as<const std::byte>();
+  const Way way = this->way(count, Tensors::symmetric_output);
+  if (way == Way::mail) return mail(from, out.memory().data(), count, stream);
   run(stream, "all_reduce", [&] {
-    if (take_small(input.data_as<const std::byte>(), out.memory().data(), count, Place::symmetric, stream)) return;
-    add_copy(out.memory().data(), input.data(), input.bytes(), Path::local);
+    if (run_alike(way, from, out.memory().data(), count, stream)) return;
+    add_copy(out.memory().data(), from, input.bytes(), Path::local);
     flush(stream);
-    in_place(out, out, count, stream);
+    in_place(way, out, out, count, stream);
   });
 }
 
@@ -160,9 +189,10 @@ void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, 
   expect_at_most(count, count_, "out");
   if (count == 0) return;
   auto* const to = out.data_as<std::byte>();
-  if (take_mail(input.memory().data(), to, count, stream)) return;
+  const Way way = this->way(count, Tensors::symmetric_input);
+  if (way == Way::mail) return mail(input.memory().data(), to, count, stream);
   run(stream, "all_reduce", [&] {
-    if (take_small(input.memory().data(), to, count, Place::plain, stream)) return;
+    if (run_alike(way, input.memory().data(), to, count, stream)) return;
     exchange(stream, ready);
     two_shot(nullptr, &input, to, count, stream);
     exchange(stream, drained);
@@ -179,17 +209,16 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
   if (count == 0) return;
   const auto* const from = input.data_as<const std::byte>();
   auto* const to = out.data_as<std::byte>();
-  if (take_mail(from, to, count, stream)) return;
+  const Way way = this->way(count, Tensors::plain);
+  if (way == Way::mail) return mail(from, to, count, stream);
   run(stream, "all_reduce", [&] {
-    if (ranks() > 1 && takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) {
-      return fetch(from, to, count, stream);
-    }
-    if (take_small(from, to, count, Place::plain, stream)) return;
+    if (run_alike(way, from, to, count, stream)) return;
+    if (way == Way::fetch) return fetch(from, to, count, stream);
     two_shot(from, nullptr, to, count, stream);
   });
 }
 
-void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count,
+void AllReduce::in_place(Way way, const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count,
                          StreamRef stream) {
   const Shard mine = chunk(count, me());
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -197,7 +226,7 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
     sources_[r] = input.memory().remote(rank) + bytes_of(mine.begin);
     destinations_[r] = out.memory().remote(rank) + bytes_of(mine.begin);
   }
-  if (takes_direct(count)) {
+  if (way == Way::direct_kernel) {
     const TraceRange range = traced(stream, TraceKind::exchange);
     meeting().reduce(stream,
                      {.sources = sources_,
@@ -213,36 +242,30 @@ void AllReduce::in_place(const SymmetricTensor& input, const SymmetricTensor& ou
   exchange(stream, reduced);
 }
 
-bool AllReduce::take_mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
-  if (ranks() == 1 || !takes_mail(bytes_of(count), ranks() - 1)) return false;
-  run_step(stream, "all_reduce", [&] { mail(input, out, count, stream); });
-  return true;
-}
-
-bool AllReduce::take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place, StreamRef stream) {
-  const bool direct = place == Place::symmetric && takes_direct(count);
-  if (ranks() == 1) {
-    add_copy(out, input, bytes_of(count), Path::local);
-    flush(stream);
-  } else if (const int steps = direct ? 0 : kernel_steps(count); steps != 0) {
-    one_kernel(input, out, count, steps, stream);
-  } else if (!direct && takes_one_shot(count, place)) {
-    one_shot(input, out, count, stream);
-  } else {
-    return false;
+bool AllReduce::run_alike(Way way, const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
+  switch (way) {
+    case Way::copy:
+      add_copy(out, input, bytes_of(count), Path::local);
+      flush(stream);
+      return true;
+    case Way::one_kernel:
+    case Way::one_kernel_two_shot: one_kernel(input, out, count, way == Way::one_kernel ? 1 : 2, stream); return true;
+    case Way::one_shot: one_shot(input, out, count, stream); return true;
+    default: return false;
   }
-  return true;
 }
 
 void AllReduce::mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
-  const auto longest = static_cast<std::int64_t>(letter_bytes() / element_bytes());
-  for (std::int64_t begin = 0; begin < count; begin += longest) {
-    const std::int64_t elements = std::min(longest, count - begin);
-    const Slots::Message message{input + bytes_of(begin), bytes_of(elements)};
-    Collective::mail(stream, [&](int /*peer*/) { return message; }, message.data,
-                     {.out = out + bytes_of(begin), .count = elements});
-  }
+  run_step(stream, "all_reduce", [&] {
+    const TraceRange range = traced(stream, TraceKind::communication);
+    const auto longest = static_cast<std::int64_t>(letter_bytes() / element_bytes());
+    for (std::int64_t begin = 0; begin < count; begin += longest) {
+      const std::int64_t elements = std::min(longest, count - begin);
+      const Slots::Message message{input + bytes_of(begin), bytes_of(elements)};
+      Collective::mail(stream, [&](int /*peer*/) { return message; }, message.data,
+                       {.out = out + bytes_of(begin), .count = elements});
+    }
+  });
 }
 
 void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t count, int steps, StreamRef stream) {

@@ -23,6 +23,8 @@ constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
+enum class AllToAll::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel };  // as in `algorithms`
+
 void AllToAll::Exchange::assign(std::int64_t ranks, std::int64_t count) {
   ranks_ = static_cast<std::size_t>(ranks);
   counts_.assign(ranks_ * ranks_, count);
@@ -75,6 +77,18 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
       "{}; copies by {}",
       plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(1, with_one_kernel(spec.count, otherwise, "parts"))));
+}
+
+AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors) const noexcept {
+  if (takes_mail(bytes, 1)) return Way::mail;
+  if (takes_one_kernel(bytes)) return Way::one_kernel;
+  if (tensors == Tensors::symmetric_output) return Way::push;
+  if (tensors == Tensors::symmetric_input) return Way::pull;
+  return takes_fetch(bytes) ? Way::fetch : Way::staged;
+}
+
+std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
 void AllToAll::take_equal(std::int64_t elements) {
@@ -148,17 +162,16 @@ void AllToAll::operator()(const TensorView& input, const TensorView& out, std::s
   plain(input, out, stream);
 }
 
-bool AllToAll::take_small(const std::byte* input, std::byte* out, StreamRef stream) {
+bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, StreamRef stream) {
+  if (way != Way::mail && way != Way::one_kernel) return false;
   const std::int64_t longest = exchange_.longest();
-  const bool mails = takes_mail(bytes_of(longest), 1);
-  if (!mails && !takes_one_kernel(bytes_of(longest))) return false;
   for (int rank = 0; rank < ranks(); ++rank) {
     parts_[static_cast<std::size_t>(rank)] = {.from = input + bytes_of(exchange_.place_in_input(me(), rank)),
                                               .sent = exchange_.count(me(), rank),
                                               .to = out + bytes_of(exchange_.place_in_out(rank, me())),
                                               .received = exchange_.count(rank, me())};
   }
-  if (mails) {
+  if (way == Way::mail) {
     run_step(stream, "all_to_all", [&] { mail_parts(stream, parts_, longest); });
   } else {
     run(stream, "all_to_all", [&] { one_kernel(stream, parts_, longest); });
@@ -169,8 +182,10 @@ bool AllToAll::take_small(const std::byte* input, std::byte* out, StreamRef stre
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
-  if (exchange_.longest() == 0) return;
-  if (take_small(input.data_as<const std::byte>(), out.memory().data(), stream)) return;
+  const std::size_t longest = bytes_of(exchange_.longest());
+  if (longest == 0) return;
+  const Way way = this->way(longest, Tensors::symmetric_output);
+  if (run_alike(way, input.data_as<const std::byte>(), out.memory().data(), stream)) return;
   run(stream, "all_to_all", [&] {
     exchange(stream, ready);
     const Rows from = rows_of(input);
@@ -188,8 +203,10 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm({"pull", "mail", "one_kernel"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
-  if (exchange_.longest() == 0) return;
-  if (take_small(input.memory().data(), out.data_as<std::byte>(), stream)) return;
+  const std::size_t longest = bytes_of(exchange_.longest());
+  if (longest == 0) return;
+  const Way way = this->way(longest, Tensors::symmetric_input);
+  if (run_alike(way, input.memory().data(), out.data_as<std::byte>(), stream)) return;
   run(stream, "all_to_all", [&] {
     exchange(stream, ready);
     const Rows into = rows_of(out);
@@ -212,9 +229,10 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
   expect(out, "out", exchange_.got(me()));
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
-  if (take_small(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream)) return;
+  const Way way = this->way(longest, Tensors::plain);
+  if (run_alike(way, input.data_as<const std::byte>(), out.data_as<std::byte>(), stream)) return;
   run(stream, "all_to_all", [&] {
-    if (takes_fetch(longest)) {
+    if (way == Way::fetch) {
       fetch(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream);
     } else {
       staged(rows_of(input), rows_of(out), longest, stream);

@@ -22,6 +22,8 @@ constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
+enum class Broadcast::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel };  // as in `algorithms`
+
 Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options)
     : Collective(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
                  algorithms),
@@ -52,9 +54,19 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
   symmetric(me() == root ? rows_of(input) : nullptr, out, root, stream);
 }
 
-bool Broadcast::take_small(const void* input, void* out, std::int64_t count, int root, StreamRef stream) {
-  const bool mails = takes_mail(bytes_of(count), ranks() - 1);
-  if (!mails && !takes_one_kernel(bytes_of(count))) return false;
+Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept {
+  if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  if (takes_one_kernel(bytes)) return Way::one_kernel;
+  if (tensors == Tensors::symmetric_output) return pulls_ ? Way::pull : Way::push;
+  return takes_fetch(bytes) ? Way::fetch : Way::staged;
+}
+
+std::string_view Broadcast::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
+}
+
+bool Broadcast::run_alike(Way way, const void* input, void* out, std::int64_t count, int root, StreamRef stream) {
+  if (way != Way::mail && way != Way::one_kernel) return false;
   // The others have nothing to say, and say so: that lets a root write a mailbox again (see MailedExchange).
   parts_.assign(static_cast<std::size_t>(ranks()), {});
   if (me() == root) {
@@ -63,7 +75,7 @@ bool Broadcast::take_small(const void* input, void* out, std::int64_t count, int
   MailedPart& of_root = parts_[static_cast<std::size_t>(root)];
   of_root.to = out;
   of_root.received = count;
-  if (mails) {
+  if (way == Way::mail) {
     run_step(stream, "broadcast", [&] { mail_parts(stream, parts_, count); });
   } else {
     run(stream, "broadcast", [&] { one_kernel(stream, parts_, count); });
@@ -77,16 +89,18 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
   if (count == 0) return;
-  if (take_small(input.address(), out.memory().data(), count, root, stream)) return;
   const std::size_t bytes = bytes_of(count);
+  const Way way = this->way(bytes, Tensors::symmetric_output);
+  if (run_alike(way, input.address(), out.memory().data(), count, root, stream)) return;
+  const bool pulls = way == Way::pull;
   const std::span<const int> only_root(&root, 1);
   run(stream, "broadcast", [&] {
-    if (pulls_ && me() == root) {
+    if (pulls && me() == root) {
       add_copy(out.memory().data(), input, bytes, Path::local);
       flush(stream);
       signal_all(stream, arrived);
       wait_all(stream, drained);
-    } else if (pulls_) {
+    } else if (pulls) {
       wait(stream, 0, only_root, arrived);
       add_copy(out.memory().data(), out.memory().remote(root), bytes, Path::link);
       flush(stream);
@@ -116,11 +130,12 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
   expect_at_most(out.numel(), count_, "out");
   if (me() == root) expect(input, "input", out.numel());
   if (out.numel() == 0) return;
-  if (take_small(input.data(), out.data(), out.numel(), root, stream)) return;
+  const Way way = this->way(out.bytes(), Tensors::plain);
+  if (run_alike(way, input.data(), out.data(), out.numel(), root, stream)) return;
   run(stream, "broadcast", [&] {
     const auto* const from = input.data_as<const std::byte>();
     auto* const into = out.data_as<std::byte>();
-    if (takes_fetch(out.bytes())) {
+    if (way == Way::fetch) {
       fetch(from, into, out.bytes(), root, stream);
     } else {
       staged(me() == root ? rows_of(input) : nullptr, rows_of(out), out.bytes(), root, stream);

@@ -23,6 +23,15 @@ constexpr std::uint32_t signals = 2;
 
 }  // namespace
 
+enum class ReduceScatter::Way : std::uint8_t {
+  direct,
+  staged,
+  fetch,
+  mail,
+  one_kernel,
+  direct_kernel
+};  // `algorithms`
+
 ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
     : Collective(team, "ReduceScatter", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,
                  options, algorithms),
@@ -48,6 +57,23 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
                          with_mail(1, with_one_kernel(spec.count, otherwise)), summer()));
 }
 
+ReduceScatter::Way ReduceScatter::way(std::size_t bytes, Tensors tensors) const noexcept {
+  if (takes_mail(bytes, 1)) return Way::mail;
+  const bool symmetric = tensors == Tensors::symmetric_input;
+  if (symmetric && meeting()) {
+    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const bool wins = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_scatter_bytes);
+    if (!automatic() || wins) return Way::direct_kernel;
+  }
+  if (takes_one_kernel(bytes)) return Way::one_kernel;
+  if (symmetric) return takes_staging(bytes) ? Way::staged : Way::direct;
+  return takes_fetch(bytes) ? Way::fetch : Way::staged;
+}
+
+std::string_view ReduceScatter::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
+}
+
 ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
   const Split whole = split(input);
   expect_at_most(whole.full, count_, "a shard");
@@ -70,21 +96,14 @@ void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef 
   expect_algorithm({"direct", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   const Split whole = split(input.local());
   if (whole.total == 0) return;
-  if (takes_mail(bytes_of(whole.full), 1)) {
-    return run_step(stream, "reduce_scatter",
-                    [&] { mail(input.memory().data(), static_cast<std::byte*>(shard), whole, stream); });
-  }
-  if (takes_meeting(bytes_of(whole.full))) {
-    return run_step(stream, "reduce_scatter", [&] { meet(input, shard, whole, stream); });
-  }
+  const std::byte* const from = input.memory().data();
+  auto* const into = static_cast<std::byte*>(shard);
+  const Way way = this->way(bytes_of(whole.full), Tensors::symmetric_input);
+  if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
+  if (way == Way::direct_kernel) return run_step(stream, "reduce_scatter", [&] { meet(input, shard, whole, stream); });
   run(stream, "reduce_scatter", [&] {
-    if (takes_one_kernel(bytes_of(whole.full))) {
-      return one_kernel(stream, MailedForm::reduce_scatter, input.memory().data(), static_cast<std::byte*>(shard),
-                        whole);
-    }
-    if (takes_staging(bytes_of(whole.full))) {
-      return staged(input.memory().data(), static_cast<std::byte*>(shard), whole, stream);
-    }
+    if (way == Way::one_kernel) return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
+    if (way == Way::staged) return staged(from, into, whole, stream);
     const Shard mine = whole.shard(me());
     exchange(stream, ready);
     find_sources(input, mine);
@@ -97,12 +116,6 @@ void ReduceScatter::find_sources(const SymmetricTensor& input, const Shard& mine
   for (int rank = 0; rank < ranks(); ++rank) {
     sources_[static_cast<std::size_t>(rank)] = input.memory().remote(rank) + bytes_of(mine.begin);
   }
-}
-
-bool ReduceScatter::takes_meeting(std::size_t bytes) const noexcept {
-  if (!meeting()) return false;
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
-  return !automatic() || direct_shard_wins(tuning, ranks(), bytes, tuning.direct_scatter_bytes);
 }
 
 void ReduceScatter::meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
@@ -127,16 +140,13 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
   if (input.numel() == 0) return;
   const auto* const from = input.data_as<const std::byte>();
   auto* const into = shard.data_as<std::byte>();
-  if (takes_mail(bytes_of(whole.full), 1)) {
-    return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
-  }
+  const Way way = this->way(bytes_of(whole.full), Tensors::plain);
+  if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
   run(stream, "reduce_scatter", [&] {
-    if (takes_one_kernel(bytes_of(whole.full))) {
-      one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
-    } else if (takes_fetch(bytes_of(whole.full))) {
-      fetch(from, into, whole, stream);
-    } else {
-      staged(from, into, whole, stream);
+    switch (way) {
+      case Way::one_kernel: return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
+      case Way::fetch: return fetch(from, into, whole, stream);
+      default: return staged(from, into, whole, stream);
     }
   });
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/all_gather.hpp"
 
+#include <string>
+#include <string_view>
+
 #include "collective/support.hpp"
 
 namespace tandem::testing {
@@ -97,6 +100,30 @@ TEST_P(AllGatherTest, WithoutMultiprocessorsItIsRightAndSaysSo) {
     EXPECT_NE(gather.describe().find("on at most 0 SMs"), std::string::npos) << gather.describe();
     EXPECT_EQ(gather.describe().find("kernel"), std::string::npos) << gather.describe();
     check_all_forms(team, gather, gather, {.rows = team.size(), .columns = 999}, i32, 8000);
+  });
+}
+
+TEST_P(AllGatherTest, SaysWhichAlgorithmARunTakes) {
+  run([](World& world) {
+    const Team& team = world.team();
+    for (const std::string_view asked : {"push", "pull", "mail", "one_kernel", "direct_kernel", "fetch"}) {
+      if (asked == "mail" && !team.device().sends_letters()) continue;
+      if (asked == "one_kernel" && !team.device().exchanges_mail()) continue;
+      if (asked == "direct_kernel" && !team.device().meets()) continue;
+      if (asked == "fetch" && !can_fetch(team)) continue;
+      const AllGather gather(team, {.count = 1000}, {.algorithm = std::string(asked)});
+      const bool plain = asked == "pull" || asked == "fetch";
+      EXPECT_EQ(gather.algorithm(1000, plain ? Tensors::plain : Tensors::symmetric_output), asked);
+    }
+    const AllGather gather(team, {.count = 4 << 20});
+    const std::string_view smallest = gather.algorithm(4, Tensors::symmetric_output);
+    if (team.device().sends_letters()) {
+      EXPECT_EQ(smallest, "mail");
+    } else {
+      EXPECT_EQ(smallest, team.size() == 1 ? "push" : "one_kernel");
+    }
+    // Shards that no vector access fits are left to the copy engines.
+    EXPECT_EQ(gather.algorithm((4 << 20) - 1, Tensors::symmetric_output), "push");
   });
 }
 

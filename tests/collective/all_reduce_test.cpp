@@ -104,6 +104,21 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
   });
 }
 
+TEST_P(AllReduceTest, SaysWhichAlgorithmARunTakes) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const std::int64_t count = 4 << 20;
+    const AllReduce free(team, {.count = count});
+    const AllReduce asked(team, {.count = count}, {.algorithm = "one_shot"});
+    const bool alone = team.size() == 1;
+    EXPECT_EQ(asked.algorithm(count, Tensors::symmetric_input), alone ? "copy" : "one_shot");
+    const char* const in_place = team.device().meets() ? "direct_kernel" : "two_shot";
+    EXPECT_EQ(free.algorithm(count, Tensors::symmetric_output), alone ? "copy" : in_place);
+    const char* const small = team.device().sends_letters() ? "mail" : "one_kernel";
+    EXPECT_EQ(free.algorithm(8, Tensors::plain), alone ? "copy" : small);
+  });
+}
+
 TEST_P(AllReduceTest, ReadsTinyPlainViewsWhereTheyAre) {
   if (device() == DeviceType::cuda) GTEST_SKIP() << "the host alone reads private memory";
   run([](World& world) {

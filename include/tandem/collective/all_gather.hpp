@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
@@ -31,6 +33,9 @@ class TANDEM_API AllGather final : public Collective {
   /// (CUDA) or mails (host) for what is small.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
+  /// What a run of shards with up to `count` elements takes: one of the algorithms.
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+
   /// In place: this rank's shard lies where it belongs in `gathered`.
   void operator()(const SymmetricTensor& gathered, StreamRef stream);
   /// `shard` has this rank's share of `gathered`'s elements; it may be its own place in `gathered`.
@@ -53,8 +58,9 @@ class TANDEM_API AllGather final : public Collective {
  private:
   void gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void push(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream);
-  /// Whether one kernel gathers shards of up to so many bytes into symmetric tensors.
-  [[nodiscard]] bool takes_direct(std::size_t bytes) const noexcept;
+  enum class Way : std::uint8_t;
+  /// How shards of up to so many bytes go.
+  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
   void direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
@@ -34,6 +36,9 @@ class TANDEM_API AllReduce final : public Collective {
   /// it fetches large plain views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
+  /// What a run of `count` elements takes: one of the algorithms; or "copy", where a rank is alone.
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+
   // All tensors of a run have equally many elements. `out` may be `input` itself.
   void operator()(const SymmetricTensor& tensor, StreamRef stream);
   void operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream);
@@ -42,21 +47,16 @@ class TANDEM_API AllReduce final : public Collective {
   void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
 
  private:
-  enum class Place : std::uint8_t { symmetric, plain };
-  [[nodiscard]] bool takes_one_shot(std::int64_t count, Place place) const noexcept;
+  enum class Way : std::uint8_t;
+  [[nodiscard]] Way way(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] bool takes_one_shot(std::int64_t count, Tensors tensors) const noexcept;
   [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
-  void in_place(const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count, StreamRef stream);
-  /// Whether one kernel is to work on the ranks' symmetric tensors.
-  [[nodiscard]] bool takes_direct(std::int64_t count) const noexcept;
+  void in_place(Way way, const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count,
+                StreamRef stream);
   /// In how many steps one kernel is to run it; 0: not one kernel.
   [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
-  // What goes alike between any tensors. False: not what this count is to take.
-
-  /// By mail: the whole run.
-  [[nodiscard]] bool take_mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
-  /// By one kernel or in one shot: within a run.
-  [[nodiscard]] bool take_small(const std::byte* input, std::byte* out, std::int64_t count, Place place,
-                                StreamRef stream);
+  /// What goes alike between any tensors, within a run. False: the way is another one.
+  [[nodiscard]] bool run_alike(Way way, const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
   void one_kernel(const std::byte* input, std::byte* out, std::int64_t count, int steps, StreamRef stream);
   void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
@@ -31,6 +33,9 @@ class TANDEM_API AllToAll final : public Collective {
   /// all; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails (host) where no
   /// pair of ranks has much to say.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
+
+  /// What a run with parts of up to `count` elements takes: one of the algorithms.
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
   void operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
@@ -72,8 +77,11 @@ class TANDEM_API AllToAll final : public Collective {
     std::vector<std::int64_t> got_before_;
   };
 
-  /// A run by mail or in one kernel, if this one is.
-  [[nodiscard]] bool take_small(const std::byte* input, std::byte* out, StreamRef stream);
+  enum class Way : std::uint8_t;
+  /// How parts of up to so many bytes go.
+  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
+  /// A run that goes alike between any tensors, by mail or in one kernel. False: the way is another one.
+  [[nodiscard]] bool run_alike(Way way, const std::byte* input, std::byte* out, StreamRef stream);
   void take_equal(std::int64_t elements);
   void take(std::span<const std::int64_t> counts);
   void expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;

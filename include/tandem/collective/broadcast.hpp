@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
@@ -29,6 +30,9 @@ class TANDEM_API Broadcast final : public Collective {
   /// large), "mail" and "one_kernel" for both ("auto" takes the kernel (CUDA) or mails (host) what is small).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
+  /// What a run of `count` elements takes: one of the algorithms.
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+
   /// In place: the root's tensor is the source, the others' are written.
   void operator()(const SymmetricTensor& tensor, int root, StreamRef stream);
   void operator()(const TensorView& tensor, int root, StreamRef stream);
@@ -37,8 +41,12 @@ class TANDEM_API Broadcast final : public Collective {
   void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 
  private:
-  /// A run by mail or in one kernel, if this one is. `input` is the root's.
-  [[nodiscard]] bool take_small(const void* input, void* out, std::int64_t count, int root, StreamRef stream);
+  enum class Way : std::uint8_t;
+  /// How so many bytes go.
+  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
+  /// A run that goes alike between any tensors, by mail or in one kernel; `input` is the root's. False: the way is
+  /// another one.
+  [[nodiscard]] bool run_alike(Way way, const void* input, void* out, std::int64_t count, int root, StreamRef stream);
   void symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream);
   void fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
   void staged(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream);

@@ -44,6 +44,10 @@ struct CollectiveOptions {
   bool strided = false;
 };
 
+/// In which tensors of a run its plan's algorithms tell symmetric ones from plain views; both being symmetric counts as
+/// the output.
+enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
+
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is
 /// read from what it is given. Plain views are dense (but see CollectiveOptions::strided), of the plan's dtype, on the
 /// team's device, and at any alignment of an element. A count of 0 does nothing. Symmetric tensors are of the plan's

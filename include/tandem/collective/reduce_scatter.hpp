@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
@@ -30,6 +32,9 @@ class TANDEM_API ReduceScatter final : public Collective {
   /// kernels (CUDA) or mails (host) for what is small.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
+  /// What a run of shards with up to `count` elements takes: one of the algorithms.
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+
   /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
   void operator()(const SymmetricTensor& input, StreamRef stream);
   /// `shard` has this rank's share of `input`'s elements; it may be its own place in `input`.
@@ -39,8 +44,9 @@ class TANDEM_API ReduceScatter final : public Collective {
  private:
   void direct(const SymmetricTensor& input, void* shard, StreamRef stream);
   void find_sources(const SymmetricTensor& input, const Shard& mine);
-  /// Whether one kernel is to meet the peers and read their symmetric tensors.
-  [[nodiscard]] bool takes_meeting(std::size_t bytes) const noexcept;
+  enum class Way : std::uint8_t;
+  /// How shards of up to so many bytes go.
+  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
   void meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
