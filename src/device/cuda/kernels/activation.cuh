@@ -5,8 +5,8 @@
 
 namespace tandem::cuda {
 
-/// GELU and its derivative, in fp32 (of sums in fp64 in fp64), written so that nothing cancels for negative x: Φ through erfc, and the tanh form
-/// as x·σ(2u), which is the same function.
+/// GELU and its derivative, in fp32 (of sums in fp64 in fp64), written so that nothing cancels for negative x: Φ
+/// through erfc, and the tanh form as x·σ(2u), which is the same function.
 inline constexpr float sqrt_half = 0.70710678118654752F;
 inline constexpr float inverse_sqrt_two_pi = 0.39894228040143268F;
 inline constexpr float sqrt_two_over_pi = 0.79788456080286536F;
