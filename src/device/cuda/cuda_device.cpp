@@ -182,13 +182,19 @@ void CudaDevice::warm_up() {
   fill(stream, scratch.data(), std::byte{0}, 4 * bytes);
   fill(stream, scratch.data(), std::byte{0}, 3);
   copy(stream, {.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = bytes});
-  const Copy strided{.dst = scratch.data() + 2 * bytes,
-                     .src = scratch.data(),
-                     .bytes = 24,
-                     .rows = 8,
-                     .dst_pitch = 32,
-                     .src_pitch = 48};
-  copy(stream, strided);
+  // Each alignment may have a kernel of its own.
+  for (std::size_t unit = 1; unit <= 16; unit *= 2) {
+    const Copy dense{.dst = scratch.data() + bytes + unit, .src = scratch.data() + 3 * unit, .bytes = 33 * unit};
+    copy(stream, dense);
+    for (const std::size_t row : {unit, 3 * unit, 63 * unit}) {
+      copy(stream, {.dst = scratch.data() + 2 * bytes + unit,
+                    .src = scratch.data() + unit,
+                    .bytes = row,
+                    .rows = 3,
+                    .dst_pitch = row + unit,
+                    .src_pitch = row + 2 * unit});
+    }
+  }
   const Copy first{.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = 64};
   const Copy second{.dst = scratch.data() + 2 * bytes, .src = scratch.data(), .bytes = 64};
   copy_batch(stream, std::array{first, second});

@@ -170,6 +170,20 @@ TEST_P(CudaDeviceTest, NothingIsLoadedLateWhileAKernelWaits) {
   const SignalWait wait{.word = words + 1};
   device().wait(waiting, {&wait, 1}, control_);
   everything.queue(working, control_);
+  // Rows of any width and alignment, for each of which the driver may have a kernel of its own.
+  const Buffer rows(device_, 8192);
+  for (std::size_t unit = 1; unit <= 16; unit *= 2) {
+    for (const std::size_t row : {unit, 5 * unit, 33 * unit}) {
+      for (const std::size_t gap : {std::size_t{0}, unit, 3 * unit}) {
+        device().copy(working, {.dst = rows.data_as<std::byte>() + 4096 + unit,
+                                .src = rows.data_as<std::byte>() + unit,
+                                .bytes = row,
+                                .rows = 5,
+                                .dst_pitch = row + gap,
+                                .src_pitch = row + unit});
+      }
+    }
+  }
   working.synchronize();
   EXPECT_FALSE(waiting.query());
   const SignalPut put{.mine = words, .theirs = words + 1};
