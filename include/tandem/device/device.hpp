@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +51,12 @@ struct CostTable {
   bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
+/// What a device is made of, where kernels wait for peers' kernels.
+struct Hardware {
+  std::array<std::byte, 16> id{};   ///< its UUID: the same for ranks that share it
+  std::int32_t blocks_at_once = 0;  ///< of a kernel, however large they are
+};
+
 /// One rank's device: the small interface that every schedule is written on. All operations but those named as
 /// blocking are asynchronous on the stream they are given, in its order; they allocate nothing, wait for nothing on the
 /// host and, on CUDA, can be captured in a graph. Arguments are checked by the callers on the floors above.
@@ -68,6 +75,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// each other. What was measured on one holds for those.
   [[nodiscard]] virtual std::string model() const = 0;
   [[nodiscard]] virtual CostTable costs() const = 0;
+  /// Nothing where no kernel waits for peers.
+  [[nodiscard]] virtual Hardware hardware() const { return {}; }
 
   // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;

@@ -55,6 +55,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string model() const override;
   [[nodiscard]] CostTable costs() const override;
+  [[nodiscard]] Hardware hardware() const override {
+    return {.id = properties_.uuid, .blocks_at_once = properties_.multiprocessors};
+  }
 
   [[nodiscard]] void* allocate(std::size_t bytes) override;
   void deallocate(void* memory) noexcept override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/properties.hpp"
 
+#include <cstring>
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/check.hpp"
@@ -12,6 +13,8 @@ Properties query_properties(int device) {
   check(cudaGetDeviceProperties(&found, device), "cudaGetDeviceProperties");
   Properties p;
   p.name = found.name;
+  static_assert(sizeof(found.uuid) == sizeof(p.uuid));
+  std::memcpy(p.uuid.data(), &found.uuid, sizeof(p.uuid));
   p.multiprocessors = found.multiProcessorCount;
   p.major = found.major;
   p.minor = found.minor;

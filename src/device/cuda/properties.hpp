@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string>
 
@@ -9,6 +10,7 @@ namespace tandem::cuda {
 /// What the driver says of itself and of one device.
 struct Properties {
   std::string name;
+  std::array<std::byte, 16> uuid{};
   int multiprocessors = 0;
   int major = 0;  ///< of the compute capability
   int minor = 0;
