@@ -2,7 +2,6 @@
 #include "device/cuda/cuda_device.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cuda_runtime_api.h>
 #include <exception>
@@ -19,14 +18,15 @@
 #include "device/cuda/check.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/copies.hpp"
+#include "device/cuda/costs.hpp"
 #include "device/cuda/cublaslt.hpp"
 #include "device/cuda/cuda_gemm.hpp"
 #include "device/cuda/device_memory.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/first_use.hpp"
 #include "device/cuda/graphs.hpp"
 #include "device/cuda/host_calls.hpp"
 #include "device/cuda/kernel_arguments.hpp"
-#include "device/cuda/kernels/gemm.hpp"
 #include "device/cuda/kernels/mailed_exchange.hpp"
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/kernels/reduce.hpp"
@@ -54,7 +54,7 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string model() const override;
-  [[nodiscard]] CostTable costs() const override;
+  [[nodiscard]] CostTable costs() const override { return costs_of(properties_); }
   [[nodiscard]] Hardware hardware() const override {
     return {.id = properties_.uuid, .blocks_at_once = properties_.multiprocessors};
   }
@@ -111,8 +111,6 @@ class CudaDevice final : public Device {
 
  private:
   [[nodiscard]] int max_blocks() const noexcept { return properties_.multiprocessors * blocks_per_multiprocessor; }
-  void load_kernels();
-  void warm_up();
   void copy_blocking(void* dst, const void* src, std::size_t bytes);
 
   Properties properties_;
@@ -135,11 +133,11 @@ CudaDevice::CudaDevice(int index)
     throw Unsupported(format("{}, cuda:{}, has no unified addressing", properties_.name, index));
   }
   const CurrentContext current(*context_);
-  load_kernels();
+  load_kernels(properties_, index);
   check(cudaStreamCreateWithFlags(&transfers_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   try {
     trace_ = std::make_unique<StreamTrace>(index);
-    warm_up();
+    use_once(*this, StreamRef(transfers_));
   } catch (...) {
     trace_.reset();
     ignore(cudaStreamDestroy(transfers_));
@@ -160,51 +158,6 @@ CudaDevice::~CudaDevice() {
   ignore(cudaStreamDestroy(transfers_));
 }
 
-// Everything that a run may need, now: a kernel's first launch may load code, which may synchronise the context, and
-// that never ends while a kernel waits for a peer whose signal is queued behind it.
-void CudaDevice::load_kernels() {
-  for (const auto load : {&load_signal_kernels, &load_mailed_exchange_kernels, &load_reduce_kernels, &load_map_kernels,
-                          &load_gemm_kernels}) {
-    const cudaError_t result = load();
-    if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction ||
-        result == cudaErrorUnsupportedPtxVersion) {
-      ignore(result);
-      throw Unsupported(format("{} has compute capability {}.{}; this build of Tandem has kernels for sm_{} ({})",
-                               properties_.name, properties_.major, properties_.minor, TANDEM_CUDA_ARCHITECTURES,
-                               cudaGetErrorString(result)));
-    }
-    check(result, "cudaFuncGetAttributes");
-  }
-}
-
-// The driver's own kernels for copies and fills, and its pools for events and callbacks, are made on first use, too.
-void CudaDevice::warm_up() {
-  constexpr std::size_t bytes = 4096;
-  const DeviceMemory scratch(4 * bytes);
-  const StreamRef stream(transfers_);
-  fill(stream, scratch.data(), std::byte{0}, 4 * bytes);
-  fill(stream, scratch.data(), std::byte{0}, 3);
-  copy(stream, {.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = bytes});
-  // Each alignment may have a kernel of its own.
-  for (std::size_t unit = 1; unit <= 16; unit *= 2) {
-    const Copy dense{.dst = scratch.data() + bytes + unit, .src = scratch.data() + 3 * unit, .bytes = 33 * unit};
-    copy(stream, dense);
-    for (const std::size_t row : {unit, 3 * unit, 63 * unit}) {
-      copy(stream, {.dst = scratch.data() + 2 * bytes + unit,
-                    .src = scratch.data() + unit,
-                    .bytes = row,
-                    .rows = 3,
-                    .dst_pitch = row + unit,
-                    .src_pitch = row + 2 * unit});
-    }
-  }
-  const Copy first{.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = 64};
-  const Copy second{.dst = scratch.data() + 2 * bytes, .src = scratch.data(), .bytes = 64};
-  copy_batch(stream, std::array{first, second});
-  launch(stream, [] {});
-  check(cudaStreamSynchronize(transfers_), "the first copies on the device");
-}
-
 std::string CudaDevice::describe() const {
   return format("{}, {} SMs, {:.1f} GiB, cuda:{}, driver {}, runtime {}", properties_.name, properties_.multiprocessors,
                 static_cast<double>(properties_.memory_bytes) / 0x1p30, id().index,
@@ -215,28 +168,6 @@ std::string CudaDevice::model() const {
   return format("{}, {} SMs, driver {}, runtime {}, cuBLASLt {}", properties_.name, properties_.multiprocessors,
                 version_text(properties_.driver_version), version_text(properties_.runtime_version),
                 CublasLt::get().cublasLtGetVersion());
-}
-
-// A Hopper GPU on NVLink 4 (docs/performance.md says where these are from).
-CostTable CudaDevice::costs() const {
-  return {.gemm_flops_per_second = 750e12,
-          .gemm_f32_flops_per_second = 50e12,
-          .gemm_tf32_flops_per_second = 350e12,
-          .gemm_launch_seconds = 5e-6,
-          .gemm_tile = 128,
-          .gemm_tiles_at_once = properties_.multiprocessors,
-          .hop_seconds = 5e-6,
-          .link_bytes_per_second = 380e9,
-          .link_latency_seconds = 5e-6,
-          .push_gap_seconds = 5e-6,
-          .store_bytes_per_second = 220e9,
-          .memory_bytes_per_second = 0.75 * properties_.memory_bytes_per_second,
-          .weights_bytes_per_second = 0.85 * properties_.memory_bytes_per_second,
-          .cache_bytes = 50e6,
-          .weights_hold_up_compute = false,
-          .stores_hold_up_compute = 0.3,
-          .finer_groups_may_cost = 0.003,
-          .copies_cost_compute = false};
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {

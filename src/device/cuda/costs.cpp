@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/costs.hpp"
+
+namespace tandem::cuda {
+
+CostTable costs_of(const Properties& properties) noexcept {
+  return {.gemm_flops_per_second = 750e12,
+          .gemm_f32_flops_per_second = 50e12,
+          .gemm_tf32_flops_per_second = 350e12,
+          .gemm_launch_seconds = 5e-6,
+          .gemm_tile = 128,
+          .gemm_tiles_at_once = properties.multiprocessors,
+          .hop_seconds = 5e-6,
+          .link_bytes_per_second = 380e9,
+          .link_latency_seconds = 5e-6,
+          .push_gap_seconds = 5e-6,
+          .store_bytes_per_second = 220e9,
+          .memory_bytes_per_second = 0.75 * properties.memory_bytes_per_second,
+          .weights_bytes_per_second = 0.85 * properties.memory_bytes_per_second,
+          .cache_bytes = 50e6,
+          .weights_hold_up_compute = false,
+          .stores_hold_up_compute = 0.3,
+          .finer_groups_may_cost = 0.003,
+          .copies_cost_compute = false};
+}
+
+}  // namespace tandem::cuda
