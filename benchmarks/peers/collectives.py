@@ -8,67 +8,136 @@ import torch.distributed as dist
 
 import values
 
-
-def given(seed, rank, count, dtype, device):
-    """What a rank gives to a collective."""
-    return values.block(torch, values.key_of(seed, rank), count, (0, 1), (0, count), dtype, device).flatten()
+ROOT = 0
 
 
-class Gather:
-    """all_gather of `count` elements a rank."""
+def given(seed, rank, count, dtype, device, begin=0):
+    """So many elements of what a rank gives to a collective."""
+    key = values.key_of(seed, rank)
+    return values.block(torch, key, count, (0, 1), (begin, begin + count), dtype, device).flatten()
+
+
+class Collective:
+    """One with `count` elements in its longest tensor, which is SIZE of `tandem bench`."""
 
     def __init__(self, peer, count, dtype, in_place, seed, device):
         self.peer, self.count, self.seed = peer, count, seed
-        ranks, rank = dist.get_world_size(), dist.get_rank()
-        self.out = peer.memory.empty((ranks * count, ), dtype)
-        self.x = self.out[rank * count:(rank + 1) * count] if in_place else peer.memory.empty((count, ), dtype)
-        self.own = given(seed, rank, count, dtype, device)
+        self.ranks, self.rank = dist.get_world_size(), dist.get_rank()
+        self.shard = count // self.ranks
+        self.x, self.out = self.tensors(dtype, in_place)
+        self.own = given(seed, self.rank, self.x.numel(), dtype, device)
+
+    def empty(self, count, dtype):
+        return self.peer.memory.empty((count, ), dtype)
+
+    def own_shard(self, whole):
+        return whole[self.rank * self.shard:(self.rank + 1) * self.shard]
 
     def prepare(self):
         self.out.fill_(math.nan)
         self.x.copy_(self.own)
 
-    def run(self):
-        self.peer.gather(self.out, self.x)
-
-    def wrong(self):
-        shards = self.out.view(-1, self.count)
-        return sum(int((shard != given(self.seed, rank, self.count, shard.dtype, shard.device)).sum())
-                   for rank, shard in enumerate(shards))
+    def source(self, rank, part, begin):
+        """What a rank has given from there on, as much as this part of the result."""
+        return given(self.seed, rank, part.numel(), part.dtype, part.device, begin)
 
     def settle(self):
         """Before it is timed: what runs of one another may not add up."""
 
 
-class AllReduce:
-    """all_reduce of `count` elements: their sums."""
+class Copied(Collective):
+    """Of which the result is exact."""
 
-    def __init__(self, peer, count, dtype, seed, device):
-        self.peer, self.seed = peer, seed
-        self.x = peer.memory.empty((count, ), dtype)
-        self.out = peer.sums_of(self.x)
-        self.own = given(seed, dist.get_rank(), count, dtype, device)
+    def wrong(self):
+        return sum(int((part != self.source(rank, part, begin)).sum()) for part, rank, begin in self.parts())
 
-    def prepare(self):
-        self.out.fill_(math.nan)
-        self.x.copy_(self.own)
 
-    def run(self):
-        self.peer.add_up(self.out, self.x)
+class Summed(Collective):
+    """Of which the result is a sum over ranks."""
+
+    first = 0  # of what each rank gives, the first element in this rank's result
 
     def wrong(self):
         """An element is right if |out - sum| <= eps · (|sum| + ranks · sum over ranks |x|): rounded at each hop of a ring."""
-        ranks = dist.get_world_size()
         total = torch.zeros(self.out.shape, dtype=torch.float64, device=self.out.device)
         magnitude = torch.zeros_like(total)
-        for rank in range(ranks):
-            x = given(self.seed, rank, self.out.numel(), self.out.dtype, self.out.device).to(torch.float64)
+        for rank in range(self.ranks):
+            x = self.source(rank, self.out, self.first).to(torch.float64)
             total += x
             magnitude += x.abs()
         eps = torch.finfo(self.out.dtype).eps / 2
-        allowed = eps * (1 + 2 * eps) * (total.abs() + ranks * magnitude)
+        allowed = eps * (1 + 2 * eps) * (total.abs() + self.ranks * magnitude)
         return int((~((self.out.to(torch.float64) - total).abs() <= allowed)).sum())  # also where it is NaN
 
     def settle(self):
         """Sums of sums grow out of every dtype: zeros do not."""
         self.x.zero_()
+
+
+class Gather(Copied):
+    def tensors(self, dtype, in_place):
+        out = self.empty(self.count, dtype)
+        return self.own_shard(out) if in_place else self.empty(self.shard, dtype), out
+
+    def run(self):
+        self.peer.gather(self.out, self.x)
+
+    def parts(self):
+        return [(part, rank, 0) for rank, part in enumerate(self.out.view(self.ranks, -1))]
+
+
+class AllToAll(Copied):
+    """Apart: no peer does it in place."""
+
+    def tensors(self, dtype, in_place):
+        return self.empty(self.count, dtype), self.empty(self.count, dtype)
+
+    def run(self):
+        self.peer.exchange(self.out, self.x)
+
+    def parts(self):
+        return [(part, rank, self.rank * self.shard) for rank, part in enumerate(self.out.view(self.ranks, -1))]
+
+
+class Broadcast(Copied):
+    """In place, as torch.distributed has it."""
+
+    def tensors(self, dtype, in_place):
+        x = self.empty(self.count, dtype)
+        return x, x
+
+    def prepare(self):
+        super().prepare()
+        if self.rank != ROOT:
+            self.out.fill_(math.nan)
+
+    def run(self):
+        self.peer.broadcast(self.out, ROOT)
+
+    def parts(self):
+        return [(self.out, ROOT, 0)]
+
+
+class AllReduce(Summed):
+    """Where its peer puts sums: most in place."""
+
+    def tensors(self, dtype, in_place):
+        x = self.empty(self.count, dtype)
+        return x, self.peer.sums_of(x)
+
+    def run(self):
+        self.peer.add_up(self.out, self.x)
+
+
+class ReduceScatter(Summed):
+    def tensors(self, dtype, in_place):
+        x = self.empty(self.count, dtype)
+        self.first = self.rank * self.shard
+        return x, self.own_shard(x) if in_place else self.empty(self.shard, dtype)
+
+    def run(self):
+        self.peer.scatter_sums(self.out, self.x)
+
+
+OF = {"all_gather": Gather, "reduce_scatter": ReduceScatter, "all_reduce": AllReduce, "all_to_all": AllToAll,
+      "broadcast": Broadcast}

@@ -7,8 +7,8 @@ An entry is what one peer came to at one place of the table. Times are in micros
 from dataclasses import dataclass, field
 
 PEERS = ("tandem", "gloo", "nccl", "registered", "copy-engine", "one-shot", "two-shot", "async-tp", "cublasmp")
-OPERATIONS = ("all_gather", "all_reduce", "all_gather beside", "all_gather_linear", "linear_reduce_scatter",
-              "linear_all_reduce")
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast")
+OPERATIONS = (*COLLECTIVES, "all_gather beside", "all_gather_linear", "linear_reduce_scatter", "linear_all_reduce")
 FORMS = (("out_of_place", "apart"), ("in_place", "in place"))
 TIMES = ("t_gemm", "t_comm", "t_seq", "t_overlap")
 
@@ -18,7 +18,7 @@ class Place:
     operation: str
     what: str  # bytes, as nccl-tests count them, or M,N,K
     dtype: str
-    way: str = ""  # how it is called: eager or graph, and whether in place
+    way: str = ""  # how it is called: eager or graph, and of collectives whether in place
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Entry:
 
 
 def is_overlap(place):
-    return place.operation not in ("all_gather", "all_reduce")
+    return place.operation not in COLLECTIVES
 
 
 def order(place):
@@ -45,6 +45,8 @@ def beside(shape):
 
 
 def bus_factor(operation, ranks):
+    if operation == "broadcast":
+        return 1
     return (ranks - 1) / ranks * (2 if operation == "all_reduce" else 1)
 
 
@@ -75,7 +77,7 @@ def from_tandem(document, way):
         if shape:
             form = {"symmetric in place": "in place"}.get(document.get("tensors"), "apart")
             place = (Place(beside(shape), str(row["size"]), row["type"], form) if way == "beside" else
-                     Place(operation, shape, row["type"]))
+                     Place(operation, shape, row["type"], way))
             entries.append(Entry(place, "tandem", row["wrong"], {name: row[f"{name}_us"] for name in TIMES}))
             continue
         for prefix, form in FORMS:

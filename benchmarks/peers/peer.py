@@ -4,6 +4,8 @@
 import torch
 import torch.distributed as dist
 
+from columns import COLLECTIVES
+
 ALIGNMENT = 4096
 ONE_SHOT_BYTES = 4 << 20  # beyond, every rank reads too much
 
@@ -47,7 +49,7 @@ class Symmetric:
 class Peer:
     """Collectives of torch.distributed."""
 
-    def __init__(self, name, memory, group=None, operations=("all_gather", "reduce_scatter", "all_reduce"), captures=True):
+    def __init__(self, name, memory, group=None, operations=COLLECTIVES, captures=True):
         self.name, self.memory, self.group = name, memory, group
         self.operations = operations
         self.captures = captures  # whether its calls can be captured in a CUDA graph
@@ -68,6 +70,12 @@ class Peer:
 
     def add_up(self, out, x):
         dist.all_reduce(x, group=self.group)
+
+    def exchange(self, out, x):
+        dist.all_to_all_single(out, x, group=self.group)
+
+    def broadcast(self, x, root):
+        dist.broadcast(x, src=root, group=self.group)
 
 
 class TwoShot(Peer):

@@ -15,28 +15,38 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    gathered: tuple  # bytes a rank gives to all_gather; each a `factor` times the one before
-    gather_factor: int
-    reduced: tuple  # bytes of all_reduce
-    reduce_factor: int
+    # Sizes in bytes, each as many times the one before.
+    shards: tuple  # a rank gives to all_gather, gets of reduce_scatter, and gives each rank in all_to_all
+    reduced: tuple  # the whole of all_reduce
+    spread: tuple  # the whole of broadcast
     beside_bytes: int  # a rank gives to the all_gather beside a product
     beside_shape: tuple  # that product's M, N, K
     shapes: dict  # operation: its (M, N, K)
 
 
-REDUCING = ((8192, 8192, 28672), (8192, 8192, 8192), (4096, 12288, 49152))
+@dataclass(frozen=True)
+class Collective:
+    """One that is measured by itself."""
+    operation: str
+    sizes: tuple  # bytes, as SIZE of `tandem bench` counts them
+    ways: tuple
+    forms: tuple  # apart, in place
+
+
+REDUCING = ((8192, 8192, 28672), (8192, 8192, 8192), (4096, 12288, 49152), (1024, 8192, 28672), (64, 8192, 28672))
+FEW_TOKENS = 1024  # up to here linear operations run in graphs, too: eager, the caller's part hides them
 PLANS = {
     # The shapes that others publish.
     "node": Plan(
-        gathered=(MIB, 8 * MIB, 64 * MIB), gather_factor=8, reduced=tuple(1024 << 2 * i for i in range(9)), reduce_factor=4,
+        shards=(MIB, 8 * MIB, 64 * MIB), reduced=tuple(1024 << 2 * i for i in range(9)), spread=(MIB, 8 * MIB, 64 * MIB),
         beside_bytes=64 * MIB, beside_shape=(8192, 8192, 8192),
         shapes={"all_gather_linear": ((8192, 57344, 8192), (4096, 49152, 12288), (8192, 10240, 8192), (1024, 28672, 8192),
                                       (64, 28672, 8192)),
                 "linear_reduce_scatter": REDUCING, "linear_all_reduce": REDUCING}),
     # For machines without GPUs, or with fewer than ranks.
     "small": Plan(
-        gathered=(16384, 65536), gather_factor=4, reduced=(1024, 65536), reduce_factor=64, beside_bytes=65536,
-        beside_shape=(128, 96, 64),
+        shards=(16384, 65536), reduced=(1024, 65536), spread=(1024, 65536),
+        beside_bytes=65536, beside_shape=(128, 96, 64),
         shapes={"all_gather_linear": ((240, 480, 96), ), "linear_reduce_scatter": ((240, 96, 480), ),
                 "linear_all_reduce": ((240, 96, 480), )}),
 }
@@ -52,37 +62,50 @@ def ways(device):
     return ("eager", "graph") if device == "cuda" else ("eager", )
 
 
+def collectives(plan, device, ranks):
+    sharded = tuple(ranks * size for size in plan.shards)
+    every = ways(device)
+    return (
+        Collective("all_gather", sharded, every, ("apart", "in place")),
+        Collective("reduce_scatter", sharded, every, ("apart", "in place")),
+        # All reductions are compared in one way: in place, as most peers do them, and as graphs where there are any.
+        Collective("all_reduce", plan.reduced, every[-1:], ("in place", )),
+        Collective("all_to_all", sharded, every, ("apart", )),
+        Collective("broadcast", plan.spread, every, ("in place", )),
+    )
+
+
+def shapes_in(plan, way):
+    """{operation: its shapes} of linear operations that are called in this way."""
+    return {operation: tuple(shape for shape in shapes if way == "eager" or shape[0] <= FEW_TOKENS)
+            for operation, shapes in plan.shapes.items()}
+
+
 def most_bytes(plan, ranks):
     """What the largest case has in tensors that ranks read from one another, in 2 bytes an element or as many as that."""
-    gathers = [(ranks + 1) * size for size in (*plan.gathered, plan.beside_bytes)]
+    exchanges = [2 * ranks * size for size in plan.shards]
+    gathers = [(ranks + 1) * plan.beside_bytes]
     gathers += [2 * 4 * m * k for m, _, k in plan.shapes["all_gather_linear"]]
     sums = [2 * 4 * m * n for name in ("linear_reduce_scatter", "linear_all_reduce") for m, n, _ in plan.shapes[name]]
-    return max(*gathers, *sums, *(2 * size for size in plan.reduced))
+    return max(*exchanges, *gathers, *sums, *(2 * size for size in plan.reduced), *plan.spread)
 
 
 def tandem_runs(plan, device, ranks, iterations, calls, launches):
-    """(way, operation, arguments) of each run of `tandem bench`. Its size of all_gather is what a rank gets."""
+    """(way, operation, arguments) of each run of `tandem bench`."""
     dtype, beside_dtype = dtypes(device)
-    eager = ["--iters", str(iterations)]
-    graph = ["--iters", str(calls), "-G", str(launches)]
-
-    def of_sizes(first, last, factor):
-        return ["-b", str(first), "-e", str(last), "-f", str(factor)]
-
-    gather = of_sizes(plan.gathered[0] * ranks, plan.gathered[-1] * ranks, plan.gather_factor)
-    runs = [("eager", "all_gather", ["-d", dtype, *gather, *eager])]
-    if "graph" in ways(device):
-        runs.append(("graph", "all_gather", ["-d", dtype, *gather, *graph]))
-    # All reductions are compared in one way: in place, as most peers do them, and as graphs where there are any.
-    reduce_way = ways(device)[-1]
-    runs.append((reduce_way, "all_reduce", ["-d", dtype, *of_sizes(plan.reduced[0], plan.reduced[-1], plan.reduce_factor),
-                                            "--in-place", *(graph if reduce_way == "graph" else eager)]))
-    beside = plan.beside_bytes * ranks
-    runs.append(("beside", "all_gather", ["-d", beside_dtype, *of_sizes(beside, beside, 2), "--beside",
-                                          ",".join(map(str, plan.beside_shape)), *eager]))
-    for operation, shapes in plan.shapes.items():
-        given = [word for shape in shapes for word in ("--shape", ",".join(map(str, shape)))]
-        runs.append(("eager", operation, ["-d", dtype, *given, *eager]))
+    repetitions = {"eager": ["--iters", str(iterations)], "graph": ["--iters", str(calls), "-G", str(launches)]}
+    runs = []
+    for each in collectives(plan, device, ranks):
+        sizes = ["-b", str(each.sizes[0]), "-e", str(each.sizes[-1]), "-f", str(each.sizes[1] // each.sizes[0])]
+        form = ["--in-place"] if each.forms == ("in place", ) else []
+        runs += [(way, each.operation, ["-d", dtype, *sizes, *form, *repetitions[way]]) for way in each.ways]
+    beside = str(plan.beside_bytes * ranks)
+    runs.append(("beside", "all_gather", ["-d", beside_dtype, "-b", beside, "-e", beside, "--beside",
+                                          ",".join(map(str, plan.beside_shape)), *repetitions["eager"]]))
+    for way in ways(device):
+        for operation, shapes in shapes_in(plan, way).items():
+            given = [word for shape in shapes for word in ("--shape", ",".join(map(str, shape)))]
+            runs.append((way, operation, ["-d", dtype, *given, *repetitions[way]]))
     return runs
 
 

@@ -10,11 +10,12 @@ A process has one kind of symmetric memory, so the peers are of two runs:
                 cublasmp, which has memory of its own
     registered  nccl on registered memory: registered (its default policy) and copy-engine (its zero-CTA policy)
 
-Every result is compared with fp64 sums, or with what was gathered, of generated tensors before it is timed. All peers of
-a place run in turns.
+Every result is compared with fp64 sums, or with what was sent, of generated tensors before it is timed. All peers of a
+place run in turns.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -73,7 +74,8 @@ def shared_bytes(mine):
 def captured(body, calls):
     """A CUDA graph of so many calls."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    # Where a capture fails, the stream of before is current again.
+    with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(calls):
             body()
     return graph
@@ -192,93 +194,90 @@ class Comparison:
                 cases[name] = case
         return cases
 
-    def time(self, bodies, iterations):
-        """Medians, in microseconds."""
-        nothing = [(lambda: None, body) for body in bodies]
-        return [seconds * 1e6 for seconds in self.timing.in_turns(nothing, self.options.warmup, iterations)]
+    def time(self, bodies, graphs):
+        """Medians of a call, in microseconds."""
+        if not bodies:
+            return []
+        calls, iterations = (self.options.calls, self.options.launches) if graphs else (1, self.options.iters)
+        timed = [(lambda: None, captured(body, calls).replay if graphs else body) for body in bodies]
+        return [seconds * 1e6 / calls for seconds in self.timing.in_turns(timed, self.options.warmup, iterations)]
 
     def time_calls(self, place, cases, graphs):
         """Entries of a collective's cases."""
-        calls = self.options.calls if graphs else 1
         for case in cases.values():
             case.settle()
-        bodies = [captured(case.run, calls).replay if graphs else case.run for case in cases.values()]
-        iterations = self.options.launches if graphs else self.options.iters
-        for name, us in zip(cases, self.time(bodies, iterations) if bodies else []):
-            self.entries.append(Entry(place, name, 0, {"time": us / calls}))
+        for name, us in zip(cases, self.time([case.run for case in cases.values()], graphs)):
+            self.entries.append(Entry(place, name, 0, {"time": us}))
         self.save()
 
-    def time_parts(self, place, cases):
+    def time_parts(self, place, cases, graphs=False):
         """Entries of cases that have parts, a sequence and perhaps an overlap."""
         bodies = {(name, part): body for name, case in cases.items()
                   for part, body in zip(TIMES, (case.gemm, case.comm, case.sequence, case.overlap)) if body}
-        medians = dict(zip(bodies, self.time(bodies.values(), self.options.iters) if bodies else []))
+        medians = dict(zip(bodies, self.time(bodies.values(), graphs)))
         for name in cases:
             self.entries.append(Entry(place, name, 0, {part: medians.get((name, part)) for part in TIMES}))
         self.save()
 
-    def gathers(self):
-        ranks, dtype = dist.get_world_size(), DTYPES[self.dtype]
-        forms = [(way, form) for way in plans.ways(self.options.device) for form in ("apart", "in place")]
-        for way, form in forms:
-            for size in self.plan.gathered:
-                place = Place("all_gather", str(ranks * size), self.dtype, f"{way}, {form}")
+    def takers(self, operation, size, graphs=False):
+        return [peer for peer in self.peers if peer.takes(operation, size) and (peer.captures or not graphs)]
+
+    def collectives(self):
+        dtype = DTYPES[self.dtype]
+        for each in plans.collectives(self.plan, self.options.device, dist.get_world_size()):
+            for way, form, size in itertools.product(each.ways, each.forms, each.sizes):
+                place = Place(each.operation, str(size), self.dtype, f"{way}, {form}")
                 graphs = way == "graph"
-                makers = {peer.name: lambda peer=peer, size=size, form=form: collectives.Gather(
+                makers = {peer.name: lambda peer=peer, each=each, form=form, size=size: collectives.OF[each.operation](
                     peer, size // dtype.itemsize, dtype, form == "in place", self.options.seed, self.device)
-                    for peer in self.peers if peer.takes("all_gather", size) and (peer.captures or not graphs)}
+                    for peer in self.takers(each.operation, size, graphs)}
                 self.time_calls(place, self.checked(place, makers, graphs), graphs)
 
-    def all_reduces(self):
-        way, dtype = plans.ways(self.options.device)[-1], DTYPES[self.dtype]
-        graphs = way == "graph"
-        for size in self.plan.reduced:
-            place = Place("all_reduce", str(size), self.dtype, f"{way}, in place")
-            makers = {peer.name: lambda peer=peer, size=size: collectives.AllReduce(
-                peer, size // dtype.itemsize, dtype, self.options.seed, self.device)
-                for peer in self.peers if peer.takes("all_reduce", size) and (peer.captures or not graphs)}
-            self.time_calls(place, self.checked(place, makers, graphs), graphs)
-
     def besides(self):
-        size, shape, dtype = self.plan.beside_bytes, self.plan.beside_shape, DTYPES[self.beside_dtype]
-        peers = [peer for peer in self.peers if peer.takes("all_gather", size)]
+        shape, dtype = self.plan.beside_shape, DTYPES[self.beside_dtype]
+        size = dist.get_world_size() * self.plan.beside_bytes
+        peers = self.takers("all_gather", size)
         if not peers:
             return
         product = Product(shape, dtype, self.options.seed, self.device, self.options.rows)
         for form in ("apart", "in place"):
-            place = Place(beside(",".join(map(str, shape))), str(dist.get_world_size() * size), self.beside_dtype, form)
+            place = Place(beside(",".join(map(str, shape))), str(size), self.beside_dtype, form)
             makers = {peer.name: lambda peer=peer, form=form: Beside(peer, size // dtype.itemsize, product, dtype,
                                                                      form == "in place", self.options.seed, self.device)
                       for peer in peers}
             self.time_parts(place, self.checked(place, makers))
 
     def linears(self):
-        plain = Peer("plain", Plain(self.device))
-        for operation, shapes in self.plan.shapes.items():
-            collective = linear.COLLECTIVES[operation]
-            for shape in shapes:
-                place = Place(operation, ",".join(map(str, shape)), self.dtype)
-                operands = self.attempt("everyone", f"{operation} {place.what}",
-                                        lambda operation=operation, shape=shape: linear.Operands(
-                                            operation, shape, DTYPES[self.dtype], self.options.seed, self.device,
-                                            self.options.rows))
-                if operands is None:
-                    continue
-                travels = shape[0] * (shape[2] if collective == "all_gather" else shape[1]) * DTYPES[self.dtype].itemsize
-                makers = {peer.name: lambda peer=peer, operands=operands: linear.Sequence(peer, operands)
-                          for peer in self.peers if peer.takes(collective, travels)}
-                if self.fuses and operation in linear.AsyncTp.OPERATIONS:
-                    makers["async-tp"] = lambda operands=operands: linear.AsyncTp(plain, operands)
-                if self.cublasmp:
-                    makers["cublasmp"] = lambda operands=operands: linear.CublasMp(plain, operands, self.cublasmp, self.dtype)
-                self.time_parts(place, self.checked(place, makers))
+        for way in plans.ways(self.options.device):
+            for operation, shapes in plans.shapes_in(self.plan, way).items():
+                for shape in shapes:
+                    self.linear(operation, shape, way)
+
+    def linear(self, operation, shape, way):
+        place, graphs = Place(operation, ",".join(map(str, shape)), self.dtype, way), way == "graph"
+        where, dtype = f"{operation} {place.what}, {way}", DTYPES[self.dtype]
+        operands = self.attempt("everyone", where, lambda: linear.Operands(
+            operation, shape, dtype, self.options.seed, self.device, self.options.rows))
+        if operands is None:
+            return
+        collective, plain = linear.COLLECTIVES[operation], Peer("plain", Plain(self.device))
+        travels = shape[0] * (shape[2] if collective == "all_gather" else shape[1]) * dtype.itemsize
+        makers = {peer.name: lambda peer=peer: linear.Sequence(peer, operands)
+                  for peer in self.takers(collective, travels, graphs)}
+        if self.fuses and operation in linear.AsyncTp.OPERATIONS:
+            makers["async-tp"] = lambda: linear.AsyncTp(plain, operands)
+        if self.cublasmp and graphs:
+            self.leave_out("cublasmp", where, "it has one stream, and a graph is captured on another one")
+        elif self.cublasmp:
+            makers["cublasmp"] = lambda: linear.CublasMp(plain, operands, self.cublasmp, self.dtype)
+        self.time_parts(place, self.checked(place, makers, graphs), graphs)
 
     def look_at_engines(self):
         """Notes what ran the gathers on registered memory, as the profiler saw it: nothing else proves a policy."""
         dtype = DTYPES[self.dtype]
         for peer in self.peers:
-            for size in self.plan.gathered:
-                what = f"all_gather {dist.get_world_size() * size}, eager, in place"
+            for size in (dist.get_world_size() * shard for shard in self.plan.shards):
+                what = f"all_gather {size}, eager, in place"
                 peer.memory.begin()
                 case = collectives.Gather(peer, size // dtype.itemsize, dtype, True, self.options.seed, self.device)
                 case.run()
@@ -295,9 +294,8 @@ class Comparison:
     def run(self):
         self.meet_peers()
         self.save()
-        self.gathers()
+        self.collectives()
         self.besides()
-        self.all_reduces()
         self.linears()
         if self.cublasmp:
             algorithms = ", ".join(f"{operation} {name}" for operation, name in self.cublasmp.algorithms.items())

@@ -9,9 +9,10 @@ usage() {
 usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|node] [--rounds N] [--limit SECONDS]
                                [--build DIR] [--python PROGRAM] [--out DIR] [--iters N] [--calls N] [--launches N] [--rows N]
 
-all_gather, all_reduce, a gather beside a product, and linear layers with their communication: through Tandem and PyTorch
-(on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy, symmetric memory's one-shot and two-shot
-all_reduce, async TP; on the host with gloo); the layers on CUDA through cuBLASMp, too. They run in turns, N rounds long
+all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, a gather beside a product, and linear layers with their
+communication: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
+symmetric memory's one-shot and two-shot all_reduce, async TP; on the host with gloo); the layers on CUDA through
+cuBLASMp, too. On CUDA, collectives and linear layers of few tokens also in graphs. They run in turns, N rounds long
 (default 3); no round begins that would last beyond the limit (default 3600 s). The medians of the rounds are printed, then
 for each place the peer that is fastest there. Every result is checked first (--rows N: N rows of each product), and a wrong
 one has no time. A peer that is missing is a line that says why. Where ranks share GPUs, what can run so is checked, and

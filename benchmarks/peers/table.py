@@ -54,16 +54,18 @@ def relative(times, peers):
 
 
 def collective_lines(places, ranks):
-    lines = [f"# {'operation':<10} {'size':>10} {'type':>4} {'way':<15} {'peer':<11} {'#wrong':>6} {'time':>9} {'algbw':>7} "
-             f"{'busbw':>7} {'/Tandem':>8}",
-             f"# {'':<10} {'(B)':>10} {'':>4} {'':<15} {'':<11} {'':>6} {'(us)':>9} {'(GB/s)':>7} {'(GB/s)':>7} {'':>8}"]
+    lines = [f"# {'operation':<14} {'size':>10} {'type':>4} {'way':<15} {'peer':<11} {'#wrong':>6} {'time':>9} "
+             f"{'algbw':>7} {'busbw':>7} {'/Tandem':>8}",
+             f"# {'':<14} {'(B)':>10} {'':>4} {'':<15} {'':<11} {'':>6} {'(us)':>9} "
+             f"{'(GB/s)':>7} {'(GB/s)':>7} {'':>8}"]
     for place, peers in places.items():
         for peer, (wrong, times) in peers.items():
             us = times.get("time")
             speed = algbw(place, us) if us else None
             bus = speed * bus_factor(place.operation, ranks) if us else None
-            lines.append(f"  {place.operation:<10} {place.what:>10} {place.dtype:>4} {place.way:<15} {peer:<11} {wrong:>6} "
-                         f"{text(us, 2):>9} {text(speed, 2):>7} {text(bus, 2):>7} {text(relative(times, peers), 3):>8}")
+            lines.append(f"  {place.operation:<14} {place.what:>10} {place.dtype:>4} {place.way:<15} {peer:<11} "
+                         f"{wrong:>6} {text(us, 2):>9} {text(speed, 2):>7} {text(bus, 2):>7} "
+                         f"{text(relative(times, peers), 3):>8}")
     return lines
 
 

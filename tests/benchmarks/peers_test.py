@@ -33,32 +33,46 @@ class Plan(unittest.TestCase):
         for name, chosen in plan.PLANS.items():
             for device in ("host", "cuda"):
                 runs = plan.tandem_runs(chosen, device, 3, 7, 50, 10)
-                eager = [words for way, operation, words in runs if (way, operation) == ("eager", "all_gather")]
-                self.assertEqual(len(eager), 1, name)
-                begin, end, factor = (int(eager[0][eager[0].index(option) + 1]) for option in ("-b", "-e", "-f"))
-                sizes = []
-                while begin <= end:
-                    sizes.append(begin // 3)
-                    begin *= factor
-                self.assertEqual(tuple(sizes), chosen.gathered)
-                reduced = [chosen.reduced[0] * chosen.reduce_factor ** i for i in range(len(chosen.reduced))]
-                self.assertEqual(tuple(reduced), chosen.reduced)
+                self.assertEqual(len({(way, operation) for way, operation, _ in runs}), len(runs))  # each has its file
+                given = {"all_gather": [3 * size for size in chosen.shards], "all_reduce": list(chosen.reduced),
+                         "broadcast": list(chosen.spread)}
+                given["reduce_scatter"] = given["all_to_all"] = given["all_gather"]
+                for each in plan.collectives(chosen, device, 3):
+                    last = each.ways[-1], each.operation
+                    words, = (words for way, operation, words in runs if (way, operation) == last)
+                    begin, end, factor = (int(words[words.index(option) + 1]) for option in ("-b", "-e", "-f"))
+                    sizes = []
+                    while begin <= end:
+                        sizes.append(begin)
+                        begin *= factor
+                    self.assertEqual((sizes, list(each.sizes)), (given[each.operation], ) * 2, name)
+                    self.assertEqual("--in-place" in words, "apart" not in each.forms)
 
     def test_captures_where_there_are_graphs(self):
-        for device, graphs in (("host", 0), ("cuda", 2)):
+        for device, graphs in (("host", 0), ("cuda", 8)):  # every operation
             runs = plan.tandem_runs(plan.PLANS["small"], device, 2, 7, 50, 10)
             self.assertEqual(sum(way == "graph" for way, _, _ in runs), graphs)
             self.assertEqual(sum("-G" in words for _, _, words in runs), graphs)
 
-    def test_has_every_linear_operation(self):
+    def test_has_every_operation(self):
         for chosen in plan.PLANS.values():
+            self.assertEqual({each.operation for each in plan.collectives(chosen, "host", 2)}, set(columns.COLLECTIVES))
             self.assertEqual(set(chosen.shapes), {"all_gather_linear", "linear_reduce_scatter", "linear_all_reduce"})
+
+    def test_captures_products_of_few_tokens(self):
+        for chosen in plan.PLANS.values():
+            self.assertEqual(plan.shapes_in(chosen, "eager"), chosen.shapes)
+            for operation, shapes in plan.shapes_in(chosen, "graph").items():
+                self.assertTrue(shapes)  # without one, tandem bench has shapes of its own
+                self.assertEqual(shapes, tuple(shape for shape in chosen.shapes[operation] if shape[0] <= 1024))
 
     def test_leaves_room_for_every_case(self):
         for chosen in plan.PLANS.values():
             for ranks in (1, 2, 4, 8):
                 most = plan.most_bytes(chosen, ranks)
                 self.assertGreaterEqual(most, (ranks + 1) * chosen.beside_bytes)
+                self.assertGreaterEqual(most, 2 * ranks * max(chosen.shards))
+                self.assertGreaterEqual(most, max(2 * max(chosen.reduced), max(chosen.spread)))
                 for m, n, k in chosen.shapes["all_gather_linear"]:
                     self.assertGreaterEqual(most, 4 * (m * k + m * k // ranks))
                 for m, n, k in chosen.shapes["linear_reduce_scatter"]:
@@ -85,7 +99,7 @@ def pytorch_round(entries, **changed):
 
 
 GATHER = Place("all_gather", "4096", "f32", "eager, in place")
-SCATTER = Place("linear_reduce_scatter", "8,4,2", "f32")
+SCATTER = Place("linear_reduce_scatter", "8,4,2", "f32", "eager")
 
 
 class Columns(unittest.TestCase):
@@ -97,6 +111,13 @@ class Columns(unittest.TestCase):
         places = [entry.place for entry in columns.from_tandem(tandem_gather(10), "eager")]
         self.assertIn(GATHER, places)
         self.assertEqual([entry.place for entry in columns.from_tandem(tandem_overlap(10), "eager")], [SCATTER])
+        self.assertEqual([entry.place.way for entry in columns.from_tandem(tandem_overlap(10), "graph")], ["graph"])
+
+    def test_have_no_form_that_an_operation_lacks(self):
+        document = tandem_gather(10) | {"operation": "all_to_all"}
+        document["rows"][0] |= {"in_place_time_us": None, "in_place_wrong": None}
+        self.assertEqual([entry.place for entry in columns.from_tandem(document, "graph")],
+                         [Place("all_to_all", "4096", "f32", "graph, apart")])
 
     def test_tell_a_gather_beside_a_product_from_a_gather(self):
         document = tandem_overlap(10, "all_gather", size=4096) | {"tensors": "symmetric in place"}
@@ -112,6 +133,8 @@ class Columns(unittest.TestCase):
     def test_have_nccl_tests_bus_bandwidth(self):
         self.assertEqual(columns.bus_factor("all_gather", 4), 0.75)
         self.assertEqual(columns.bus_factor("all_reduce", 4), 1.5)
+        self.assertEqual(columns.bus_factor("all_to_all", 4), 0.75)
+        self.assertEqual(columns.bus_factor("broadcast", 4), 1)
         self.assertAlmostEqual(columns.algbw(Place("all_reduce", "1000000", "f32"), 10), 100)
 
 
@@ -275,23 +298,76 @@ class WithTorch(unittest.TestCase):
         case.prepare()
         self.assertGreater(case.wrong(), 0)  # what nobody has written
 
-    def test_sees_one_wrong_element_of_a_collective(self):
+    def second_of_three(self, shift=0):
+        """Cases of a peer with which three ranks give and get, and this one is the second. With `shift`, it gets what
+        belongs to another one, or comes from there."""
         import collectives
         from peer import Peer, Plain
 
-        peer = Peer("gloo", Plain(self.device))
-        gather = collectives.Gather(peer, 77, self.torch.float32, False, 1, self.device)
-        self.expect_to_see(gather, gather.out)
+        count, shard = 231, 77
+        given = [collectives.given(1, rank, count, self.torch.bfloat16, self.device) for rank in range(3)]
+        own = slice((1 + shift) * shard, (2 + shift) * shard)
 
-        class Apart(Peer):
-            def sums_of(self, x):
-                return x.clone()
+        class Three(Peer):
+            def gather(self, out, x, async_op=False):
+                for rank in range(3):
+                    out[rank * shard:(rank + 1) * shard] = given[(rank + shift) % 3][:shard]
+
+            def exchange(self, out, x):
+                for rank in range(3):
+                    out[rank * shard:(rank + 1) * shard] = given[rank][own]
+
+            def broadcast(self, x, root):
+                x.copy_(given[root + shift])
 
             def add_up(self, out, x):
-                out.copy_(x)
+                out.copy_(given[0] + given[1] + given[2 - shift])
 
-        reduced = collectives.AllReduce(Apart("apart", Plain(self.device)), 77, self.torch.bfloat16, 1, self.device)
-        self.expect_to_see(reduced, reduced.out)
+            def scatter_sums(self, out, x):
+                out.copy_((given[0] + given[1] + given[2])[own])
+
+        three = Three("three", Plain(self.device))
+        with mock.patch.object(self.dist, "get_world_size", return_value=3), \
+             mock.patch.object(self.dist, "get_rank", return_value=1):
+            return [make(three, count, self.torch.bfloat16, in_place, 1, self.device)
+                    for make in collectives.OF.values() for in_place in (False, True)]
+
+    def test_sees_one_wrong_element_of_a_collective(self):
+        import collectives
+
+        for case in self.second_of_three():
+            with self.subTest(type(case).__name__):
+                self.expect_to_see(case, case.out)
+                if isinstance(case, collectives.Broadcast):  # what it has given itself is not what it is to get
+                    self.assertTrue(case.out.isnan().all())
+
+    def test_sees_what_belongs_to_another_rank(self):
+        for case in self.second_of_three(shift=1):
+            with self.subTest(type(case).__name__):
+                case.prepare()
+                case.run()
+                self.assertGreater(case.wrong(), case.out.numel() // 2)
+
+    def test_calls_what_a_world_of_one_can_run(self):
+        import collectives
+        from peer import Peer, Plain
+
+        self.assertEqual(tuple(collectives.OF), columns.COLLECTIVES)
+        peer = Peer("gloo", Plain(self.device))
+        for operation, make in collectives.OF.items():
+            self.assertTrue(peer.takes(operation, 77))
+            for in_place in (False, True):
+                case = make(peer, 77, self.torch.float32, in_place, 1, self.device)
+                case.prepare()
+                case.run()
+                self.assertEqual(case.wrong(), 0, operation)
+                case.settle()
+
+    def test_generates_any_part_alike(self):
+        import collectives
+
+        whole = collectives.given(1, 2, 50, self.torch.float32, self.device)
+        self.assertTrue(self.torch.equal(collectives.given(1, 2, 20, self.torch.float32, self.device, 30), whole[30:]))
 
     def test_sees_one_wrong_element_of_a_product(self):
         import linear
@@ -307,24 +383,6 @@ class WithTorch(unittest.TestCase):
         beside = Beside(peer, 77, product, self.torch.float32, False, 1, self.device)
         self.expect_to_see(beside, product.y)
         self.expect_to_see(beside, beside.gather.out)
-
-    def test_knows_the_sums_of_several_ranks(self):
-        import collectives
-        from peer import Peer, Plain
-
-        class Three(Peer):
-            def add_up(self, out, x):
-                out.zero_()
-                for rank in range(3):
-                    out += collectives.given(1, rank, x.numel(), x.dtype, x.device)
-
-        with mock.patch.object(self.dist, "get_world_size", return_value=3):
-            case = collectives.AllReduce(Three("three", Plain(self.device)), 77, self.torch.bfloat16, 1, self.device)
-            case.prepare()
-            case.run()
-            self.assertEqual(case.wrong(), 0)
-            case.x[5] *= 1.05
-            self.assertEqual(case.wrong(), 1)
 
     def test_cuts_one_allocation_at_the_same_places_each_time(self):
         import torch.distributed._symmetric_memory as symmetric_memory
@@ -361,7 +419,9 @@ class Driver(unittest.TestCase):
             for operation in plan.PLANS["small"].shapes:
                 self.assertRegex(run.stdout, rf"(?m)^  {operation} .* tandem +0( +\d+\.\d){{5}} +\d+\.\d+ +1\.000$")
             self.assertRegex(run.stdout, r"(?m)^  all_gather beside .* tandem +0( +\d+\.\d){5} +\d+\.\d+ +1\.000$")
-            self.assertRegex(run.stdout, r"(?m)^  all_reduce +1024 +f32 eager, in place tandem +0( +\d+\.\d\d){3} +1\.000$")
+            for operation in columns.COLLECTIVES:
+                line = rf"(?m)^  {operation} +\d+ +f32 eager, .* tandem +0( +\d+\.\d\d){{3}} +1\.000$"
+                self.assertRegex(run.stdout, line)
             again = subprocess.run([PEERS / "table.py", folder, "--ratios"], capture_output=True, text=True, check=True)
             self.assertIn(again.stdout.splitlines()[-1], run.stdout)
 
@@ -391,7 +451,9 @@ class DriverWithTorch(unittest.TestCase):
         self.assertNotIn("left out", run.stdout)
         for operation in plan.PLANS["small"].shapes:
             self.assertRegex(run.stdout, rf"(?m)^  {operation} .* gloo +0( +\d+\.\d){{3}} +- +\d+\.\d( +\d+\.\d+){{2}}$")
-        self.assertRegex(run.stdout, r"(?m)^  all_reduce +1024 +f32 eager, in place gloo +0( +\d+\.\d\d){3} +\d+\.\d+$")
+        for operation in columns.COLLECTIVES:
+            line = rf"(?m)^  {operation} +\d+ +f32 eager, .* gloo +0( +\d+\.\d\d){{3}} +\d+\.\d+$"
+            self.assertRegex(run.stdout, line)
         self.assertRegex(run.stdout, r"(?m)^  all_gather beside .* gloo +0( +\d+\.\d){5}( +\d+\.\d+){2}$")
 
 
