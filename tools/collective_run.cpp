@@ -30,6 +30,15 @@ void fill_bytes(Device& device, void* memory, std::byte value, std::size_t bytes
   device.upload(memory, pattern.data(), bytes);
 }
 
+/// Calls body(address, bytes) for what lies together of a view.
+template <typename Body> void for_each_row(const TensorView& view, const Body& body) {
+  if (view.is_dense()) return body(view.data_as<std::byte>(), view.bytes());
+  for (std::int64_t row = 0; row < view.size(0); ++row) {
+    const TensorView one = view.narrow(0, row, 1);
+    body(one.data_as<std::byte>(), one.bytes());
+  }
+}
+
 bool all_bytes(Device& device, const void* memory, std::byte value, std::size_t bytes) {
   std::vector<std::byte> found(bytes);
   if (bytes != 0) device.download(found.data(), memory, bytes);
@@ -180,8 +189,9 @@ std::string_view CollectivePlan::algorithm(std::int64_t count, const Form& form)
   return std::visit([&](const auto& plan) { return plan.algorithm(count, tensors); }, plan_);
 }
 
-CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset)
-    : team_(team), problem_(problem), form_(form), offset_(offset) {
+CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset,
+                             std::int64_t gap)
+    : team_(team), problem_(problem), form_(form), offset_(offset), gap_(gap) {
   const int me = team.rank();
   std::int64_t input_room = 0;
   std::int64_t output_room = 0;
@@ -205,10 +215,9 @@ CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem,
   first_ = tensor(form.symmetric_input, problem.rows * problem.row, problem.rows * problem.row, true);
   input_ = first_.view;
   output_ = first_.view;
-  const Shard own = problem.shard(me);
-  const TensorView flat = first_.view.reshaped({problem.rows * problem.row});
-  if (splits_input) input_ = flat.narrow(0, own.begin, own.count);
-  if (splits_output) output_ = flat.narrow(0, own.begin, own.count);
+  const Shard own = shard_of(problem.rows, problem.ranks, me);
+  if (splits_input) input_ = first_.view.narrow(0, own.begin, own.count);
+  if (splits_output) output_ = first_.view.narrow(0, own.begin, own.count);
 }
 
 CollectiveRun::Tensor CollectiveRun::tensor(bool symmetric, std::int64_t elements, std::int64_t room,
@@ -222,19 +231,27 @@ CollectiveRun::Tensor CollectiveRun::tensor(bool symmetric, std::int64_t element
     return tensor;
   }
   const std::size_t element = size_of(problem_.dtype);
-  tensor.buffer =
-      Buffer(team_.shared_device(), static_cast<std::size_t>(elements + offset_ + 2 * guard_elements) * element);
+  const std::int64_t row = whole ? problem_.row : 1;
+  const std::int64_t taken = sizes[0] * (row + gap_) + offset_ + 2 * guard_elements;
+  tensor.buffer = Buffer(team_.shared_device(), static_cast<std::size_t>(taken) * element);
   fill_bytes(team_.device(), tensor.buffer.data(), guard, tensor.buffer.bytes());
   std::byte* begin = tensor.buffer.data_as<std::byte>() + static_cast<std::size_t>(guard_elements + offset_) * element;
-  tensor.view = TensorView(begin, sizes, problem_.dtype, team_.device().id());
+  const Dims strides = whole ? Dims{row + gap_, 1} : Dims{row + gap_};
+  tensor.view = TensorView(begin, sizes, strides, problem_.dtype, team_.device().id());
   return tensor;
 }
 
 void CollectiveRun::fill(std::span<const std::byte> input) {
-  fill_bytes(team_.device(), first_.view.data(), poison, first_.view.bytes());
-  if (!form_.in_place) fill_bytes(team_.device(), second_.view.data(), poison, second_.view.bytes());
+  Device& device = team_.device();
+  const auto spoil = [&](std::byte* data, std::size_t bytes) { fill_bytes(device, data, poison, bytes); };
+  for_each_row(first_.view, spoil);
+  if (!form_.in_place) for_each_row(second_.view, spoil);
   const bool reads = problem_.operation != Operation::broadcast || !form_.in_place || team_.rank() == problem_.root;
-  if (reads && !input.empty()) team_.device().upload(input_.data(), input.data(), input.size());
+  if (!reads) return;
+  for_each_row(input_, [&](std::byte* data, std::size_t bytes) {
+    if (bytes != 0) device.upload(data, input.data(), bytes);
+    input = input.subspan(bytes);
+  });
 }
 
 void CollectiveRun::operator()(CollectivePlan& plan, StreamRef stream) {
@@ -277,27 +294,33 @@ void CollectiveRun::operator()(CollectivePlan& plan, StreamRef stream) {
   }
 }
 
-std::vector<std::byte> CollectiveRun::result() const {
-  std::vector<std::byte> bytes(output_.bytes());
-  if (!bytes.empty()) team_.device().download(bytes.data(), output_.data(), bytes.size());
-  return bytes;
+std::vector<std::byte> CollectiveRun::result() const { return elements_of(output_); }
+
+std::vector<std::byte> CollectiveRun::elements_of(const TensorView& view) const {
+  std::vector<std::byte> found(view.bytes());
+  std::size_t at = 0;
+  for_each_row(view, [&](const std::byte* data, std::size_t bytes) {
+    if (bytes != 0) team_.device().download(found.data() + at, data, bytes);
+    at += bytes;
+  });
+  return found;
 }
 
 bool CollectiveRun::guards_stand(const Tensor& tensor) const {
   if (tensor.buffer.bytes() == 0) return true;
   const auto* begin = tensor.buffer.data_as<const std::byte>();
-  const auto* data = tensor.view.data_as<const std::byte>();
-  const std::byte* end = data + tensor.view.bytes();
-  return all_bytes(team_.device(), begin, guard, static_cast<std::size_t>(data - begin)) &&
-         all_bytes(team_.device(), end, guard, static_cast<std::size_t>(begin + tensor.buffer.bytes() - end));
+  bool stand = true;
+  for_each_row(tensor.view, [&](const std::byte* data, std::size_t bytes) {
+    stand = stand && all_bytes(team_.device(), begin, guard, static_cast<std::size_t>(data - begin));
+    begin = data + bytes;
+  });
+  const std::byte* const end = tensor.buffer.data_as<const std::byte>() + tensor.buffer.bytes();
+  return stand && all_bytes(team_.device(), begin, guard, static_cast<std::size_t>(end - begin));
 }
 
 bool CollectiveRun::kept_its_bounds(std::span<const std::byte> input) const {
   if (!guards_stand(first_) || !guards_stand(second_)) return false;
-  if (form_.in_place) return true;
-  std::vector<std::byte> found(input.size());
-  if (!found.empty()) team_.device().download(found.data(), input_.data(), found.size());
-  return std::ranges::equal(found, input);
+  return form_.in_place || std::ranges::equal(elements_of(input_), input);
 }
 
 }  // namespace tandem::tools

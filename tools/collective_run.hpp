@@ -87,8 +87,9 @@ class CollectivePlan {
 class CollectiveRun {
  public:
   /// Collective where the form is symmetric. Plain tensors begin `offset` elements into their allocation, with guards
-  /// around them.
-  CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset = 0);
+  /// around them, and of `gap` elements between their rows.
+  CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset = 0,
+                std::int64_t gap = 0);
 
   /// Writes the input (input_elements of it), and poison wherever a result has to come.
   void fill(std::span<const std::byte> input);
@@ -108,12 +109,14 @@ class CollectiveRun {
     TensorView view;
   };
   [[nodiscard]] Tensor tensor(bool symmetric, std::int64_t elements, std::int64_t room, bool whole) const;
+  [[nodiscard]] std::vector<std::byte> elements_of(const TensorView& view) const;
   [[nodiscard]] bool guards_stand(const Tensor& tensor) const;
 
   Team team_;
   CollectiveProblem problem_;
   Form form_;
   std::int64_t offset_;
+  std::int64_t gap_;
   Tensor first_;   // the input, or with in_place the whole
   Tensor second_;  // the output, unless in place
   TensorView input_;

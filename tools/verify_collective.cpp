@@ -18,6 +18,7 @@ namespace {
 constexpr std::array summed{f32, f16, bf16, f64, i32, i64};
 constexpr std::array moved{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
 constexpr std::array<std::size_t, 3> pieces{0, 256, 2048};
+constexpr std::int64_t most_strided = 4000;  // elements, each of which may be a row that is filled and read by itself
 
 CollectiveProblem random_problem(Operation operation, Case& self) {
   Random& random = self.random();
@@ -96,6 +97,11 @@ void run_collective_case(Operation operation, Case& self) {
   if (team.device().exchanges_mail() && random.chance(30)) options.sms = static_cast<int>(random.between(1, 40));
   const std::int64_t offset = random.between(0, 3);
   const bool counted = operation == Operation::all_to_all && random.chance(50);
+  const bool copies =
+      options.algorithm == "auto" || options.algorithm.starts_with("pu") || options.algorithm == "staged";
+  const bool few = whole.rows * whole.row * team.size() < most_strided;
+  options.strided = !adds(operation) && copies && few && random.chance(40);
+  const std::int64_t gap = options.strided ? random.between(1, 5) : 0;
 
   struct Run {
     CollectiveProblem problem;
@@ -111,12 +117,13 @@ void run_collective_case(Operation operation, Case& self) {
     const CollectiveProblem problem = random_run(whole, i == 0, counted, random);
     rows += format("{}{}", i == 0 ? "" : ", ", problem.rows);
     const Data data(problem, self.key({3, static_cast<std::uint64_t>(i)}));
-    runs.push_back({problem, data, data.input(team.rank()), CollectiveRun(team, problem, form, offset)});
+    runs.push_back({problem, data, data.input(team.rank()), CollectiveRun(team, problem, form, offset, gap)});
     runs.back().tensors.fill(runs.back().input);
   }
   const std::string sms = options.sms ? format(" on {} SMs", *options.sms) : "";
-  self.describe(format("{} {}, {}{}, pieces of {}, offset {}, rows of {}, runs of {} rows{}", name(whole.dtype),
-                       form.name, options.algorithm, sms, options.piece_bytes, offset, whole.row, rows,
+  const std::string apart = options.strided ? format(" with gaps of {}", gap) : "";
+  self.describe(format("{} {}, {}{}, pieces of {}, offset {}, rows of {}{}, runs of {} rows{}", name(whole.dtype),
+                       form.name, options.algorithm, sms, options.piece_bytes, offset, whole.row, apart, rows,
                        counted ? " with counts" : ""));
 
   CollectivePlan plan(team, operation, whole.plan_count(), whole.dtype, options);
