@@ -216,7 +216,8 @@ void Collective::expect_root(int root) const {
 }
 
 std::string_view Collective::copier() const noexcept {
-  return device().id().type == DeviceType::cuda ? "copy engines" : "the cores";
+  if (device().id().type != DeviceType::cuda) return "the cores";
+  return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU)";
 }
 
 std::string Collective::summer() const {
