@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in eight parts of at most eight minutes each:
+# What only a node with GPUs can show, in nine parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
@@ -10,6 +10,7 @@
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
+#   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
 # Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
@@ -33,7 +34,7 @@ out="${OUT:-build/gpu_node}"
 mps=true
 while [ $# -gt 0 ]; do
   case "$1" in
-    --part) part="${2:?--part needs check, collectives, graphs, replays, memcheck, fault, bench or peers}"; shift 2 ;;
+    --part) part="${2:?--part needs check, collectives, graphs, replays, memcheck, fault, bench, peers or layer}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     --no-mps) mps=false; shift ;;
@@ -42,8 +43,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 case "$part" in
-  check | collectives | graphs | replays | memcheck | fault | bench | peers) ;;
-  *) echo "--part is '$part'; allowed: check, collectives, graphs, replays, memcheck, fault, bench, peers" >&2; exit 2 ;;
+  check | collectives | graphs | replays | memcheck | fault | bench | peers | layer) ;;
+  *) echo "--part is '$part'; allowed: check, collectives, graphs, replays, memcheck, fault, bench, peers, layer" >&2; exit 2 ;;
 esac
 out="$out/$part"
 rm -rf "$out"
@@ -326,6 +327,15 @@ case "$part" in
     for folder in "$out/peers" "$out/shared"; do
       [ ! -d "$folder" ] || python3 -B benchmarks/peers/table.py --ratios "$folder" | cut -c1-150
     done
+    ;;
+  layer)
+    if [ "$gpus" -gt 1 ]; then
+      step "layer beside PyTorch, $gpus ranks" 470 benchmarks/transformer_layer/run.sh --build "$build" --device cuda \
+        --ranks "$gpus" --size llama-70b --rounds 3 --iters 5 --modes plain,async --rows 16
+      sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
+    else
+      failing_row "layer beside PyTorch" "NOT RUN" "NCCL takes no two ranks on one GPU, and a rank alone has nobody to talk to"
+    fi
     ;;
 esac
 table
