@@ -327,12 +327,13 @@ bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
 
 std::string Collective::plain_views(const std::string& staged, int fetch_rounds) const {
   if (options_.algorithm == "fetch") return "read by their peers in one copy";
+  if (!automatic_) return staged;
   const std::size_t fetched = fetched_from(collective_tuning(device().id().type), ranks_, fetch_rounds, loan_cost_);
-  if (automatic_ && !why_no_fetch_.empty() && fetched != SIZE_MAX) return format("{} ({})", staged, why_no_fetch_);
-  if (automatic_ && fetched == SIZE_MAX && loan_cost_ > 0) {
+  if (fetched == SIZE_MAX) {
+    if (loan_cost_ == 0) return staged;  // nothing is ever read so
     return format("{} (a read of a peer's memory takes as long as {:.1f} copies)", staged, loan_cost_);
   }
-  if (!automatic_ || fetched == SIZE_MAX) return staged;
+  if (!why_no_fetch_.empty()) return format("{} ({})", staged, why_no_fetch_);
   return format("{}; from {} bytes a rank read by their peers in one copy", staged, fetched);
 }
 

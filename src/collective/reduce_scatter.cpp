@@ -23,14 +23,8 @@ constexpr std::uint32_t signals = 2;
 
 }  // namespace
 
-enum class ReduceScatter::Way : std::uint8_t {
-  direct,
-  staged,
-  fetch,
-  mail,
-  one_kernel,
-  direct_kernel
-};  // `algorithms`
+/// As in `algorithms`.
+enum class ReduceScatter::Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel };
 
 ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
     : Collective(team, "ReduceScatter", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,

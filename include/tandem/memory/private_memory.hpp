@@ -15,7 +15,7 @@ namespace tandem {
 
 /// How many times as long as a copy a read of another process's memory takes, where all can, on the rank where it takes
 /// longest: the system pins the pages first, which costs one machine half a copy and another one five. Measured by each
-/// process once, on 256 KiB; else as `why_no_loans`.
+/// process once, on 256 KiB. 0 where one cannot; else as `why_no_loans`.
 [[nodiscard]] TANDEM_API double loan_cost(const Team& team);
 
 }  // namespace tandem
