@@ -233,6 +233,7 @@ case "$part" in
   check)
     step "info" 60 "$tandem" info
     test_steps device '*.*/cuda*' 60
+    test_steps team '*.*/cuda*' 60
     test_steps memory '*.*/cuda*' 60
     step "demo, $ranks ranks" 120 "$tandem" demo -n "$ranks" --device cuda --out "$out/demo" "${demo[@]}"
     for n in "${sizes[@]}"; do

@@ -5,7 +5,6 @@
 
 #include "tandem/base/checked.hpp"
 #include "tandem/device/mail.hpp"
-#include "tandem/memory/resident_blocks.hpp"
 
 #include "memory/mail_slices.hpp"
 #include "team/or_abort.hpp"
@@ -21,7 +20,7 @@ constexpr std::size_t in_packets = std::size_t{128} << 10;
 }  // namespace
 
 MailLanes::MailLanes(const Team& team, std::size_t bytes, int lanes, std::uint32_t operation)
-    : bytes_(bytes), lanes_(static_cast<std::size_t>(std::min(lanes, resident_blocks(team)))), operation_(operation) {
+    : bytes_(bytes), lanes_(static_cast<std::size_t>(std::min(lanes, team.resident_blocks()))), operation_(operation) {
   const std::size_t taken = std::min(lanes_, (bytes + shortest_mail_slice - 1) / shortest_mail_slice);
   packet_bytes_ = std::min(bytes, in_packets / static_cast<std::size_t>(std::max(team.size() - 1, 1)));
   packet_box_ = mailbox_bytes(slice_bytes(bytes));

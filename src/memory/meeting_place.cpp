@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "tandem/device/device.hpp"
-#include "tandem/memory/resident_blocks.hpp"
 
 #include "team/or_abort.hpp"
 
@@ -22,7 +21,7 @@ constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's lin
 }  // namespace
 
 MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation)
-    : blocks_(std::min({blocks, most_blocks, small_blocks * resident_blocks(team)})), operation_(operation) {
+    : blocks_(std::min({blocks, most_blocks, small_blocks * team.resident_blocks()})), operation_(operation) {
   memory_ = or_abort(team, "meeting place", [&] {
     return SymmetricMemory::allocate(team, 0, {.channels = static_cast<std::uint32_t>(blocks_)});
   });

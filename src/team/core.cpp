@@ -47,13 +47,14 @@ Seat::~Seat() {
 }
 
 Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
-           std::shared_ptr<Device> device, std::unique_ptr<Bootstrap> bootstrap)
+           std::shared_ptr<Device> device, int resident_blocks, std::unique_ptr<Bootstrap> bootstrap)
     : seat_(std::move(seat)),
       launch_(std::move(launch)),
       env_(std::move(env)),
       log_(std::move(log)),
       trace_(std::move(trace)),
       device_(std::move(device)),
+      resident_blocks_(resident_blocks),
       process_(::getpid()),
       reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),

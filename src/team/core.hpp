@@ -38,9 +38,9 @@ class Core : public std::enable_shared_from_this<Core> {
  public:
   enum class Presence : unsigned char { here, left, lost };
 
-  /// `trace` is null unless the run is to be traced.
+  /// `trace` is null unless the run is to be traced; `resident_blocks` as Team has it.
   Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
-       std::shared_ptr<Device> device, std::unique_ptr<Bootstrap> bootstrap);
+       std::shared_ptr<Device> device, int resident_blocks, std::unique_ptr<Bootstrap> bootstrap);
   /// Waits for what is queued on the device where something is left to release or there is a trace, which it writes.
   ~Core();
   Core(const Core&) = delete;
@@ -50,6 +50,7 @@ class Core : public std::enable_shared_from_this<Core> {
   [[nodiscard]] const Env& env() const noexcept { return env_; }
   [[nodiscard]] const Log& log() const noexcept { return log_; }
   [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return device_; }
+  [[nodiscard]] int resident_blocks() const noexcept { return resident_blocks_; }
   [[nodiscard]] Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
   [[nodiscard]] Reclaimer& reclaimer() noexcept { return reclaimer_; }
 
@@ -77,6 +78,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Log log_;
   std::unique_ptr<TraceFile> trace_;
   std::shared_ptr<Device> device_;
+  int resident_blocks_;
   std::int64_t process_;
   Reclaimer reclaimer_;
 

@@ -49,6 +49,7 @@ void Team::barrier() const { (void)state().exchange("barrier", {}); }
 
 std::uint32_t Team::register_operation(std::string name) const { return state().register_operation(std::move(name)); }
 WaitControl* Team::control() const { return state().control(); }
+int Team::resident_blocks() const { return state().core().resident_blocks(); }
 std::chrono::milliseconds Team::timeout() const { return state().timeout(); }
 void Team::set_timeout(std::chrono::milliseconds timeout) const { state().set_timeout(timeout); }
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/team/world.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <exception>
 #include <numeric>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -85,15 +90,36 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
   return opened;
 }
 
-/// Every rank hears what every other one has opened, and all throw if one must. Returns rank 0's name of the run.
-std::string compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
+/// What all ranks know alike of what they have opened.
+struct Agreed {
+  std::string run;  // rank 0's name of it
+  int resident_blocks = 1;
+};
+
+/// So many run at once on the GPU that most ranks share.
+int resident_blocks_of(std::span<const Hardware> ranks) {
+  int fewest = ranks.front().blocks_at_once;
+  for (const Hardware& one : ranks) {
+    const auto sharing = std::ranges::count(ranks, one.id, &Hardware::id);
+    fewest = std::min(fewest, one.blocks_at_once / static_cast<int>(sharing));
+  }
+  return std::max(fewest, 1);
+}
+
+/// Every rank hears what every other one has opened, and all throw if one must.
+Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
   constexpr std::uint64_t world_id = 0;
   constexpr std::uint64_t before_the_first_call = 0;
   const auto deadline = Bootstrap::Clock::now() + env.timeout;
   std::string run = launch.rank == 0 ? TraceFile::name_of_run() : "";
+  std::vector<Hardware> hardware(static_cast<std::size_t>(launch.world_size));
+  Hardware& own = hardware[static_cast<std::size_t>(launch.rank)];
+  if (mine.device != nullptr) own = mine.device->hardware();
+  const std::string_view own_id(reinterpret_cast<const char*>(own.id.data()), own.id.size());
   for (int r = 0; r < launch.world_size; ++r) {
     WireWriter writer;
     writer.text(mine.why).number(mine.invalid ? 1 : 0).text(name(mine.id.type)).text(run);
+    writer.text(own_id).number(own.blocks_at_once);
     if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
   }
   std::string why;
@@ -106,7 +132,12 @@ std::string compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, 
     const std::string reason = reader.text();
     const bool reason_invalid = reader.number<int>() != 0;
     const std::string type = reader.text();
-    if (r == 0) run = reader.text();
+    const std::string named = reader.text();
+    if (r == 0) run = named;
+    Hardware& one = hardware[static_cast<std::size_t>(r)];
+    const std::string id = reader.text();
+    std::memcpy(one.id.data(), id.data(), std::min(id.size(), one.id.size()));
+    one.blocks_at_once = reader.number<std::int32_t>();
     const std::string peer = to_string(bootstrap.peer(r));
     if (!reason.empty() && why.empty()) {
       why = format("{} {}", peer, reason);
@@ -122,7 +153,7 @@ std::string compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, 
   if (!why.empty() && invalid) throw InvalidArgument(why);
   if (!why.empty()) throw Unsupported(why);
   if (!differs.empty()) throw InvalidArgument(differs);
-  return run;
+  return {std::move(run), resident_blocks_of(hardware)};
 }
 
 }  // namespace
@@ -143,14 +174,14 @@ World init(const InitOptions& options) {
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
-  const std::string run = compare(*mesh, launch, env, opened);
+  const Agreed agreed = compare(*mesh, launch, env, opened);
 
   if (opened.trace != nullptr) {
-    opened.trace->belong_to(launch.job, run);
+    opened.trace->belong_to(launch.job, agreed.run);
     opened.device->trace().enable(true);
   }
   auto core = std::make_shared<Core>(std::move(seat), launch, env, std::move(opened.log), std::move(opened.trace),
-                                     std::move(opened.device), std::move(mesh));
+                                     std::move(opened.device), agreed.resident_blocks, std::move(mesh));
   std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
   std::iota(everyone.begin(), everyone.end(), 0);
   auto team = Team::State::make(core, 0, std::move(everyone));

@@ -18,7 +18,9 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
 
+#include "support/devices.hpp"
 #include "support/errors.hpp"
 #include "support/ranks.hpp"
 
@@ -388,6 +390,28 @@ TEST(Team, ReclaimsWhatItIsHandedLater) {
     EXPECT_EQ(released, 3);
   });
 }
+
+class TeamTest : public testing::OnEachDevice {};
+
+TEST_P(TeamTest, AllBlocksOfAllRanksThatShareAGpuRunAtOnce) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [ranks](World& world) {
+      const int blocks = world.team().resident_blocks();
+      EXPECT_EQ(world.team({world.rank()}).resident_blocks(), blocks);  // beside it the others' teams run
+      const int most = world.device().hardware().blocks_at_once;
+      if (most == 0) {
+        EXPECT_EQ(blocks, 1);  // no kernel of the host's waits
+        return;
+      }
+      const int gpus = device_count(DeviceType::cuda);
+      const int sharing = (ranks + gpus - 1) / gpus;
+      EXPECT_LE(blocks * sharing, most);
+      EXPECT_GT((blocks + 1) * sharing, most);
+    });
+  }
+}
+
+TANDEM_ON_EACH_DEVICE(TeamTest);
 
 }  // namespace
 }  // namespace tandem

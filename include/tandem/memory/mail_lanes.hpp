@@ -20,10 +20,9 @@ class TANDEM_API MailLanes {
   static constexpr int most_lanes = 64;
 
   MailLanes() = default;
-  /// Collective. For exchanges that take up to `bytes` of each shard, on at most `lanes` multiprocessors (fewer where
-  /// ranks share a GPU, see resident_blocks), named
-  /// `operation` in errors; the device is one that `exchanges_mail`. Waits for all members, and throws what
-  /// SymmetricMemory's `allocate` and `rendezvous` throw.
+  /// Collective. For exchanges that take up to `bytes` of each shard, on at most `lanes` multiprocessors (and
+  /// Team::resident_blocks), named `operation` in errors; the device is one that `exchanges_mail`. Waits for all
+  /// members, and throws what SymmetricMemory's `allocate` and `rendezvous` throw.
   MailLanes(const Team& team, std::size_t bytes, int lanes, std::uint32_t operation);
 
   /// Of each shard at most; 0: none was made.

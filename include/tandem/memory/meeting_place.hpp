@@ -21,9 +21,9 @@ class TANDEM_API MeetingPlace {
   static constexpr int most_blocks = 128;
 
   MeetingPlace() = default;
-  /// Collective. For steps on at most `blocks` multiprocessors, 1 at least (fewer where ranks share a GPU, see
-  /// resident_blocks), named `operation` in errors; the device is
-  /// one that `meets`. Waits for all members, and throws what SymmetricMemory's `allocate` and `rendezvous` throw.
+  /// Collective. For steps on at most `blocks` multiprocessors, 1 at least (and Team::resident_blocks), named
+  /// `operation` in errors; the device is one that `meets`. Waits for all members, and throws what SymmetricMemory's
+  /// `allocate` and `rendezvous` throw.
   MeetingPlace(const Team& team, int blocks, std::uint32_t operation);
 
   [[nodiscard]] explicit operator bool() const noexcept { return blocks_ != 0; }

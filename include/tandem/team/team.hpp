@@ -67,6 +67,11 @@ class TANDEM_API Team {
   /// Collective; the host waits. For set-up and tests: no operation on data needs it.
   void barrier() const;
 
+  /// How many blocks of the largest kind a kernel may have that wait for the peers' same blocks: so many that those of
+  /// all ranks of the world run at once, also where ranks share a GPU. A block that is not running yet is waited for in
+  /// vain while those that wait for it fill the GPU. Equal on all ranks, 1 at least.
+  [[nodiscard]] int resident_blocks() const;
+
   /// Names an operation for errors; the number goes into SignalWait::operation.
   [[nodiscard]] std::uint32_t register_operation(std::string name) const;
   /// What this rank's waits of this team watch; lives as long as the team.
