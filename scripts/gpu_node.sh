@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in nine parts of at most eight minutes each:
+# What only a node with GPUs can show, in ten parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
 #                those again on one connection to the GPU
 #   replays      10^4 replays of everything, alone and beside another team's; what is let go of in odd orders
-#   memcheck     the GPU tests under compute-sanitizer, those that take it no longer than minutes
+#   memcheck, memcheck-collectives
+#                the GPU tests under compute-sanitizer, those that take it no longer than minutes
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
@@ -16,6 +17,7 @@
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
 # graphs and replays start one of their own, which ends with them; with a lone GPU bench and peers too. Without it (--no-mps),
 # they take turns of milliseconds on the GPU.
+# CUDA_VISIBLE_DEVICES restricts a part to some of the node's GPUs; so two parts can run side by side.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
 #
@@ -28,13 +30,14 @@ usage() {
   exit "$1"
 }
 
+parts="check, collectives, graphs, replays, memcheck, memcheck-collectives, fault, bench, peers, layer"
 part=""
 build=""
 out="${OUT:-build/gpu_node}"
 mps=true
 while [ $# -gt 0 ]; do
   case "$1" in
-    --part) part="${2:?--part needs check, collectives, graphs, replays, memcheck, fault, bench, peers or layer}"; shift 2 ;;
+    --part) part="${2:?--part needs one of $parts}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     --no-mps) mps=false; shift ;;
@@ -42,10 +45,10 @@ while [ $# -gt 0 ]; do
     *) echo "unknown argument '$1'" >&2; usage 2 ;;
   esac
 done
-case "$part" in
-  check | collectives | graphs | replays | memcheck | fault | bench | peers | layer) ;;
-  *) echo "--part is '$part'; allowed: check, collectives, graphs, replays, memcheck, fault, bench, peers, layer" >&2; exit 2 ;;
-esac
+if [[ -z $part || ", $parts," != *", $part,"* ]]; then
+  echo "--part is '$part'; allowed: $parts" >&2
+  exit 2
+fi
 out="$out/$part"
 rm -rf "$out"
 mkdir -p "$out"
@@ -179,6 +182,12 @@ matching() {
 
 cores=$(nproc)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || gpus=0
+if [ -n "${CUDA_VISIBLE_DEVICES:-}" ] && [ "$gpus" -gt 0 ]; then
+  # By their names: to the clients of a multi-process service with fewer GPUs than the node, numbers mean others.
+  CUDA_VISIBLE_DEVICES=$(nvidia-smi -i "$CUDA_VISIBLE_DEVICES" --query-gpu=uuid --format=csv,noheader | paste -sd,)
+  export CUDA_VISIBLE_DEVICES
+  gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c '^GPU') || gpus=0
+fi
 if [ "$gpus" -eq 0 ]; then
   echo "no GPU here: nvidia-smi lists none" >&2
   exit 2
@@ -229,6 +238,9 @@ if [ "$gpus" -eq 1 ]; then
   demo=(--steps 30 --layers 2 --batch 256)
 fi
 
+# What a test provokes, as the driver's refusal of too much memory, is no finding.
+memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
+
 case "$part" in
   check)
     step "info" 60 "$tandem" info
@@ -277,8 +289,6 @@ case "$part" in
     test_steps wrong_use '*.*/cuda*' 120
     ;;
   memcheck)
-    # What a test provokes, as the driver's refusal of too much memory, is no finding.
-    memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
     # Left out: tests of what goes on beside a kernel that waits, or a destroyed stream's work that is held back; under
     # memcheck the driver lets nothing go on beside. Ranks that share a GPU take turns there of tenths of a second: small
     # teams.
@@ -286,10 +296,12 @@ case "$part" in
       --gtest_filter='*/cuda*-*DestructorDoesNotWaitAndWorkStillRuns*:*NothingIsLoadedLateWhileAKernelWaits*:*CopyEngine*'
     step "memcheck of memory" 240 env TANDEM_TEST_MAX_RANKS=2 "${memcheck[@]}" "$build/tests/memory/tandem-test-memory" \
       --gtest_filter='*/cuda*'
-    step "memcheck of collective, 2 ranks" 180 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
-      --gtest_filter='*/cuda_2'
-    step "memcheck of linear" 150 "${memcheck[@]}" "$build/tests/linear/tandem-test-linear" \
+    step "memcheck of linear" 240 "${memcheck[@]}" "$build/tests/linear/tandem-test-linear" \
       --gtest_filter='*FewTokens*/cuda:*/AllGatherLinearTest.Layouts*/cuda:*LinearCapture.WhatARun*/cuda'
+    ;;
+  memcheck-collectives)
+    step "memcheck of collective, 2 ranks" 470 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
+      --gtest_filter='*/cuda_2'
     ;;
   fault)
     step "info" 60 "$tandem" info

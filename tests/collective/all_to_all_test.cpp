@@ -225,7 +225,7 @@ TEST_P(AllToAllTest, ItSaysWhetherItIsOneKernel) {
     const AllToAll large(team, {.count = 10'000'000, .dtype = i32});
     EXPECT_EQ(says(large, "parts of up to"), has_kernel) << large.describe();
     AllToAll without(team, {.count = 1000, .dtype = i32}, {.sms = 0});
-    EXPECT_FALSE(says(without, "kernel")) << without.describe();
+    EXPECT_FALSE(says(without, "one kernel")) << without.describe();
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(team.size() * team.size()), 999);
     check_all_forms(team, without, without, counts, true, i32, 8300);
     if (!has_kernel) return;

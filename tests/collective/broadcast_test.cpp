@@ -193,7 +193,7 @@ TEST_P(BroadcastTest, ItSaysWhetherItIsOneKernel) {
     const Broadcast large(team, {.count = 10'000'000, .dtype = i32});
     EXPECT_EQ(says(large, "tensors of up to"), has_kernel) << large.describe();
     Broadcast without(team, {.count = 1000, .dtype = i32}, {.sms = 0});
-    EXPECT_FALSE(says(without, "kernel")) << without.describe();
+    EXPECT_FALSE(says(without, "one kernel")) << without.describe();
     check_plain(team, without, 999, i32, team.size() - 1, 11100);
     if (!has_kernel) return;
     Broadcast few(team, {.count = 50'000, .dtype = i32}, {.sms = 2});

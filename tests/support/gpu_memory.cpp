@@ -2,11 +2,13 @@
 #include "support/gpu_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sstream>
+#include <string_view>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <thread>
@@ -45,15 +47,17 @@ void start_service() {
   if (child > 0) ::waitpid(child, nullptr, 0);
 }
 
-/// Whether CUDA_VISIBLE_DEVICES leaves out the GPU with this number. One that has other names in it leaves out none.
-bool is_hidden(unsigned gpu) {
+/// Whether CUDA_VISIBLE_DEVICES leaves out the GPU with this number and UUID. One that has other names in it leaves out
+/// none.
+bool is_hidden(unsigned gpu, std::string_view uuid) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr || *visible == '\0') return false;
   std::istringstream list(visible);
   bool found = false;
   for (std::string name; std::getline(list, name, ',');) {
-    if (name.empty() || !std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; })) return false;
-    found = found || name == std::to_string(gpu);
+    const bool is_number = std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+    if (name.empty() || !(is_number || name.starts_with("GPU-"))) return false;
+    found = found || (is_number ? name == std::to_string(gpu) : uuid.starts_with(name));
   }
   return !found;
 }
@@ -79,9 +83,15 @@ class GpuMemoryWatch::Nvml {
     expect(function<int(unsigned*)>("nvmlDeviceGetCount_v2")(&gpus), "counting GPUs");
     std::vector<Use> uses;
     for (unsigned gpu = 0; gpu < gpus; ++gpu) {
-      if (!is_hidden(gpu)) uses.push_back(use_of(gpu));
+      if (!is_hidden(gpu, uuid_of(gpu))) uses.push_back(use_of(gpu));
     }
     return uses;
+  }
+  /// The number in the name of its file, /dev/nvidia0 and on.
+  [[nodiscard]] unsigned file_of(unsigned gpu) const {
+    unsigned number = 0;
+    expect(function<int(void*, unsigned*)>("nvmlDeviceGetMinorNumber")(handle_of(gpu), &number), "asking for its file");
+    return number;
   }
 
  private:
@@ -89,9 +99,19 @@ class GpuMemoryWatch::Nvml {
     unsigned long long total, free, used;
   };
 
-  [[nodiscard]] Use use_of(unsigned gpu) const {
+  [[nodiscard]] void* handle_of(unsigned gpu) const {
     void* device = nullptr;
     expect(function<int(unsigned, void**)>("nvmlDeviceGetHandleByIndex_v2")(gpu, &device), "opening a GPU");
+    return device;
+  }
+  [[nodiscard]] std::string uuid_of(unsigned gpu) const {
+    std::array<char, 96> uuid{};  // as NVML's header says is always enough
+    expect(function<int(void*, char*, unsigned)>("nvmlDeviceGetUUID")(handle_of(gpu), uuid.data(), uuid.size()),
+           "asking for its UUID");
+    return uuid.data();
+  }
+  [[nodiscard]] Use use_of(unsigned gpu) const {
+    void* const device = handle_of(gpu);
     Memory memory{};
     expect(function<int(void*, Memory*)>("nvmlDeviceGetMemoryInfo")(device, &memory), "looking at its memory");
     unsigned processes = 0;  // with room for none, it tells how many there are
@@ -113,10 +133,15 @@ class GpuMemoryWatch::Nvml {
   void* library_;  // stays: the driver's libraries do not like to be unloaded
 };
 
-GpuMemoryWatch::GpuMemoryWatch()
-    : lock_(FileDescriptor::from_native_handle(::open("/dev/nvidiactl", O_RDONLY | O_CLOEXEC))) {
-  if (lock_) ::flock(lock_.get(), LOCK_SH);
+GpuMemoryWatch::GpuMemoryWatch() {
   try {
+    const Nvml nvml;
+    for (const Use& use : nvml.uses()) {
+      const std::string file = "/dev/nvidia" + std::to_string(nvml.file_of(use.gpu));
+      locks_.push_back(FileDescriptor::from_native_handle(::open(file.c_str(), O_RDONLY | O_CLOEXEC)));
+      if (!locks_.back()) throw Unsupported(file + " cannot be opened");
+      ::flock(locks_.back().get(), LOCK_SH);
+    }
     note();
   } catch (const Unsupported& error) {
     why_blind_ = error.what();
@@ -124,7 +149,9 @@ GpuMemoryWatch::GpuMemoryWatch()
 }
 
 GpuMemoryWatch::~GpuMemoryWatch() {
-  if (lock_) ::flock(lock_.get(), LOCK_UN);  // whoever else has the descriptor
+  for (const FileDescriptor& lock : locks_) {
+    if (lock) ::flock(lock.get(), LOCK_UN);  // whoever else has the descriptor
+  }
 }
 
 void GpuMemoryWatch::note() {
@@ -144,7 +171,8 @@ std::string GpuMemoryWatch::left(std::chrono::milliseconds patience) const {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   const Nvml nvml;
   while (true) {
-    if (lock_ && ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) return {};
+    const auto is_ours = [](const FileDescriptor& lock) { return ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0; };
+    if (!std::ranges::all_of(locks_, is_ours)) return {};
     std::ostringstream text;
     for (const Use& now : nvml.uses()) {
       const auto then = std::ranges::find(before_, now.gpu, &Use::gpu);

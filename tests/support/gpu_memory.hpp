@@ -22,8 +22,8 @@ class GpuMemoryWatch {
 
   /// Why nothing can be said of what is left: nobody tells, or other processes were there before. Empty if it can.
   [[nodiscard]] const std::string& why_blind() const noexcept { return why_blind_; }
-  /// Which GPUs have more in use than at first, and how much; empty if none has, or if another test has ranks on GPUs
-  /// now. The driver clears up behind a process that has ended: looks again and again until `patience` is over.
+  /// Which GPUs have more in use than at first, and how much; empty if none has, or if another test has ranks on these
+  /// GPUs now. The driver clears up behind a process that has ended: looks again and again until `patience` is over.
   [[nodiscard]] std::string left(std::chrono::milliseconds patience) const;
 
  private:
@@ -38,7 +38,7 @@ class GpuMemoryWatch {
 
   std::string why_blind_;
   std::vector<Use> before_;
-  FileDescriptor lock_;  // shared by all tests that have ranks on GPUs now
+  std::vector<FileDescriptor> locks_;  // one of each GPU, shared by all tests that have ranks there now
 };
 
 }  // namespace tandem::testing
