@@ -84,10 +84,10 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
       return {"auto", "direct", "mail", "one_kernel", "direct_kernel"};
     case Operation::all_to_all:
       if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", form.symmetric_output ? "push" : "pull", "mail", "one_kernel"};
+      return {"auto", form.symmetric_output ? "push" : "pull", "mail", "one_kernel", "direct_kernel"};
     case Operation::broadcast:
       if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", "push", "pull", "mail", "one_kernel"};
+      return {"auto", "push", "pull", "mail", "one_kernel", "direct_kernel"};
     default:
       if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"};
       if (!form.symmetric_output) return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"};

@@ -38,17 +38,12 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
-  std::string by_kernel;
-  if (meeting()) {
-    by_kernel = automatic() ? format("from {} to {} bytes on a rank's links by a kernel that stores into them, else ",
-                                     tuning.direct_above_bytes, tuning.direct_gather_bytes)
-                            : "by a kernel that stores into them, else ";
-  }
-  const std::string otherwise = format(
-      "into symmetric tensors {}by pushes in rank-rotated order, a signal for each shard (in one batch up to {} "
-      "bytes a shard); into plain views{} {}; copies by {}",
-      by_kernel, batch_bytes(), small_too(),
-      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
+  const std::string by_copies = format(
+      "by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a shard)", batch_bytes());
+  const std::string otherwise =
+      format("into symmetric tensors {}; into plain views{} {}; copies by {}",
+             with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies), small_too(),
+             plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
 }
 
@@ -57,8 +52,9 @@ AllGather::Way AllGather::way(std::size_t bytes, Tensors tensors) const noexcept
   const bool symmetric = tensors == Tensors::symmetric_output;
   if (symmetric) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    const bool wins = meeting() && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
-    if (automatic() ? wins : options().algorithm == "direct_kernel") return Way::direct_kernel;
+    if (takes_direct_kernel(direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes))) {
+      return Way::direct_kernel;
+    }
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;
   if (symmetric) return takes_staging(bytes) ? Way::pull : Way::push;
@@ -226,31 +222,12 @@ void AllGather::mail(const std::byte* shard, std::byte* gathered, const Split& w
 }
 
 void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
   const Shard mine = whole.shard(me());
-  const std::size_t bytes = bytes_of(mine.count);
-  if (ranks() == 1) {
-    add_copy(gathered.memory().data(), shard, bytes, Path::local);
-    flush(stream);
-    return;
-  }
-  std::uintptr_t together = bytes | reinterpret_cast<std::uintptr_t>(shard);
-  places_.clear();
   for (const int rank : everyone_) {
-    std::byte* const place = gathered.memory().remote(rank) + bytes_of(mine.begin);
-    if (place != shard) places_.push_back(place);
-    together |= reinterpret_cast<std::uintptr_t>(place);
+    add_copy(gathered.memory().remote(rank) + bytes_of(mine.begin), shard, bytes_of(mine.count),
+             rank == me() ? Path::local : Path::link);
   }
-  // A sum of one source is a copy, of the widest elements that fit.
-  const DType unit = together % size_of(i64) == 0 ? i64 : together % size_of(i32) == 0 ? i32 : u8;
-  const void* const source = shard;
-  meeting().reduce(stream,
-                   {.sources = std::span(&source, 1),
-                    .destinations = places_,
-                    .count = static_cast<std::int64_t>(bytes / size_of(unit)),
-                    .dtype = unit,
-                    .out_dtype = unit},
-                   bytes_of(whole.full));
+  flush_in_meeting(stream, bytes_of(whole.full));
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {

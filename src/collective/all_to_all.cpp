@@ -13,7 +13,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
+                                                     "mail", "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written; else: it (staged: my slot) may be read
@@ -23,7 +24,8 @@ constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
-enum class AllToAll::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel };  // as in `algorithms`
+/// As in `algorithms`.
+enum class AllToAll::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
 
 void AllToAll::Exchange::assign(std::int64_t ranks, std::int64_t count) {
   ranks_ = static_cast<std::size_t>(ranks);
@@ -61,26 +63,37 @@ std::int64_t AllToAll::Exchange::got(int rank) const noexcept {
 
 std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
 
+bool AllToAll::Exchange::divides_by(std::int64_t unit) const noexcept {
+  return std::ranges::all_of(counts_, [unit](std::int64_t count) { return count % unit == 0; });
+}
+
 AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options)
     : Collective(team, "AllToAll", format("of up to {} {} a pair of ranks", spec.count, name(spec.dtype)), spec.dtype,
                  options, algorithms),
       count_(spec.count),
       parts_(static_cast<std::size_t>(team.size())) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
-                         spec.count));
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
+  make_meeting(spec.count, ranks() - 1);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
-  const std::string otherwise = format(
-      "into symmetric tensors by pushes in rank-rotated order, out of symmetric tensors by pulls; between plain views "
-      "{}; copies by {}",
-      plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
+  const std::string otherwise =
+      format("into symmetric tensors and out of them {}; between plain views {}; copies by {}",
+             with_direct_kernel(tuning.direct_gather_bytes, "stores into them or loads from them",
+                                "by pushes in rank-rotated order and by pulls"),
+             plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(1, with_one_kernel(spec.count, otherwise, "parts"))));
 }
 
-AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors) const noexcept {
+AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept {
   if (takes_mail(bytes, 1)) return Way::mail;
+  if (tensors != Tensors::plain) {
+    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const bool wins = aligned && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
+    if (takes_direct_kernel(wins)) return Way::direct_kernel;
+  }
   if (takes_one_kernel(bytes)) return Way::one_kernel;
   if (tensors == Tensors::symmetric_output) return Way::push;
   if (tensors == Tensors::symmetric_input) return Way::pull;
@@ -88,7 +101,13 @@ AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors) const noexcept {
 }
 
 std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const noexcept {
-  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
+  const std::size_t bytes = bytes_of(count);
+  return algorithms[static_cast<std::size_t>(way(bytes, tensors, bytes % vector_bytes == 0))];
+}
+
+AllToAll::Way AllToAll::way(Tensors tensors) const noexcept {
+  const bool aligned = exchange_.divides_by(static_cast<std::int64_t>(vector_bytes / element_bytes()));
+  return way(bytes_of(exchange_.longest()), tensors, aligned);
 }
 
 void AllToAll::take_equal(std::int64_t elements) {
@@ -180,14 +199,15 @@ bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, Stream
 }
 
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"push", "mail", "one_kernel"}, "a symmetric output");
+  expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
-  const Way way = this->way(longest, Tensors::symmetric_output);
+  const Way way = this->way(Tensors::symmetric_output);
   if (run_alike(way, input.data_as<const std::byte>(), out.memory().data(), stream)) return;
+  const bool direct = way == Way::direct_kernel;
   run(stream, "all_to_all", [&] {
-    exchange(stream, ready);
+    if (!direct) exchange(stream, ready);
     const Rows from = rows_of(input);
     const auto send = [&](int peer, Path path) {
       add_copy(out.memory().remote(peer) + bytes_of(exchange_.place_in_out(me(), peer)),
@@ -195,20 +215,22 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
     };
     for (const int peer : peers()) send(peer, Path::link);
     send(me(), Path::local);
+    if (direct) return flush_in_meeting(stream, longest);
     flush(stream);
     exchange(stream, arrived);
   });
 }
 
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"pull", "mail", "one_kernel"}, "a symmetric input and a plain output");
+  expect_algorithm({"pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
-  const Way way = this->way(longest, Tensors::symmetric_input);
+  const Way way = this->way(Tensors::symmetric_input);
   if (run_alike(way, input.memory().data(), out.data_as<std::byte>(), stream)) return;
+  const bool direct = way == Way::direct_kernel;
   run(stream, "all_to_all", [&] {
-    exchange(stream, ready);
+    if (!direct) exchange(stream, ready);
     const Rows into = rows_of(out);
     const auto fetch = [&](int peer, Path path) {
       add_copy(into + bytes_of(exchange_.place_in_out(peer, me())),
@@ -217,6 +239,7 @@ void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamR
     };
     for (const int peer : peers()) fetch(peer, Path::link);
     fetch(me(), Path::local);
+    if (direct) return flush_in_meeting(stream, longest);
     flush(stream);
     exchange(stream, drained);
   });
@@ -229,7 +252,7 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
   expect(out, "out", exchange_.got(me()));
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
-  const Way way = this->way(longest, Tensors::plain);
+  const Way way = this->way(Tensors::plain);
   if (run_alike(way, input.data_as<const std::byte>(), out.data_as<std::byte>(), stream)) return;
   run(stream, "all_to_all", [&] {
     if (way == Way::fetch) {

@@ -12,7 +12,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
+                                                     "mail", "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written
@@ -22,7 +23,8 @@ constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
-enum class Broadcast::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel };  // as in `algorithms`
+/// As in `algorithms`.
+enum class Broadcast::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
 
 Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options)
     : Collective(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
@@ -30,13 +32,15 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
       count_(spec.count),
       pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))) {
   if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(collective_tuning(device().id().type), ranks())),
-                         spec.count));
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
+  make_meeting(spec.count, ranks() - 1);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   const std::string otherwise =
-      format("into symmetric tensors by {}; into plain views {}; copies by {}",
-             pulls_ ? "pulls from the root" : "pushes of the root",
+      format("into symmetric tensors {}; into plain views {}; copies by {}",
+             with_direct_kernel(tuning.direct_gather_bytes, "stores into them",
+                                pulls_ ? "by pulls from the root" : "by pushes of the root"),
              plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
   set_description(
       format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise, "tensors"))));
@@ -56,6 +60,12 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
 
 Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept {
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  if (tensors == Tensors::symmetric_output) {
+    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    if (takes_direct_kernel(direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes))) {
+      return Way::direct_kernel;
+    }
+  }
   if (takes_one_kernel(bytes)) return Way::one_kernel;
   if (tensors == Tensors::symmetric_output) return pulls_ ? Way::pull : Way::push;
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
@@ -84,7 +94,7 @@ bool Broadcast::run_alike(Way way, const void* input, void* out, std::int64_t co
 }
 
 void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream) {
-  expect_algorithm({"push", "pull", "mail", "one_kernel"}, "a symmetric tensor");
+  expect_algorithm({"push", "pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
@@ -92,6 +102,16 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   const std::size_t bytes = bytes_of(count);
   const Way way = this->way(bytes, Tensors::symmetric_output);
   if (run_alike(way, input.address(), out.memory().data(), count, root, stream)) return;
+  const auto write_all = [&] {
+    for (const int peer : peers()) add_copy(out.memory().remote(peer), input, bytes, Path::link);
+    add_copy(out.memory().data(), input, bytes, Path::local);
+  };
+  if (way == Way::direct_kernel) {
+    return run_step(stream, "broadcast", [&] {
+      if (me() == root) write_all();
+      flush_in_meeting(stream, bytes);
+    });
+  }
   const bool pulls = way == Way::pull;
   const std::span<const int> only_root(&root, 1);
   run(stream, "broadcast", [&] {
@@ -107,8 +127,7 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
       slots().signal(stream, 0, only_root, drained);
     } else if (me() == root) {
       wait_all(stream, ready);
-      for (const int peer : peers()) add_copy(out.memory().remote(peer), input, bytes, Path::link);
-      add_copy(out.memory().data(), input, bytes, Path::local);
+      write_all();
       flush(stream);
       signal_all(stream, arrived);
     } else {

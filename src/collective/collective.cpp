@@ -357,6 +357,14 @@ std::string Collective::with_one_kernel(std::int64_t count, const std::string& o
   return format("{} of up to {} bytes in one kernel; {}", what, lanes_.bytes(), otherwise);
 }
 
+std::string Collective::with_direct_kernel(std::size_t most, std::string_view does,
+                                           const std::string& otherwise) const {
+  if (!meeting_) return otherwise;
+  if (!automatic_) return format("by a kernel that {}, else {}", does, otherwise);
+  return format("from {} to {} bytes on a rank's links by a kernel that {}, else {}",
+                collective_tuning(device().id().type).direct_above_bytes, most, does, otherwise);
+}
+
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {
   if (bytes == 0 || to == from) return;
   if (!copies_.empty()) {
@@ -401,6 +409,13 @@ void Collective::flush(StreamRef stream) {
   } else {
     device().copy_batch(stream, copies_);
   }
+  copies_.clear();
+}
+
+void Collective::flush_in_meeting(StreamRef stream, std::size_t most_bytes) {
+  if (!meeting_) return flush(stream);
+  const TraceRange range = traced(stream, TraceKind::communication);
+  meeting_.copy(stream, copies_, most_bytes);
   copies_.clear();
 }
 

@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+/// One access of a kernel at its best.
+inline constexpr std::size_t vector_bytes = 16;
+
 /// Sizes at which the schedules change, measured once for each kind of device (docs/performance.md says how).
 struct CollectiveTuning {
   std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
@@ -83,12 +86,12 @@ struct CollectiveTuning {
   return mailed > tuning.direct_above_bytes;
 }
 
-/// Whether one kernel gathers shards of up to so many bytes, or sums each for its rank, in the same way, where that is
-/// for `most` on a rank's links. Vector accesses have to fit, on all ranks alike.
+/// Whether one kernel gathers or exchanges shards of up to so many bytes, or sums each for its rank, in the same way,
+/// where that is for `most` on a rank's links. Vector accesses have to fit, on all ranks alike.
 [[nodiscard]] constexpr bool direct_shard_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard,
                                                std::size_t most) noexcept {
   const std::size_t sent = shard * static_cast<std::size_t>(ranks - 1);
-  return shard % 16 == 0 && sent > tuning.direct_above_bytes && sent <= most;
+  return shard % vector_bytes == 0 && sent > tuning.direct_above_bytes && sent <= most;
 }
 
 /// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is

@@ -68,6 +68,11 @@ void Device::reduce_in_meeting(StreamRef /*stream*/, const Reduction& /*reductio
   throw Unsupported(format("{} does not reduce in meetings", to_string(id_)));
 }
 
+void Device::copy_in_meeting(StreamRef /*stream*/, std::span<const Copy> /*copies*/, const MeetingBlocks& /*meeting*/,
+                             WaitControl* /*control*/) {
+  throw Unsupported(format("{} does not copy in meetings", to_string(id_)));
+}
+
 std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,
                                  std::size_t /*bytes*/) {
   return format("{} reads no other process's private memory", to_string(id_));

@@ -20,10 +20,10 @@ constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's lin
 
 }  // namespace
 
-MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation)
+MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation, std::size_t bytes)
     : blocks_(std::min({blocks, most_blocks, small_blocks * team.resident_blocks()})), operation_(operation) {
   memory_ = or_abort(team, "meeting place", [&] {
-    return SymmetricMemory::allocate(team, 0, {.channels = static_cast<std::uint32_t>(blocks_)});
+    return SymmetricMemory::allocate(team, bytes, {.channels = static_cast<std::uint32_t>(blocks_)});
   });
   memory_.rendezvous();
   for (int peer = 0; peer < team.size(); ++peer) {
@@ -33,18 +33,25 @@ MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation
   }
 }
 
+MeetingBlocks MeetingPlace::blocks_for(std::size_t most_bytes, std::size_t filling) const {
+  const std::size_t wanted =
+      std::max(std::min(most_bytes / fewest_bytes, filling), most_bytes * peers_.size() / bytes_beyond);
+  return {.peers = peers_,
+          .pitch = (peers_.size() + 1) * sizeof(SignalWord),
+          .blocks = static_cast<int>(std::clamp<std::size_t>(wanted, 1, static_cast<std::size_t>(blocks_))),
+          .operation = operation_};
+}
+
 void MeetingPlace::reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const {
   const Team& team = memory_.team();
   const bool only_loads = reduction.destinations.size() == 1 && reduction.sources.size() > 1;
   const std::size_t filling = only_loads ? 2 * blocks_for_links : blocks_for_links;
-  const std::size_t wanted =
-      std::max(std::min(most_bytes / fewest_bytes, filling), most_bytes * peers_.size() / bytes_beyond);
-  const MeetingBlocks meeting{
-      .peers = peers_,
-      .pitch = static_cast<std::size_t>(team.size()) * sizeof(SignalWord),
-      .blocks = static_cast<int>(std::clamp<std::size_t>(wanted, 1, static_cast<std::size_t>(blocks_))),
-      .operation = operation_};
-  team.device().reduce_in_meeting(stream, reduction, meeting, team.control());
+  team.device().reduce_in_meeting(stream, reduction, blocks_for(most_bytes, filling), team.control());
+}
+
+void MeetingPlace::copy(StreamRef stream, std::span<const Copy> copies, std::size_t most_bytes) const {
+  const Team& team = memory_.team();
+  team.device().copy_in_meeting(stream, copies, blocks_for(most_bytes, blocks_for_links), team.control());
 }
 
 }  // namespace tandem

@@ -120,7 +120,38 @@ TEST_P(AllToAllTest, EveryFormDtypeAndSize) {
           check_all_forms(team, symmetric, plain, matrix(n, id, limit), false, dtype, id);
         }
       }
+      if (!team.device().meets()) continue;
+      AllToAll direct(team, {.count = 5000, .dtype = dtype}, {.algorithm = "direct_kernel"});
+      for (const std::int64_t count : {0, 1, 1000, 4096, 4999}) {
+        const std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n), count);
+        check_all_forms(team, direct, all_to_all, counts, true, dtype, ++id, count == 4096 ? 0 : 1);
+      }
+      ++id;
+      check_all_forms(team, direct, all_to_all, matrix(n, id, 5000), false, dtype, id);
     }
+  });
+}
+
+// What is chosen is the same on all ranks, whatever a rank has to say itself.
+TEST_P(AllToAllTest, LargePartsTakeAKernelWhereVectorAccessesFit) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const auto n = static_cast<std::size_t>(team.size());
+    const bool meets = team.device().meets() && n > 1;
+    constexpr std::int64_t large = 2 << 20;
+    AllToAll plan(team, {.count = large, .dtype = f32});
+    for (const Tensors tensors : {Tensors::symmetric_input, Tensors::symmetric_output}) {
+      const std::string_view copies = tensors == Tensors::symmetric_output ? "push" : "pull";
+      EXPECT_EQ(plan.algorithm(large, tensors), meets ? "direct_kernel" : copies);
+      EXPECT_EQ(plan.algorithm(large - 1, tensors), copies);
+    }
+    EXPECT_EQ(plan.describe().find("by a kernel that stores into them or loads from them") != std::string::npos, meets)
+        << plan.describe();
+    std::vector<std::int64_t> counts(n * n, 1000);
+    counts[n - 1] = large;
+    check_all_forms(team, plan, plan, counts, false, f32, 8400, 0);
+    counts.back() = 3;  // the last rank's to itself alone
+    check_all_forms(team, plan, plan, counts, false, f32, 8401, 0);
   });
 }
 

@@ -10,6 +10,8 @@ namespace {
 
 class BroadcastTest : public CollectiveTest {};
 
+const CollectiveOptions by_direct_kernel{.algorithm = "direct_kernel"};
+
 void check_symmetric(const Team& team, Broadcast& broadcast, std::int64_t count, DType dtype, int root,
                      std::uint64_t id) {
   const Stream stream(team.device());
@@ -74,12 +76,18 @@ TEST_P(BroadcastTest, EveryFormDtypeAndSize) {
       if (can_fetch(team)) fetch.emplace(team, BroadcastSpec{.count = 20000, .dtype = dtype}, fetching());
       Broadcast push(team, {.count = 20000, .dtype = dtype}, {.algorithm = "push"});
       Broadcast pull(team, {.count = 20000, .dtype = dtype}, {.algorithm = "pull"});
+      std::vector<Broadcast*> symmetric{&broadcast, &push, &pull};
+      std::optional<Broadcast> direct;
+      if (team.device().meets()) {
+        direct.emplace(team, BroadcastSpec{.count = 20000, .dtype = dtype}, by_direct_kernel);
+        symmetric.push_back(&*direct);
+      }
       for (const std::int64_t count : {0, 1, 3, 1000, 19999}) {
         const auto root = static_cast<int>((id / 7) % static_cast<std::uint64_t>(team.size()));
         check_plain(team, broadcast, count, dtype, root, ++id);
         check_plain(team, staged, count, dtype, root, ++id);
         if (fetch) check_plain(team, *fetch, count, dtype, root, ++id);
-        for (Broadcast* plan : {&broadcast, &push, &pull}) {
+        for (Broadcast* plan : symmetric) {
           id += 2;
           check_symmetric(team, *plan, count, dtype, root, id);
         }

@@ -121,9 +121,9 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, direct, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull, staged, fetch"});
+                                  {"known: auto, push, pull, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
-                                  {"known: auto, push, pull, staged, fetch"});
+                                  {"known: auto, push, pull, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = -1, .dtype = f32}); }, {"a count of -1"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f8e4m3}); },
                                   {"f8e4m3 cannot be summed", "f32, f16, bf16, f64, i32, i64"});
@@ -172,6 +172,12 @@ TEST_P(CollectiveMisuseOn, AlgorithmsOfSymmetricTensorsTakeNoPlainViews) {
     EXPECT_EQ(all_reduce.describe().find("above"), std::string::npos) << all_reduce.describe();
     expect_error<InvalidArgument>([&] { all_reduce(eight, eight, stream); },
                                   {"'direct_kernel' is not for two plain views", "'two_shot'"});
+    AllToAll all_to_all(team, {.count = 4, .dtype = f32}, {.algorithm = "direct_kernel"});
+    expect_error<InvalidArgument>([&] { all_to_all(eight, eight, stream); },
+                                  {"'direct_kernel' is not for plain views", "'staged'"});
+    Broadcast broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "direct_kernel"});
+    expect_error<InvalidArgument>([&] { broadcast(eight, 0, stream); },
+                                  {"'direct_kernel' is not for a plain view", "'staged'"});
   });
 }
 

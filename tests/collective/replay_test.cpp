@@ -166,28 +166,36 @@ class Collectives {
     plain<AllToAll>(spec, sent, got, options, [this, counts](AllToAll& plan, const auto& from, const auto& into) {
       plan(from, into, counts, runs_.stream());
     });
-    into_symmetric(spec, total_, total_, "",
-                   [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
-    into_symmetric(spec, sent, got, " by counts", [this, counts](AllToAll& plan, const auto& from, const auto& into) {
-      plan(from, into, counts, runs_.stream());
-    });
-    out_of_symmetric(spec, total_, "",
+    for (const char* algorithm : {"auto", "direct_kernel"}) {
+      into_symmetric(algorithm, total_, total_, "",
                      [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
-    out_of_symmetric(spec, got, " by counts", [this, counts](AllToAll& plan, const auto& from, const auto& into) {
-      plan(from, into, counts, runs_.stream());
-    });
+      into_symmetric(algorithm, sent, got, " by counts",
+                     [this, counts](AllToAll& plan, const auto& from, const auto& into) {
+                       plan(from, into, counts, runs_.stream());
+                     });
+      out_of_symmetric(algorithm, total_, "", [this](AllToAll& plan, const auto& from, const auto& into) {
+        plan(from, into, runs_.stream());
+      });
+      out_of_symmetric(algorithm, got, " by counts",
+                       [this, counts](AllToAll& plan, const auto& from, const auto& into) {
+                         plan(from, into, counts, runs_.stream());
+                       });
+    }
+  }
+  [[nodiscard]] std::shared_ptr<AllToAll> exchange_by(const char* algorithm) {
+    return std::make_shared<AllToAll>(team_, AllToAllSpec{.count = count_, .dtype = dtype_},
+                                      CollectiveOptions{.algorithm = algorithm});
   }
   template <typename Run>
-  void into_symmetric(const AllToAllSpec& spec, std::int64_t given, std::int64_t made, const char* how,
-                      const Run& run) {
-    const auto plan = std::make_shared<AllToAll>(team_, spec);
+  void into_symmetric(const char* algorithm, std::int64_t given, std::int64_t made, const char* how, const Run& run) {
+    const auto plan = exchange_by(algorithm);
     const SymmetricTensor tensor = symmetric(team_, {total_}, dtype_);
     runs_.add(plan->describe() + how + " into symmetric", tensor.local().narrow(0, 0, made),
               [plan, tensor, run, in = inputs(given)](int set) { run(*plan, of(in, set), tensor); });
   }
   template <typename Run>
-  void out_of_symmetric(const AllToAllSpec& spec, std::int64_t made, const char* how, const Run& run) {
-    const auto plan = std::make_shared<AllToAll>(team_, spec);
+  void out_of_symmetric(const char* algorithm, std::int64_t made, const char* how, const Run& run) {
+    const auto plan = exchange_by(algorithm);
     const SymmetricTensor tensor = symmetric(team_, {total_}, dtype_);
     const auto output = std::make_shared<GuardedTensor>(team_, Dims{made}, dtype_);
     runs_.add(plan->describe() + how + " out of symmetric", output->view(),
@@ -208,7 +216,7 @@ class Collectives {
     plain<Broadcast>(spec, total_, total_, options, [this](Broadcast& plan, const auto& from, const auto& into) {
       for (const int root : {0, team_.size() - 1, 0}) plan(from, into, root, runs_.stream());
     });
-    for (const char* algorithm : {"auto", "push"}) {
+    for (const char* algorithm : {"auto", "push", "direct_kernel"}) {
       in_place<Broadcast>(spec, 0, total_, algorithm, inputs(total_),
                           [this](Broadcast& plan, const auto& tensor) { plan(tensor, 0, runs_.stream()); });
     }

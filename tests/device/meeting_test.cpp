@@ -44,6 +44,18 @@ class MeetingTest : public WithControl {
   [[nodiscard]] MeetingBlocks meeting(std::size_t me, int some = blocks) const {
     return {.peers = peers_[me], .pitch = ranks * sizeof(SignalWord), .blocks = some, .operation = 7};
   }
+  /// Writes each rank's input on its stream, some of them late: who read it before they met would find what was there
+  /// until then. For all ranks before anything that waits: where streams have few hardware queues between them, one's
+  /// copy must not lie behind what waits for it on another.
+  void write_late(const std::vector<Buffer>& inputs, const std::vector<Buffer>& news, std::size_t bytes,
+                  std::size_t round) {
+    for (std::size_t me = 0; me < ranks; ++me) {
+      if ((round + me) % 4 == 0) {
+        device().launch(streams_[me], [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+      }
+      device().copy(streams_[me], {.dst = inputs[me].data(), .src = news[me].data(), .bytes = bytes});
+    }
+  }
   void synchronize() const {
     for (const Stream& stream : streams_) stream.synchronize();
   }
@@ -59,32 +71,27 @@ TEST_P(MeetingTest, ADeviceSaysWhetherItMeets) {
   const Stream stream(device());
   expect_error<Unsupported>([&] { device().reduce_in_meeting(stream, {}, meeting(0), control_); },
                             {"does not reduce in meetings"});
+  expect_error<Unsupported>([&] { device().copy_in_meeting(stream, {}, meeting(0), control_); },
+                            {"does not copy in meetings"});
 }
 
-enum class What : std::uint8_t { sums, copies };
-
 struct MeetingCase {
-  What what;
   DType dtype;
   std::int64_t part;    // elements of each rank; the last one may have fewer
   std::int64_t offset;  // of everything: vector accesses, or scalar ones
 };
 
-// Each rank adds up its part of all ranks' inputs into all ranks' outputs, as an all-reduce does, or copies its own
-// there, as an all-gather does. An input is written on its rank's stream just before, some of them late: who read it
-// before they met would find what was there until then.
+// Each rank adds up its part of all ranks' inputs into all ranks' outputs, as an all-reduce does.
 TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
   if (!device().meets()) GTEST_SKIP() << "this device does not reduce in meetings";
   std::vector<MeetingCase> cases;
-  for (const What what : {What::sums, What::copies}) {
-    for (const DType dtype : {i32, i64, u8}) {
-      for (const std::int64_t part : {0, 1, 77, 1280, 13'333}) {
-        for (const std::int64_t offset : {0, 1}) cases.push_back({what, dtype, part, offset});
-      }
+  for (const DType dtype : {i32, i64, u8}) {
+    for (const std::int64_t part : {0, 1, 77, 1280, 13'333}) {
+      for (const std::int64_t offset : {0, 1}) cases.push_back({dtype, part, offset});
     }
   }
   int round = 0;
-  for (const auto& [what, dtype, part, offset] : cases) {
+  for (const auto& [dtype, part, offset] : cases) {
     ++round;
     const std::int64_t count = part * 3 - (part > 1 ? 1 : 0);
     const std::size_t element = size_of(dtype);
@@ -101,21 +108,14 @@ TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
       outs.push_back(upload(std::vector<std::byte>(bytes, untouched)));
     }
     const Buffer expected = upload(std::vector<std::byte>(bytes, untouched));
-    // Each kind of operation for all ranks before the next: where streams have few hardware queues between them, one's
-    // copy must not lie behind what waits for it on another.
-    for (std::size_t me = 0; me < ranks; ++me) {
-      if ((static_cast<std::size_t>(round) + me) % 4 == 0) {
-        device().launch(streams_[me], [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
-      }
-      device().copy(streams_[me], {.dst = inputs[me].data(), .src = news[me].data(), .bytes = bytes});
-    }
+    write_late(inputs, news, bytes, static_cast<std::size_t>(round));
     for (std::size_t me = 0; me < ranks; ++me) {
       const std::int64_t begin = static_cast<std::int64_t>(me) * part;
       std::vector<const void*> sources;
       std::vector<void*> destinations;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         destinations.push_back(at(outs[rank], begin));
-        if (what == What::sums || rank == me) sources.push_back(at(inputs[rank], begin));
+        sources.push_back(at(inputs[rank], begin));
       }
       device().reduce_in_meeting(streams_[me],
                                  {.sources = sources,
@@ -134,7 +134,7 @@ TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
       const std::int64_t begin = static_cast<std::int64_t>(me) * part;
       std::vector<const void*> sources;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
-        if (what == What::sums || rank == me) sources.push_back(at(news[rank], begin));
+        sources.push_back(at(news[rank], begin));
       }
       void* const to = at(expected, begin);
       device().reduce(streams_[me], {.sources = sources,
@@ -147,6 +147,62 @@ TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
     for (const Buffer& out : outs) {
       ASSERT_EQ(download<std::byte>(out), download<std::byte>(expected))
           << name(dtype) << ", parts of " << part << " from " << offset << " on";
+    }
+  }
+}
+
+// Each rank has a part for every rank, of any length, and stores them into the outputs, or loads its own from the
+// inputs, as an all-to-all does.
+TEST_P(MeetingTest, CopiesOfAnyLengthMeetToo) {
+  if (!device().meets()) GTEST_SKIP() << "this device does not copy in meetings";
+  constexpr std::size_t room = 40'000;  // for a part
+  constexpr std::size_t bytes = ranks * room;
+  const auto place = [](const Buffer& buffer, std::size_t part) { return buffer.data_as<std::byte>() + part * room; };
+  std::size_t round = 0;
+  for (const bool loads : {false, true}) {
+    for (const std::size_t unit : {1U, 2U, 4U, 8U, 16U}) {
+      for (const std::size_t longest : {0U, 1U, 77U, 2400U}) {
+        ++round;
+        const auto length = [&](std::size_t from, std::size_t to) {
+          const std::size_t rest = unit == 16 ? 5 * to : 0;  // behind the last whole word
+          return from == 1 && to == 2 ? 0 : (longest * (1 + from + to) / 5) * unit + rest;
+        };
+        std::vector<Buffer> news;
+        std::vector<Buffer> inputs;
+        std::vector<Buffer> outs;
+        std::vector<std::vector<std::byte>> expected(ranks, std::vector<std::byte>(bytes, untouched));
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          const std::vector<std::byte> values = random_bytes(bytes);
+          for (std::size_t to = 0; to < ranks; ++to) {
+            std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(to * room + unit % 16), length(rank, to),
+                        expected[to].begin() + static_cast<std::ptrdiff_t>(rank * room + unit % 16));
+          }
+          news.push_back(upload(values));
+          inputs.push_back(upload(random_bytes(bytes)));
+          outs.push_back(upload(std::vector<std::byte>(bytes, untouched)));
+        }
+        write_late(inputs, news, bytes, round);
+        for (std::size_t me = 0; me < ranks; ++me) {
+          std::vector<Copy> copies;
+          for (std::size_t peer = 0; peer < ranks; ++peer) {
+            const std::size_t from = loads ? peer : me;
+            const std::size_t to = loads ? me : peer;
+            copies.push_back({.dst = place(outs[to], from) + unit % 16,
+                              .src = place(inputs[from], to) + unit % 16,
+                              .bytes = length(from, to)});
+          }
+          device().copy_in_meeting(streams_[me], copies, meeting(me, 1 + static_cast<int>(round) % blocks), control_);
+        }
+        for (std::size_t me = 0; me < ranks; ++me) {
+          device().fill(streams_[me], inputs[me].data(), std::byte{0x11}, bytes);
+        }
+        synchronize();
+        ASSERT_EQ(control_->failed, 0U);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          ASSERT_EQ(download<std::byte>(outs[rank]), expected[rank])
+              << (loads ? "loads" : "stores") << " in words of " << unit << ", up to " << longest;
+        }
+      }
     }
   }
 }

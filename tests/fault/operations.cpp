@@ -198,6 +198,12 @@ constexpr Operation operations[] = {
                       [](auto& plan, Stage& t) { plan(t.symmetric, t.plain(1, {t.all()}), t.stream); });
      },
      Operation::runs, Operation::any_device, Messages::bulk},
+    {"AllToAll, direct_kernel",
+     [](Stage& s) {
+       return runs_of(s, AllToAll(s.team, {s.count(), f32}, by("direct_kernel")),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.symmetric, t.stream); });
+     },
+     Operation::runs, Operation::cuda, Messages::bulk},
     {"AllToAll with counts",
      [](Stage& s) {
        return runs_of(s, AllToAll(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {

@@ -70,7 +70,6 @@ class TANDEM_API AllGather final : public Collective {
 
   std::int64_t count_;
   std::vector<int> everyone_;         // the peers in rotated order, then this rank
-  std::vector<void*> places_;         // where a kernel stores this rank's shard
   std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
   bool started_ = false;
   std::uint64_t started_in_ = 0;  // a capture, or none

@@ -26,12 +26,13 @@ struct AllToAllSpec {
 /// parts where they are, where the system lets it (see Collective); or "staged": parts go in pieces through the plan's
 /// own memory. From any to any, "mail": each rank writes its parts into mailboxes at its peers, in as many steps as it
 /// has letters; the shortest way for the shortest parts. "one_kernel", on CUDA: the same in one kernel of up to 64
-/// thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
+/// thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines). "direct_kernel", on CUDA, into or
+/// out of a symmetric tensor: one kernel that stores into all ranks' tensors, or loads from them.
 class TANDEM_API AllToAll final : public Collective {
  public:
-  /// Collective. Algorithms: "push", "pull", "staged", "fetch", each for the tensors above, "mail" and "one_kernel" for
-  /// all; "auto" takes the one that fits, fetches what is large, and takes the kernel (CUDA) or mails (host) where no
-  /// pair of ranks has much to say.
+  /// Collective. Algorithms: "push", "pull", "staged", "fetch", "direct_kernel", each for the tensors above, "mail" and
+  /// "one_kernel" for all; "auto" takes the one that fits, fetches what is large, and takes the kernels (CUDA) or mails
+  /// (host) where no pair of ranks has much to say.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
   /// What a run with parts of up to `count` elements takes: one of the algorithms.
@@ -65,6 +66,8 @@ class TANDEM_API AllToAll final : public Collective {
     [[nodiscard]] std::int64_t sent(int rank) const noexcept;
     [[nodiscard]] std::int64_t got(int rank) const noexcept;
     [[nodiscard]] std::int64_t longest() const noexcept;
+    /// Whether each part has a multiple of `unit` elements.
+    [[nodiscard]] bool divides_by(std::int64_t unit) const noexcept;
 
    private:
     [[nodiscard]] std::size_t index(int from, int to) const noexcept {
@@ -78,8 +81,10 @@ class TANDEM_API AllToAll final : public Collective {
   };
 
   enum class Way : std::uint8_t;
-  /// How parts of up to so many bytes go.
-  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
+  /// How parts of up to so many bytes go; `aligned` if vector accesses fit all of them.
+  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept;
+  /// How the run that is being queued goes.
+  [[nodiscard]] Way way(Tensors tensors) const noexcept;
   /// A run that goes alike between any tensors, by mail or in one kernel. False: the way is another one.
   [[nodiscard]] bool run_alike(Way way, const std::byte* input, std::byte* out, StreamRef stream);
   void take_equal(std::int64_t elements);

@@ -22,12 +22,14 @@ struct BroadcastSpec {
 /// the message goes in pieces through the root's part of the plan's memory, where the others read it. Into any, "mail":
 /// the root writes into a mailbox at every other rank, and all tell all others that they have come so far, in as many
 /// steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in one kernel
-/// of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
+/// of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines). "direct_kernel", on
+/// CUDA, into symmetric tensors: one kernel of the root that stores into all of them.
 class TANDEM_API Broadcast final : public Collective {
  public:
-  /// Collective. Algorithms: "push" and "pull" for symmetric tensors ("auto" pushes where copies cost no cores, and
-  /// pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto" fetches what is
-  /// large), "mail" and "one_kernel" for both ("auto" takes the kernel (CUDA) or mails (host) what is small).
+  /// Collective. Algorithms: "push", "pull" and "direct_kernel" for symmetric tensors ("auto" pushes where copies cost
+  /// no cores, and pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto"
+  /// fetches what is large), "mail" and "one_kernel" for both ("auto" takes the kernels (CUDA) or mails (host) what is
+  /// small).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
   /// What a run of `count` elements takes: one of the algorithms.

@@ -176,6 +176,9 @@ class TANDEM_API Collective : public Plan {
   /// The same from rows to rows.
   void add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of = 0);
   void flush(StreamRef stream);
+  /// Hands them to one kernel that meets the peers, for copies between ranks' own tensors (see make_meeting). All ranks
+  /// do, the longest copy of any of them having `most_bytes`; without peers it is `flush`.
+  void flush_in_meeting(StreamRef stream, std::size_t most_bytes);
   /// Sends each peer `message_for(peer)`, and makes of the messages of all ranks, this one's `own` among them, what
   /// `use` says beside its sources and dtype. One step of the device.
   template <typename MessageFor>
@@ -239,6 +242,10 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] bool is_always_one_kernel(std::int64_t count) const noexcept {
     return lanes_.bytes() != 0 && takes_one_kernel(bytes_up_to(lanes_.bytes() + 1, count));
   }
+  /// Whether a run on symmetric tensors is a kernel's on all of them: if that `wins`, or was asked for.
+  [[nodiscard]] bool takes_direct_kernel(bool wins) const noexcept {
+    return automatic_ ? meeting_ && wins : options_.algorithm == "direct_kernel";
+  }
   /// All-gather or reduce-scatter in one kernel.
   void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole);
   /// Sends each rank its part and gets theirs, in as many steps by mail, or kernels, as the longest part of all pairs
@@ -261,6 +268,10 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
   [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
+  /// The same, on the ranks' own tensors: by a kernel that `does` it, from so many bytes on up to `most` on a rank's
+  /// links.
+  [[nodiscard]] std::string with_direct_kernel(std::size_t most, std::string_view does,
+                                               const std::string& otherwise) const;
   /// The same, for shards (or `what` they are) of up to `count` elements in one kernel.
   [[nodiscard]] std::string with_one_kernel(std::int64_t count, const std::string& otherwise,
                                             std::string_view what = "shards") const;

@@ -48,6 +48,7 @@ struct CostTable {
   bool weights_hold_up_compute = true;    ///< else a product reads its weights while it multiplies
   double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
   double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step
+  bool kernels_reach_peers = false;       ///< what follows a product is one kernel's, at the link's pace
   bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind
 };
 
@@ -185,6 +186,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// other's memory. There is a peer; a `count` of 0 meets all the same. Only where it `meets`, else Unsupported.
   virtual void reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
                                  WaitControl* control);
+  /// The same with copies, at most `max_reduce_operands`, all at once; each is one row.
+  virtual void copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
+                               WaitControl* control);
   [[nodiscard]] virtual bool meets() const noexcept { return false; }
 
   // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.

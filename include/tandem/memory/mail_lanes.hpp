@@ -27,6 +27,8 @@ class TANDEM_API MailLanes {
 
   /// Of each shard at most; 0: none was made.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// On how many multiprocessors an exchange runs at most.
+  [[nodiscard]] std::size_t lanes() const noexcept { return lanes_; }
   /// What all this lies in (see SymmetricMemory::parts).
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const {
     return bytes_ == 0 ? std::vector<std::shared_ptr<void>>() : memory_.parts();

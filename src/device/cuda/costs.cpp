@@ -21,6 +21,7 @@ CostTable costs_of(const Properties& properties) noexcept {
           .weights_hold_up_compute = false,
           .stores_hold_up_compute = 0.3,
           .finer_groups_may_cost = 0.003,
+          .kernels_reach_peers = true,
           .copies_cost_compute = false};
 }
 

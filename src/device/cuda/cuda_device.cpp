@@ -103,6 +103,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool exchanges_mail() const noexcept override { return true; }
   void reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
                          WaitControl* control) override;
+  void copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
+                       WaitControl* control) override;
   [[nodiscard]] bool meets() const noexcept override { return true; }
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
@@ -431,10 +433,17 @@ void CudaDevice::mailed_exchange(StreamRef stream, const MailedExchange& exchang
 
 void CudaDevice::reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
                                    WaitControl* control) {
-  const MeetingArguments arguments = arguments_of(reduction, meeting, control);
+  const ReduceInMeetingArguments arguments = arguments_of(reduction, meeting, control);
   const CurrentContext current(*context_);
   check(launch_reduce_in_meeting(arguments, reduction.dtype, meeting.blocks, native(stream)),
         "a reduction in a meeting");
+}
+
+void CudaDevice::copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
+                                 WaitControl* control) {
+  const CopyInMeetingArguments arguments = arguments_of(copies, meeting, control);
+  const CurrentContext current(*context_);
+  check(launch_copy_in_meeting(arguments, meeting.blocks, native(stream)), "copies in a meeting");
 }
 
 void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

@@ -49,22 +49,42 @@ ReduceArguments arguments_of(const Reduction& reduction) {
   return arguments;
 }
 
-MeetingArguments arguments_of(const Reduction& reduction, const MeetingBlocks& meeting, WaitControl* control) {
-  MeetingArguments arguments{};
-  if (meeting.peers.size() > std::size(arguments.peers)) {
-    throw InvalidArgument(
-        format("a reduction in a meeting with {} peers; at most {}", meeting.peers.size(), std::size(arguments.peers)));
+namespace {
+
+Meeting by_value(const MeetingBlocks& blocks, WaitControl* control) {
+  Meeting meeting{};
+  if (blocks.peers.size() > std::size(meeting.peers)) {
+    throw InvalidArgument(format("a meeting with {} peers; at most {}", blocks.peers.size(), std::size(meeting.peers)));
   }
+  std::copy(blocks.peers.begin(), blocks.peers.end(), meeting.peers);
+  meeting.peer_count = static_cast<std::int32_t>(blocks.peers.size());
+  meeting.pitch = blocks.pitch;
+  meeting.operation = blocks.operation;
+  meeting.control = control;
+  return meeting;
+}
+
+}  // namespace
+
+ReduceInMeetingArguments arguments_of(const Reduction& reduction, const MeetingBlocks& meeting, WaitControl* control) {
   if (reduction.out_dtype != reduction.dtype) {
     throw Unsupported(
         format("a reduction of {} into {} in a meeting", name(reduction.dtype), name(reduction.out_dtype)));
   }
-  arguments.reduce = arguments_of(reduction);
-  std::copy(meeting.peers.begin(), meeting.peers.end(), arguments.peers);
-  arguments.peer_count = static_cast<std::int32_t>(meeting.peers.size());
-  arguments.pitch = meeting.pitch;
-  arguments.operation = meeting.operation;
-  arguments.control = control;
+  return {arguments_of(reduction), by_value(meeting, control)};
+}
+
+CopyInMeetingArguments arguments_of(std::span<const Copy> copies, const MeetingBlocks& meeting, WaitControl* control) {
+  if (copies.size() > max_reduce_operands) {
+    throw InvalidArgument(format("{} copies in one meeting; at most {}", copies.size(), max_reduce_operands));
+  }
+  CopyInMeetingArguments arguments{};
+  for (const Copy& copy : copies) {
+    if (copy.rows != 1) throw Unsupported(format("a copy of {} rows in a meeting", copy.rows));
+    arguments.copies[arguments.copy_count++] = {
+        .to = static_cast<std::byte*>(copy.dst), .from = static_cast<const std::byte*>(copy.src), .count = copy.bytes};
+  }
+  arguments.meeting = by_value(meeting, control);
   return arguments;
 }
 

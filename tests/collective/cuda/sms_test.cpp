@@ -96,12 +96,14 @@ class Recorder {
   }
   void moves() {
     const AllToAllSpec exchange{.count = count_, .dtype = f32};
-    each<AllToAll>(exchange, {"auto"}, "into symmetric", [&](AllToAll& plan) { plan(input(all_), tensor_, stream_); });
-    each<AllToAll>(exchange, {"auto"}, "out of symmetric",
+    each<AllToAll>(exchange, {"auto", "direct_kernel"}, "into symmetric",
+                   [&](AllToAll& plan) { plan(input(all_), tensor_, stream_); });
+    each<AllToAll>(exchange, {"auto", "direct_kernel"}, "out of symmetric",
                    [&](AllToAll& plan) { plan(tensor_, output(all_), stream_); });
     each<AllToAll>(exchange, {"auto"}, "plain", [&](AllToAll& plan) { plan(input(all_), output(all_), stream_); });
     const BroadcastSpec broadcast{.count = all_, .dtype = f32};
-    each<Broadcast>(broadcast, {"auto"}, "symmetric", [&](Broadcast& plan) { plan(tensor_, 1, stream_); });
+    each<Broadcast>(broadcast, {"auto", "direct_kernel"}, "symmetric",
+                    [&](Broadcast& plan) { plan(tensor_, 1, stream_); });
     each<Broadcast>(broadcast, {"auto"}, "plain", [&](Broadcast& plan) { plan(input(all_), 1, stream_); });
   }
 

@@ -6,6 +6,7 @@
 
 #include "tandem/device/signal.hpp"
 
+#include "device/cuda/kernels/meeting.hpp"
 #include "device/cuda/kernels/signal.cuh"
 
 namespace tandem::cuda {
@@ -29,6 +30,12 @@ __device__ inline void meet_peers(const PeerWords* peers, int count, std::size_t
     wait_signal({.word = mine, .peer = peers[peer].world_rank, .channel = blockIdx.x, .operation = operation}, control);
   }
   __syncthreads();
+}
+
+/// In each block of a kernel by itself. It reads of peers what their kernels in front of this one wrote, and writes
+/// what those behind it read: so it needs to meet any block of each, and each meets one.
+__device__ inline void meet_peers(const Meeting& meeting) {
+  meet_peers(meeting.peers, meeting.peer_count, blockIdx.x * meeting.pitch, meeting.operation, meeting.control);
 }
 
 }  // namespace tandem::cuda

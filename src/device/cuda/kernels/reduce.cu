@@ -38,51 +38,16 @@ template <typename In, typename Out, int N> __device__ void reduce_all(const Red
   }
 }
 
-// A sum of one source.
-template <typename T, int N> __device__ void copy_all(const ReduceArguments& arguments) {
-  constexpr int batch = 4;  // loads on their way: so a few blocks fill a link
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t packs = arguments.count / N;
-  for (std::int64_t p = thread; p < packs; p += batch * stride) {
-    PackBits<T, N> bits[batch];
-#pragma unroll
-    for (int j = 0; j < batch; ++j) {
-      if (p + j * stride < packs) bits[j] = load_bits<T, N>(arguments.sources[0], (p + j * stride) * N);
-    }
-    for (int d = 0; d < arguments.destination_count; ++d) {
-#pragma unroll
-      for (int j = 0; j < batch; ++j) {
-        if (p + j * stride < packs) store_bits<T, N>(arguments.destinations[d], (p + j * stride) * N, bits[j]);
-      }
-    }
-  }
-  if constexpr (N > 1) {
-    const std::int64_t rest = packs * N + thread;
-    if (rest < arguments.count) reduce_pack<T, T, 1>(arguments, rest);
-  }
-}
-
 template <typename In, typename Out, int N>
 __global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments arguments) {
   reduce_all<In, Out, N>(arguments);
 }
 
-// A block reads of peers what their kernels in front of this one wrote, and writes what those behind it read: so it
-// needs to meet any block of each, and each meets one.
 template <typename T, int N>
-__global__ void __launch_bounds__(threads) meeting_kernel(const __grid_constant__ MeetingArguments arguments) {
-  const auto meet = [&] {
-    meet_peers(arguments.peers, arguments.peer_count, blockIdx.x * arguments.pitch, arguments.operation,
-               arguments.control);
-  };
-  meet();
-  if (const ReduceArguments& reduce = arguments.reduce; reduce.source_count == 1 && is_empty(reduce.epilogue)) {
-    copy_all<T, N>(reduce);
-  } else {
-    reduce_all<T, T, N>(reduce);
-  }
-  meet();
+__global__ void __launch_bounds__(threads) meeting_kernel(const __grid_constant__ ReduceInMeetingArguments arguments) {
+  meet_peers(arguments.meeting);
+  reduce_all<T, T, N>(arguments.reduce);
+  meet_peers(arguments.meeting);
 }
 
 template <DType in, DType out> KernelRow row() {
@@ -124,9 +89,10 @@ cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType o
                          const_cast<ReduceArguments*>(&arguments), stream);
 }
 
-cudaError_t launch_reduce_in_meeting(const MeetingArguments& arguments, DType dtype, int blocks, cudaStream_t stream) {
+cudaError_t launch_reduce_in_meeting(const ReduceInMeetingArguments& arguments, DType dtype, int blocks,
+                                     cudaStream_t stream) {
   const KernelRow* kernel = find_kernel(meetings, dtype, dtype);
-  void* parameters[] = {const_cast<MeetingArguments*>(&arguments)};
+  void* parameters[] = {const_cast<ReduceInMeetingArguments*>(&arguments)};
   return cudaLaunchKernel(all_aligned(arguments.reduce) ? kernel->vector : kernel->scalar,
                           dim3(static_cast<unsigned>(blocks)), dim3(threads), parameters, 0, stream);
 }

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <cuda_runtime_api.h>
 
-#include "tandem/device/meeting.hpp"
 #include "tandem/device/reduce.hpp"
 
 #include "device/cuda/kernels/epilogue.hpp"
+#include "device/cuda/kernels/meeting.hpp"
 
 namespace tandem::cuda {
 
@@ -21,14 +21,9 @@ struct ReduceArguments {
   Epilogue epilogue;
 };
 
-/// `MeetingBlocks` by value: 63 peers are 1.5 KiB.
-struct MeetingArguments {
+struct ReduceInMeetingArguments {
   ReduceArguments reduce;
-  PeerWords peers[max_reduce_operands - 1];
-  std::int32_t peer_count;
-  std::size_t pitch;
-  std::uint32_t operation;
-  WaitControl* control;
+  Meeting meeting;
 };
 
 /// True if there is a kernel for this pair of dtypes.
@@ -38,7 +33,7 @@ struct MeetingArguments {
 [[nodiscard]] cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType out_dtype, int max_blocks,
                                         cudaStream_t stream);
 /// Of one dtype, which is one of `can_reduce`. There is at least one peer.
-[[nodiscard]] cudaError_t launch_reduce_in_meeting(const MeetingArguments& arguments, DType dtype, int blocks,
+[[nodiscard]] cudaError_t launch_reduce_in_meeting(const ReduceInMeetingArguments& arguments, DType dtype, int blocks,
                                                    cudaStream_t stream);
 [[nodiscard]] cudaError_t load_reduce_kernels();
 
