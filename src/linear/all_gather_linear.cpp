@@ -21,7 +21,8 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       keep_gathered(options.keep_gathered),
       choice(std::move(its_choice)),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice, operation),
+      gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice,
+             ShardGather::Meanwhile::nothing, operation),
       gemm(team, tuned_gemm(team, local_gemm(spec))),
       communication(team) {}
 
@@ -58,7 +59,7 @@ AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const
                team.rank()));
   }
   state_ = std::make_unique<State>(team, spec, options, choice(), operation());
-  describe_product(*state_->gemm, state_->gather.is_one_kernel());
+  describe_product(*state_->gemm, state_->gather.kernels());
   auto parts = state_->gather.parts();
   parts.push_back(state_->gemm.shared());
   keep_in_graphs(std::move(parts));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "tandem/base/error.hpp"
@@ -53,18 +54,23 @@ class Pieces {
   [[nodiscard]] double latency() const { return costs_.link_latency_seconds; }
   /// `tensors` shards read or written by the device itself.
   [[nodiscard]] double memory(int tensors) const { return tensors * shard_bytes() / costs_.memory_bytes_per_second; }
-  /// What follows the last arrival: the sum over ranks, and for an all-reduce the way back and the copy into y.
+  /// What follows the last arrival: the sum over ranks, which an all-reduce writes twice, and its way back.
   [[nodiscard]] double epilogue() const {
     switch (kind_) {
       case LinearKind::all_gather_linear:
       case LinearKind::linear_weight_gradient: return 0;
       case LinearKind::linear_reduce_scatter: return memory(ranks_ + 1);
-      case LinearKind::linear_all_reduce:
-        return memory(ranks_ + 1) + peers() * wire() + latency() + memory(2 * peers());
+      case LinearKind::linear_all_reduce: return memory(ranks_ + 2) + peers() * wire() + latency();
     }
     return 0;
   }
-  [[nodiscard]] double comm() const { return peers() == 0 ? 0 : latency() + peers() * wire() + epilogue(); }
+  /// All of it in sequence, in front of one product or behind it.
+  [[nodiscard]] double comm() const {
+    if (peers() == 0) return 0;
+    const double first = latency() + peers() * wire();
+    if (!costs_.kernels_reach_peers) return first + epilogue();
+    return kind_ == LinearKind::linear_all_reduce ? 2 * first : first;
+  }
 
   [[nodiscard]] double sequence() const { return gemm(ranks_) + comm(); }
 
@@ -93,12 +99,18 @@ class Pieces {
   }
 
  private:
-  /// Outputs of a product of so many rows, or as many as take as long: no less than the tiles that run at once.
+  /// Outputs of a product of so many rows, or as many as take as long: no less than the tiles that run at once, and
+  /// half of what its last wave of them leaves empty, which the libraries' choice of tiles makes up for in part.
   [[nodiscard]] double multiplied(double rows) const {
     const auto columns = static_cast<double>(spec_.n);
     if (kind_ == LinearKind::linear_weight_gradient) return rows * columns;  // whose rows are what it sums over
+    if (costs_.gemm_tile == 0) return rows * columns;
     const double tile = costs_.gemm_tile;
-    return std::max(std::max(rows, tile) * std::max(columns, tile), costs_.gemm_tiles_at_once * tile * tile);
+    const double outputs = std::max(rows, tile) * std::max(columns, tile);
+    const double tiles = std::ceil(rows / tile) * std::ceil(columns / tile);
+    const double wave = costs_.gemm_tiles_at_once * tile * tile;
+    const double full = std::ceil(tiles / costs_.gemm_tiles_at_once) * wave;
+    return std::max(wave, (outputs + full) / 2);
   }
   [[nodiscard]] double flops_per_second() const {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
@@ -147,8 +159,8 @@ class Pieces {
     double compute = 0;
     double link = 0;     // when it has carried all so far
     double arrived = 0;  // the last round's products
-    const auto reduce_and_push = [&] {
-      compute = std::max(compute, arrived) + costs_.gemm_launch_seconds + part * memory(ranks_ + 1);
+    const auto reduce_and_take = [&] {
+      compute = std::max(compute, arrived) + costs_.gemm_launch_seconds + part * memory(ranks_ + 2);
       link = std::max(link, compute) + latency() + part * peers() * wire();
     };
     for (int round = 0; round < rounds; ++round) {
@@ -158,12 +170,12 @@ class Pieces {
         leaves = std::max(leaves, slowest_rank * compute) + latency() + part * wire();
       }
       link = leaves;
-      if (round > 0) reduce_and_push();
+      if (round > 0) reduce_and_take();
       arrived = leaves;
       compute += gemm(part);
     }
-    reduce_and_push();
-    return link + memory(2 * peers());
+    reduce_and_take();
+    return link;
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const {

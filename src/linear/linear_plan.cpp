@@ -7,7 +7,6 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/linear/tuned_choice.hpp"
-#include "tandem/memory/mail_lanes.hpp"
 
 #include "base/format.hpp"
 #include "team/wire.hpp"
@@ -127,11 +126,10 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   }
 }
 
-void LinearPlan::describe_product(const Gemm& gemm, bool one_kernel) {
+void LinearPlan::describe_product(const Gemm& gemm, const std::string& kernels) {
   std::string communication;
-  if (one_kernel) {
-    communication = format("\ncommunication: one kernel on at most {} SMs",
-                           std::min(choice_.sms.value_or(MailLanes::most_lanes), MailLanes::most_lanes));
+  if (!kernels.empty()) {
+    communication = format("\ncommunication: {}", kernels);
   } else if (choice_.sms) {
     communication = format("\ncommunication: kernels on at most {} SMs", *choice_.sms);
   }

@@ -26,7 +26,7 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       spec(its_spec),
       gathered(its_gathered),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, gathered_row_bytes(spec, gathered), choice, operation),
+      gather(team, spec.m, gathered_row_bytes(spec, gathered), choice, ShardGather::Meanwhile::something, operation),
       gemm(team, tuned_gemm(team, local_gradient_gemm(spec))),
       communication(team) {}
 
@@ -56,7 +56,7 @@ LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& s
                team.rank(), to_string(spec)));
   }
   state_ = std::make_unique<State>(team, spec, gathered, choice(), operation());
-  describe_product(*state_->gemm, state_->gather.is_one_kernel());
+  describe_product(*state_->gemm, state_->gather.kernels());
   auto parts = state_->gather.parts();
   parts.push_back(state_->gemm.shared());
   keep_in_graphs(std::move(parts));

@@ -10,6 +10,7 @@
 #include "tandem/device/trace_range.hpp"
 #include "tandem/linear/tuned_product.hpp"
 
+#include "base/format.hpp"
 #include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
@@ -34,15 +35,16 @@ bool takes_one_step(const Team& team, std::size_t whole) {
   return whole <= one_step_up_to(collective_tuning(team.device().id().type), team.size());
 }
 
-/// For what follows the product, if that is to be one kernel.
+std::size_t bytes_of(const LinearSpec& spec, std::int64_t m) {
+  return checked_mul(static_cast<std::size_t>(m), static_cast<std::size_t>(spec.n) * size_of(spec.dtype));
+}
+
+/// For what follows the product, if that is one small kernel's.
 MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
                    std::uint32_t operation) {
   const OneKernelLimit limit = one_kernel_limit(team.device(), team.size());
-  const auto bytes = [&](std::int64_t m) {
-    return checked_mul(static_cast<std::size_t>(m), static_cast<std::size_t>(spec.n) * size_of(spec.dtype));
-  };
-  const std::size_t whole = bytes(spec.m);
-  const std::size_t shard = bytes(shard_rows(spec.m, team.size(), 0).count);
+  const std::size_t whole = bytes_of(spec, spec.m);
+  const std::size_t shard = bytes_of(spec, shard_rows(spec.m, team.size(), 0).count);
   const bool fits = rows == PartialSums::Rows::all ? whole <= limit.whole : shard <= limit.shard;
   if (choice.algorithm != sequence || !fits || whole == 0) return {};
   std::size_t longest = shard;
@@ -52,6 +54,21 @@ MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice&
     longest = std::max(kernel_chunk(whole, team.size()), std::min(whole, one_step));
   }
   return {team, longest, choice.sms.value_or(MailLanes::most_lanes), operation};
+}
+
+/// The same where it is kernels' on all ranks' products.
+MeetingPlace meeting_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
+                        std::uint32_t operation) {
+  const std::size_t whole = bytes_of(spec, spec.m);
+  const std::size_t sent =
+      rows == PartialSums::Rows::all ? whole : whole - whole / static_cast<std::size_t>(team.size());
+  const bool may = team.device().meets() && team.size() > 1 &&
+                   static_cast<std::size_t>(team.size()) <= max_reduce_operands &&
+                   bytes_of(spec, 1) % vector_bytes == 0;
+  if (choice.algorithm != sequence || !may || !direct_sum_wins(collective_tuning(team.device().id().type), sent)) {
+    return {};
+  }
+  return {team, choice.sms.value_or(MeetingPlace::most_blocks), operation, whole};
 }
 
 }  // namespace
@@ -67,24 +84,28 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       tail_offset_(checked_mul(region_bytes_, static_cast<std::size_t>(team.size()))),
       rows_(rows),
       most_blocks_(choice.sms.value_or(0)),
-      lanes_(lanes_of(team, spec, choice, rows, operation)),
-      slots_(team,
-             is_one_kernel()
-                 ? 0
-                 : checked_add(tail_offset_,
-                               rows == Rows::all ? checked_mul(static_cast<std::size_t>(spec.m), row_bytes_) : 0),
-             2, operation),
-      staging_(team,
-               plan_buffer(team,
-                           choice.algorithm == direct ? 0 : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
+      meeting_(meeting_of(team, spec, choice, rows, operation)),
+      lanes_(meeting_ ? MailLanes() : lanes_of(team, spec, choice, rows, operation)),
+      slots_(team, takes_kernels() ? 0 : checked_add(tail_offset_, has_tail() ? region_bytes_ : 0), 2, operation),
+      staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_
+                                           ? 0
+                                           : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
       gemm_(team, tuned_gemm(team, partial_product(spec))) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
+  for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   parts.push_back(staging_.shared());
   parts.push_back(gemm_.shared());
   return parts;
+}
+
+std::string PartialSums::kernels() const {
+  if (!takes_kernels()) return "";
+  const bool two = meeting_ && rows_ == Rows::all && team_.size() > 2;
+  return format("{} on at most {} SMs", two ? "two kernels" : "one kernel",
+                meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
 }
 
 void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
@@ -168,7 +189,7 @@ void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef 
 }
 
 void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
-  if (!is_one_kernel()) slot_ = slots_.next();
+  if (!takes_kernels()) slot_ = slots_.next();
   weights_ = spec_.beta == 0.0F || team_.size() == 1 ? Weights::once : Weights::first;
   const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
@@ -177,7 +198,7 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   } else {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply_staged(run, rows, stream);
     const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
-    multiply_own(run, whole_shard, is_one_kernel() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
+    multiply_own(run, whole_shard, takes_kernels() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
   }
 }
 
@@ -197,7 +218,8 @@ void PartialSums::push_all(const Operands& run, StreamRef stream) const {
 
 void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
   multiply_first(run, stream);
-  if (is_one_kernel()) return reduce_in_one_kernel(run, stream);
+  if (meeting_) return reduce_in_meeting(run, stream);
+  if (takes_kernels()) return reduce_by_mail(run, stream);
   push_all(run, stream);
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
@@ -226,7 +248,51 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
   multiply_own(run, whole_shard, stream);
 }
 
-void PartialSums::reduce_in_one_kernel(const Operands& run, StreamRef stream) const {
+void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const {
+  if (run.m == 0) return;
+  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  // Two ranks read as much of each other if each adds up all.
+  const bool all = rows_ == Rows::all && team_.size() == 2;
+  const RowRange rows = all ? RowRange{0, run.m} : own;
+  std::vector<const void*> sources;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    sources.push_back(meeting_.memory(rank) + static_cast<std::size_t>(rows.begin) * row_bytes_);
+  }
+  std::vector<void*> destinations{all ? all_rows(run) : run.y};
+  const bool spreads = rows_ == Rows::all && !all;
+  if (spreads) destinations.push_back(staged(own.begin));
+  {
+    const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::exchange);
+    const std::int64_t most = all ? run.m : shard_rows(run.m, team_.size(), 0).count;
+    meeting_.reduce(stream,
+                    {.sources = sources,
+                     .destinations = destinations,
+                     .count = rows.count * spec_.n,
+                     .dtype = spec_.dtype,
+                     .out_dtype = spec_.dtype,
+                     .bias = run.bias,
+                     .columns = spec_.n,
+                     .activation = spec_.activation},
+                    static_cast<std::size_t>(most) * row_bytes_);
+  }
+  if (spreads) take_sums_in_meeting(run, stream);
+}
+
+void PartialSums::take_sums_in_meeting(const Operands& run, StreamRef stream) const {
+  const TraceRange range(team_.device(), stream, "take sums", TraceKind::exchange);
+  std::vector<Copy> copies;
+  for (const int peer : slots_.peers()) {
+    const RowRange rows = shard_rows(run.m, team_.size(), peer);
+    const std::size_t before = static_cast<std::size_t>(rows.begin) * row_bytes_;
+    copies.push_back({.dst = all_rows(run) + before,
+                      .src = meeting_.memory(peer) + before,
+                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                      .path = Path::link});
+  }
+  meeting_.copy(stream, copies, static_cast<std::size_t>(shard_rows(run.m, team_.size(), 0).count) * row_bytes_);
+}
+
+void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
   if (run.m == 0) return;
   const std::int64_t count = run.m * spec_.n;
   const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
@@ -267,10 +333,11 @@ void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stre
   for (int rank = 0; rank < team_.size(); ++rank) {
     sources.push_back((rank == team_.rank() ? own_ : region(team_.rank(), rank)) + before);
   }
-  void* const destination = run.y + before;
+  std::vector<void*> destinations{run.y + before};
+  if (has_tail()) destinations.push_back(tail(team_.rank()) + before);
   const TraceRange range(team_.device(), stream, "reduce", TraceKind::compute);
   team_.device().reduce(stream, {.sources = sources,
-                                 .destinations = std::span(&destination, 1),
+                                 .destinations = destinations,
                                  .count = rows.count * spec_.n,
                                  .dtype = spec_.dtype,
                                  .out_dtype = spec_.dtype,
@@ -278,6 +345,23 @@ void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stre
                                  .columns = spec_.n,
                                  .activation = spec_.activation,
                                  .most_blocks = most_blocks_});
+}
+
+void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
+  {
+    const TraceRange range(team_.device(), stream, "wait for sums", TraceKind::wait);
+    slots_.exchange(stream, slot_, in_tail);
+  }
+  std::vector<Copy> copies;
+  for (const int peer : slots_.peers()) {
+    const RowRange rows = part_rows(run.m, team_.size(), peer, part);
+    copies.push_back({.dst = all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes_,
+                      .src = tail(peer) + bytes_before(run, peer, rows),
+                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                      .path = Path::link});
+  }
+  const TraceRange range(team_.device(), stream, "take sums", TraceKind::communication);
+  team_.device().copy_batch(stream, copies);
 }
 
 }  // namespace tandem

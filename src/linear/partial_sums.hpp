@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/device/buffer.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/memory/mail_lanes.hpp"
+#include "tandem/memory/meeting_place.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
@@ -21,8 +23,7 @@ namespace tandem {
 
 /// A row-parallel product and the reducing half of what follows it: each rank multiplies all rows with its share of K,
 /// every rank's rows go to their owner, and each adds up what came for its own, in rank order and in fp32. What is
-/// small and multiplied at once is one kernel's behind the product, where the device has one; for an all-reduce that is
-/// all.
+/// multiplied at once is kernels' behind the product, where the device has them; for an all-reduce that is all.
 class PartialSums {
  public:
   enum class Rows : std::uint8_t { own, all };  ///< whose sums a rank is to have in the end
@@ -35,7 +36,7 @@ class PartialSums {
     std::int64_t m;
   };
 
-  /// Collective. With Rows::all each slot has a tail for all rows' sums, with an arrival signal of its own.
+  /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take.
   PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
@@ -60,8 +61,10 @@ class PartialSums {
     return part_rows(m, team_.size(), team_.rank(), part);
   }
 
-  /// `in_sequence` runs one kernel behind the product, and leaves all rows that the caller is to have.
-  [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0; }
+  /// `in_sequence` runs kernels behind the product, and leaves all rows that the caller is to have.
+  [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
+  /// Which, for a plan's `describe`; empty where copies communicate.
+  [[nodiscard]] std::string kernels() const;
 
   /// Multiplies once, then pushes all in one batch, and does what `reduce` does.
   void in_sequence(const Operands& run, StreamRef stream);
@@ -69,30 +72,31 @@ class PartialSums {
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication);
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
   void reduce(const Operands& run, StreamRef stream) { reduce(run, whole_shard, stream); }
-  /// The peers may push into this run's slot again. After `reduce` and the last reader of the tail.
+  /// The peers may push into this run's slot again, and write what they have in its tail. After `reduce` and
+  /// `take_sums`.
   void finish(StreamRef stream) const {
-    if (!is_one_kernel()) slots_.grant(stream, slot_, slots_.peers());
+    if (!takes_kernels()) slots_.grant(stream, slot_, slots_.peers());
   }
 
-  /// The tail of this run's slot, and its signal, for what comes after the reduction.
-  [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
-  void exchange_tail(StreamRef stream) const { slots_.exchange(stream, slot_, in_tail); }
-  void signal_tail(StreamRef stream) const { slots_.signal(stream, slot_, slots_.peers(), in_tail); }
-  void wait_for_tail(StreamRef stream) const { slots_.wait(stream, slot_, slots_.peers(), in_tail); }
-  [[nodiscard]] std::span<const int> peers() const noexcept { return slots_.peers(); }
+  /// Behind `reduce` of a part, with Rows::all: copies the peers' sums of theirs into y, once they are there.
+  void take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
+  void take_sums(const Operands& run, StreamRef stream) const { take_sums(run, whole_shard, stream); }
 
  private:
   static constexpr ShardPart whole_shard{};
   // What ranks signal to each other.
   static constexpr std::uint32_t in_region = 0;  // a part of your rows' products is there
-  static constexpr std::uint32_t in_tail = 1;    // sums are there
+  static constexpr std::uint32_t in_tail = 1;    // sums of mine are there
 
   void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream);
   void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
   /// Into the slot, beside what the peers send, or where `sums` says that the own rows' products go.
   void multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream);
   void multiply_first(const Operands& run, StreamRef stream);
-  void reduce_in_one_kernel(const Operands& run, StreamRef stream) const;
+  void reduce_by_mail(const Operands& run, StreamRef stream) const;
+  /// Adds up what lies in all ranks' memory; of more than two ranks, each the own rows, which it then takes from all.
+  void reduce_in_meeting(const Operands& run, StreamRef stream) const;
+  void take_sums_in_meeting(const Operands& run, StreamRef stream) const;
   /// To its owner, with a signal if that is to be.
   void push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
@@ -101,11 +105,18 @@ class PartialSums {
   [[nodiscard]] std::byte* region(int rank, int from) const {
     return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;
   }
+  [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
+  [[nodiscard]] bool has_tail() const noexcept { return rows_ == Rows::all && team_.size() > 1; }
+  /// Where y's rows begin, all of them.
+  [[nodiscard]] std::byte* all_rows(const Operands& run) const {
+    return run.y - static_cast<std::size_t>(shard_rows(run.m, team_.size(), team_.rank()).begin) * row_bytes_;
+  }
   /// From the first of `owner`'s rows to the first of these.
   [[nodiscard]] std::size_t bytes_before(const Operands& run, int owner, const RowRange& rows) const;
   /// This rank's partial products of row `row`, before they are pushed.
   [[nodiscard]] std::byte* staged(std::int64_t row) const {
-    return staging_->data_as<std::byte>() + static_cast<std::size_t>(row) * row_bytes_;
+    std::byte* const rows = meeting_ ? meeting_.memory(team_.rank()) : staging_->data_as<std::byte>();
+    return rows + static_cast<std::size_t>(row) * row_bytes_;
   }
 
   Team team_;
@@ -114,8 +125,9 @@ class PartialSums {
   std::size_t region_bytes_;  ///< of a slot, for what one rank sends
   std::size_t tail_offset_;
   Rows rows_;
-  int most_blocks_;  ///< of the kernel that adds up; 0: as many as are fast
-  MailLanes lanes_;  ///< none where rows go through slots
+  int most_blocks_;       ///< of the kernel that adds up; 0: as many as are fast
+  MeetingPlace meeting_;  ///< where what is large is kernels', and all ranks' products lie in their memory
+  MailLanes lanes_;       ///< where what is small is one kernel's
   Slots slots_;
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;

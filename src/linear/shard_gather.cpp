@@ -7,6 +7,7 @@
 #include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
+#include "base/format.hpp"
 #include "collective/tuning.hpp"
 #include "linear/plan_buffer.hpp"
 
@@ -18,32 +19,60 @@ constexpr std::uint32_t arrived = 0;  // a part of my shard is in your slot
 constexpr std::uint32_t opened = 1;   // I have come so far
 constexpr std::uint32_t signals = 2;
 
-/// Of the longest shard, if one kernel gathers all; else 0.
-std::size_t bytes_by_one_kernel(const Team& team, std::int64_t max_m, std::size_t row_bytes,
-                                const LinearChoice& choice) {
-  const std::size_t limit = one_kernel_limit(team.device(), team.size()).shard;
-  const std::size_t bytes = checked_mul(static_cast<std::size_t>(shard_rows(max_m, team.size(), 0).count), row_bytes);
-  return choice.groups == 0 && choice.sms != 0 && bytes <= limit ? bytes : 0;
+/// Of the longest shard of `m` rows.
+std::size_t shard_bytes(const Team& team, std::int64_t m, std::size_t row_bytes) {
+  return checked_mul(static_cast<std::size_t>(shard_rows(m, team.size(), 0).count), row_bytes);
 }
 
-MailLanes lanes_of(const Team& team, std::size_t bytes, const LinearChoice& choice, std::uint32_t operation) {
-  return bytes == 0 ? MailLanes() : MailLanes(team, bytes, choice.sms.value_or(MailLanes::most_lanes), operation);
+bool takes_kernels(const Team& team, const LinearChoice& choice) {
+  return choice.groups == 0 && choice.sms != 0 && team.size() > 1 &&
+         static_cast<std::size_t>(team.size()) <= max_reduce_operands;
+}
+
+MeetingPlace meeting_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
+                        ShardGather::Meanwhile meanwhile, std::uint32_t operation) {
+  const std::size_t shard = shard_bytes(team, max_m, row_bytes);
+  const CollectiveTuning tuning = collective_tuning(team.device().id().type);
+  const bool may = team.device().meets() && takes_kernels(team, choice) && row_bytes % vector_bytes == 0;
+  if (!may || meanwhile == ShardGather::Meanwhile::something ||
+      !direct_shard_wins(tuning, team.size(), shard, tuning.direct_gather_bytes)) {
+    return {};
+  }
+  return {team, choice.sms.value_or(MeetingPlace::most_blocks), operation,
+          checked_mul(static_cast<std::size_t>(max_m), row_bytes)};
+}
+
+MailLanes lanes_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
+                   std::uint32_t operation) {
+  const std::size_t shard = shard_bytes(team, max_m, row_bytes);
+  const bool small = shard <= one_kernel_limit(team.device(), team.size()).shard;
+  if (!takes_kernels(team, choice) || !small || shard == 0) return {};
+  return {team, shard, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-                         std::uint32_t operation)
+                         Meanwhile meanwhile, std::uint32_t operation)
     : team_(team),
-      lanes_(lanes_of(team, bytes_by_one_kernel(team, max_m, row_bytes, choice), choice, operation)),
-      gathered_(team, plan_buffer(team, is_one_kernel() ? checked_mul(static_cast<std::size_t>(max_m), row_bytes) : 0)),
+      meeting_(meeting_of(team, max_m, row_bytes, choice, meanwhile, operation)),
+      lanes_(meeting_ ? MailLanes() : lanes_of(team, max_m, row_bytes, choice, operation)),
+      gathered_(team,
+                plan_buffer(team, lanes_.bytes() == 0 ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes))),
       slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
       row_bytes_(row_bytes),
       engines_alone_(choice.sms == 0) {}
 
+std::string ShardGather::kernels() const {
+  if (!is_one_kernel()) return "";
+  return format("one kernel on at most {} SMs",
+                meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
+}
+
 std::vector<std::shared_ptr<void>> ShardGather::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
+  for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   parts.push_back(gathered_.shared());
   return parts;
@@ -65,7 +94,8 @@ void ShardGather::take_slot(StreamRef stream) {
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
   m_ = m;
-  if (is_one_kernel()) return gather_in_one_kernel(communication, shard);
+  if (meeting_) return gather_in_meeting(communication, shard);
+  if (is_one_kernel()) return gather_by_mail(communication, shard);
   const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
   if (groups_.size() > 1) {
     push_in_turn(communication, shard);
@@ -74,7 +104,7 @@ void ShardGather::start(StreamRef communication, const void* shard, std::int64_t
   }
 }
 
-void ShardGather::gather_in_one_kernel(StreamRef stream, const void* shard) const {
+void ShardGather::gather_by_mail(StreamRef stream, const void* shard) const {
   const auto bytes = [this](std::int64_t rows) { return rows * static_cast<std::int64_t>(row_bytes_); };
   const std::int64_t longest = bytes(shard_rows(m_, team_.size(), 0).count);
   if (longest == 0) return;
@@ -86,6 +116,22 @@ void ShardGather::gather_in_one_kernel(StreamRef stream, const void* shard) cons
                            .shard = longest,
                            .length = longest,
                            .dtype = u8});
+}
+
+void ShardGather::gather_in_meeting(StreamRef stream, const void* shard) const {
+  if (m_ == 0) return;
+  const TraceRange range(team_.device(), stream, "gather shards", TraceKind::exchange);
+  const RowRange rows = own_rows();
+  const std::size_t bytes = static_cast<std::size_t>(rows.count) * row_bytes_;
+  std::vector<Copy> copies;
+  for (const int peer : slots_.peers()) {
+    copies.push_back({.dst = meeting_.memory(peer) + static_cast<std::size_t>(rows.begin) * row_bytes_,
+                      .src = shard,
+                      .bytes = bytes,
+                      .path = Path::link});
+  }
+  copies.push_back(to_own_place(shard));
+  meeting_.copy(stream, copies, shard_bytes(team_, m_, row_bytes_));
 }
 
 void ShardGather::push_at_once(StreamRef communication, const void* shard) const {

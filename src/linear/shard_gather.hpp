@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/device/buffer.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/memory/mail_lanes.hpp"
+#include "tandem/memory/meeting_place.hpp"
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
@@ -20,18 +22,23 @@ namespace tandem {
 
 /// The gathering half of an operation: every rank pushes its shard of rows into a slot of each peer, in rank-rotated
 /// order, and each peer multiplies what has arrived while the rest is on its way. The own shard stays where the caller
-/// has it. What is small and is awaited as a whole is one kernel's, where the device has one: then `start` is all, and
-/// the rest of what a run does here is nothing.
+/// has it. What is awaited as a whole is one kernel's, where the device has one: then `start` is all, and the rest of
+/// what a run does here is nothing.
 class ShardGather {
  public:
+  /// What is computed between `start` and the first `wait`: a large gather leaves the multiprocessors to that.
+  enum class Meanwhile : std::uint8_t { nothing, something };
+
   /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in the choice's groups; 0: as a
   /// whole.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-              std::uint32_t operation);
+              Meanwhile meanwhile, std::uint32_t operation);
 
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
-  [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0; }
+  [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0 || meeting_; }
+  /// The kernels that communicate, for a plan's `describe`; empty where copies do.
+  [[nodiscard]] std::string kernels() const;
 
   /// Ends when all ranks have come so far. Before `start`, for who has granted a slot that is still read.
   void open(StreamRef stream) const;
@@ -52,10 +59,7 @@ class ShardGather {
   /// The rows of one part.
   [[nodiscard]] RowRange rows(const ShardPart& part) const { return part_rows(m_, team_.size(), owner(part), part); }
   /// Where row `row` of this run lies. The own shard's place is free until `keep_own` fills it.
-  [[nodiscard]] std::byte* row(std::int64_t row) const {
-    std::byte* const rows = is_one_kernel() ? gathered_->data_as<std::byte>() : slots_.local(slot_);
-    return rows + static_cast<std::size_t>(row) * row_bytes_;
-  }
+  [[nodiscard]] std::byte* row(std::int64_t row) const { return rows() + static_cast<std::size_t>(row) * row_bytes_; }
   /// Copies the own shard to its place among the others.
   void keep_own(StreamRef stream, const void* shard) const;
   /// The same by a copy engine, where there is one: it takes nothing from what is computed meanwhile.
@@ -66,7 +70,13 @@ class ShardGather {
   void finish(StreamRef stream, int slot) const;
 
  private:
-  void gather_in_one_kernel(StreamRef stream, const void* shard) const;
+  [[nodiscard]] std::byte* rows() const {
+    if (meeting_) return meeting_.memory(team_.rank());
+    return lanes_.bytes() != 0 ? gathered_->data_as<std::byte>() : slots_.local(slot_);
+  }
+  void gather_by_mail(StreamRef stream, const void* shard) const;
+  /// Stores the own shard into everybody's memory.
+  void gather_in_meeting(StreamRef stream, const void* shard) const;
   /// To all peers in one batch, which has no order: where all is awaited together.
   void push_at_once(StreamRef communication, const void* shard) const;
   /// Part by part, each with its signal: what is awaited first goes first.
@@ -77,8 +87,9 @@ class ShardGather {
   [[nodiscard]] RowRange own_rows() const { return shard_rows(m_, team_.size(), team_.rank()); }
 
   Team team_;
-  MailLanes lanes_;             ///< none where shards go through slots
-  Reclaimed<Buffer> gathered_;  ///< by one kernel
+  MeetingPlace meeting_;        ///< where all of what is large is one kernel's
+  MailLanes lanes_;             ///< the same of what is small
+  Reclaimed<Buffer> gathered_;  ///< by mail
   Slots slots_;
   std::vector<ShardGroup> groups_;
   std::size_t row_bytes_;

@@ -21,20 +21,10 @@ struct LinearAllReduce::State {
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
 
-  /// Behind the sum of all own rows: pushes it to all, and takes theirs.
-  void spread(const PartialSums::Operands& run, StreamRef stream);
-  /// Pushes the sums of these own rows to all.
-  void push_sums(const PartialSums::Operands& run, const RowRange& rows, StreamRef stream);
-  /// Copies the peers' sums, which have come, into y.
-  void take_sums(const PartialSums::Operands& run, StreamRef stream);
-
-  [[nodiscard]] std::size_t bytes_of(std::int64_t rows) const { return static_cast<std::size_t>(rows) * row_bytes; }
-
   Team team;
   LinearSpec spec;
   int rounds;
   Algorithm algorithm;
-  std::size_t row_bytes;
   PartialSums sums;
   CommunicationStream communication;
 };
