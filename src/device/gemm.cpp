@@ -64,6 +64,10 @@ GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
     throw InvalidArgument(
         format("GEMM run with m = {}, k = {}; it was planned for at most {} and {}", m, k, spec.m, spec.k));
   }
+  if (operands.c != nullptr && spec.auxiliary != Auxiliary::none) {
+    throw InvalidArgument(
+        format("a GEMM run with a C of its own; with auxiliary {} it is what D holds", name(spec.auxiliary)));
+  }
   return {m, k};
 }
 

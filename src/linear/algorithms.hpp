@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tandem/base/error.hpp"
+#include "tandem/linear/linear_spec.hpp"
 
 #include "base/format.hpp"
 
@@ -20,6 +21,12 @@ inline constexpr std::string_view sequence = "sequence";
 /// LinearOptions::algorithm names them.
 inline constexpr std::array gathering_algorithms{pipeline, sequence};
 inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
+
+/// Of two ranks, the product of the own rows adds what the peer has sent: then nothing is left to be added up behind
+/// it. It cannot add to y as well.
+[[nodiscard]] inline bool own_product_adds(const LinearSpec& spec, int ranks) noexcept {
+  return ranks == 2 && spec.beta == 0.0F;
+}
 
 /// The function that runs the algorithm `chosen`, of a plan's functions in the order of the names. A plan without one
 /// for each name does not compile.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
@@ -81,6 +82,7 @@ class Pieces {
       if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
       return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
     }
+    if (is_reduction(kind_) && own_product_adds(spec_, ranks_)) return hops + between_two(groups);
     if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups);
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
@@ -176,6 +178,25 @@ class Pieces {
     }
     reduce_and_take();
     return link;
+  }
+  /// The peer's rows in parts that leave as they are computed, then the own ones, which add what has come; the sums of
+  /// an all-reduce leave as they are made.
+  [[nodiscard]] double between_two(int parts) const {
+    const double part = 1.0 / parts;
+    const double crossing = latency() + part * wire();
+    std::vector<double> arrived;
+    double compute = 0;
+    double link = 0;
+    for (int i = 0; i < parts; ++i) {
+      compute += gemm(part);
+      link = std::max(link, slowest_rank * compute) + crossing;
+      arrived.push_back(link);
+    }
+    for (int i = 0; i < parts; ++i) {
+      compute = std::max(compute, arrived[static_cast<std::size_t>(i)]) + gemm(part);
+      link = std::max(link, compute) + crossing;
+    }
+    return kind_ == LinearKind::linear_all_reduce ? link : compute;
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const {

@@ -20,7 +20,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
 LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_all_reduce, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
-  describe_product(state_->sums.gemm(), state_->sums.kernels());
+  describe_product(state_->sums.gemm(), state_->sums.communication());
   keep_in_graphs(state_->sums.parts());
 }
 

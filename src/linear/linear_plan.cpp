@@ -126,10 +126,10 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   }
 }
 
-void LinearPlan::describe_product(const Gemm& gemm, const std::string& kernels) {
+void LinearPlan::describe_product(const Gemm& gemm, const std::string& by) {
   std::string communication;
-  if (!kernels.empty()) {
-    communication = format("\ncommunication: {}", kernels);
+  if (!by.empty()) {
+    communication = format("\ncommunication: {}", by);
   } else if (choice_.sms) {
     communication = format("\ncommunication: kernels on at most {} SMs", *choice_.sms);
   }

@@ -30,6 +30,12 @@ GemmSpec partial_product(const LinearSpec& spec) {
   return gemm;
 }
 
+/// The product of the own rows where it adds what was sent; null where it does not, or is like any other.
+std::shared_ptr<Gemm> adding_gemm(const Team& team, const LinearSpec& spec, bool adds) {
+  if (!adds || (!spec.bias && spec.activation == Activation::none)) return nullptr;
+  return tuned_gemm(team, local_gemm(spec));
+}
+
 /// A whole of so many bytes is added up by everybody, in one step; else each rank adds up its chunk.
 bool takes_one_step(const Team& team, std::size_t whole) {
   return whole <= one_step_up_to(collective_tuning(team.device().id().type), team.size());
@@ -90,7 +96,9 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_
                                            ? 0
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
-      gemm_(team, tuned_gemm(team, partial_product(spec))) {}
+      gemm_(team, tuned_gemm(team, partial_product(spec))),
+      product_adds_(choice.algorithm == pipeline && own_product_adds(spec, team.size())),
+      adding_gemm_(team, adding_gemm(team, spec, product_adds_)) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
@@ -98,29 +106,31 @@ std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   parts.push_back(staging_.shared());
   parts.push_back(gemm_.shared());
+  parts.push_back(adding_gemm_.shared());
   return parts;
 }
 
-std::string PartialSums::kernels() const {
+std::string PartialSums::communication() const {
+  if (product_adds_) return "copies; the product of the own rows adds what the peer has sent";
   if (!takes_kernels()) return "";
   const bool two = meeting_ && rows_ == Rows::all && team_.size() > 2;
   return format("{} on at most {} SMs", two ? "two kernels" : "one kernel",
                 meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
 }
 
-void PartialSums::multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
+void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into,
+                           StreamRef stream) {
   if (rows.count == 0) return;
   const bool transposed = spec_.x == Layout::transposed;
   const std::int64_t first = transposed ? rows.begin : rows.begin * spec_.k;
+  into.a = run.x + static_cast<std::size_t>(first) * size_of(spec_.dtype);
+  into.b = run.weight;
+  into.m = rows.count;
+  into.lda = transposed ? run.m : 0;
+  into.weights = weights;
   const TraceRange range(team_.device(), stream, "GEMM", TraceKind::compute);
-  gemm_->run(stream, {.a = run.x + static_cast<std::size_t>(first) * size_of(spec_.dtype),
-                      .b = run.weight,
-                      .d = d,
-                      .m = rows.count,
-                      .lda = transposed ? run.m : 0,
-                      .beta = beta,
-                      .weights = weights_});
-  if (weights_ == Weights::first) weights_ = Weights::again;
+  gemm.run(stream, into);
+  if (weights == Weights::first) weights = Weights::again;
 }
 
 void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef stream) {
@@ -162,6 +172,7 @@ void PartialSums::take_slot(StreamRef stream) {
   slot_ = slots_.next();
   slots_.take(stream, slot_, slots_.peers());  // in front of all products (see ShardGather::take_slot)
   weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
+  adding_weights_ = Weights::first;
 }
 
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
@@ -185,6 +196,24 @@ void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef 
     multiply_staged(run, part_rows(run.m, team_.size(), owner, part), stream);
     communication.follow(stream);
     push(run, part, true, communication.ref());
+  }
+}
+
+void PartialSums::multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream) {
+  {
+    const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
+    slots_.wait(stream, slot_, slots_.peers(), in_region);
+  }
+  const RowRange rows = own_rows(run.m, part);
+  const std::size_t before = bytes_before(run, team_.rank(), rows);
+  const GemmOperands into{.d = (has_tail() ? tail(team_.rank()) : run.y) + before,
+                          .c = region(team_.rank(), slots_.peers().front()) + before,
+                          .bias = run.bias,
+                          .beta = 1.0F};
+  if (adding_gemm_) {
+    multiply(*adding_gemm_, adding_weights_, run, rows, into, stream);
+  } else {
+    multiply(*gemm_, weights_, run, rows, into, stream);
   }
 }
 
@@ -359,6 +388,13 @@ void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRe
                       .src = tail(peer) + bytes_before(run, peer, rows),
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
                       .path = Path::link});
+  }
+  if (product_adds_) {
+    const RowRange rows = own_rows(run.m, part);
+    const std::size_t before = bytes_before(run, team_.rank(), rows);
+    copies.push_back({.dst = run.y + before,
+                      .src = tail(team_.rank()) + before,
+                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});
   }
   const TraceRange range(team_.device(), stream, "take sums", TraceKind::communication);
   team_.device().copy_batch(stream, copies);

@@ -36,7 +36,8 @@ class PartialSums {
     std::int64_t m;
   };
 
-  /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take.
+  /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take (and
+  /// those that a product has added, for this rank).
   PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
@@ -54,6 +55,10 @@ class PartialSums {
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
   void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStream& communication);
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
+  /// Whether `multiply_adding` takes the place of `multiply_own` and `reduce`.
+  [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
+  /// Waits for the peer's same part of the own rows, and multiplies: y = activation(product + peer's part + bias).
+  void multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream);
   /// Waits for the others' same part of the own rows, and adds.
   void reduce(const Operands& run, const ShardPart& part, StreamRef stream);
   /// The own rows of a part.
@@ -63,8 +68,8 @@ class PartialSums {
 
   /// `in_sequence` runs kernels behind the product, and leaves all rows that the caller is to have.
   [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
-  /// Which, for a plan's `describe`; empty where copies communicate.
-  [[nodiscard]] std::string kernels() const;
+  /// How, for a plan's `describe`; empty where copies communicate, and kernels reduce.
+  [[nodiscard]] std::string communication() const;
 
   /// Multiplies once, then pushes all in one batch, and does what `reduce` does.
   void in_sequence(const Operands& run, StreamRef stream);
@@ -88,7 +93,11 @@ class PartialSums {
   static constexpr std::uint32_t in_region = 0;  // a part of your rows' products is there
   static constexpr std::uint32_t in_tail = 1;    // sums of mine are there
 
-  void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream);
+  void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
+    multiply(*gemm_, weights_, run, rows, {.d = d, .beta = beta}, stream);
+  }
+  /// `into` says what is added and where it goes.
+  void multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into, StreamRef stream);
   void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
   /// Into the slot, beside what the peers send, or where `sums` says that the own rows' products go.
   void multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream);
@@ -131,10 +140,13 @@ class PartialSums {
   Slots slots_;
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;
+  bool product_adds_;
+  Reclaimed<Gemm> adding_gemm_;  ///< of its own only where there is more to do than to add
   // This run's:
   int slot_ = 0;
   Weights weights_ = Weights::once;  ///< what the next product says of them
-  const std::byte* own_ = nullptr;   ///< the own rows' partial products
+  Weights adding_weights_ = Weights::once;
+  const std::byte* own_ = nullptr;  ///< the own rows' partial products
 };
 
 }  // namespace tandem

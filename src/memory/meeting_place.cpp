@@ -15,13 +15,12 @@ constexpr std::size_t fewest_bytes = std::size_t{8} << 10;
 // So many fill the links, or twice as many where nothing is stored to peers: loads have to go there and come back. With
 // more, the last bytes of what is large come a little sooner.
 constexpr std::size_t blocks_for_links = 64;
-constexpr int small_blocks = 2;  // of these run at once in the place of one of the largest kind, and more
 constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's links, for each block of those
 
 }  // namespace
 
 MeetingPlace::MeetingPlace(const Team& team, int blocks, std::uint32_t operation, std::size_t bytes)
-    : blocks_(std::min({blocks, most_blocks, small_blocks * team.resident_blocks()})), operation_(operation) {
+    : blocks_(std::min({blocks, most_blocks, team.resident_blocks()})), operation_(operation) {
   memory_ = or_abort(team, "meeting place", [&] {
     return SymmetricMemory::allocate(team, bytes, {.channels = static_cast<std::uint32_t>(blocks_)});
   });

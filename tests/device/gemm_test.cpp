@@ -54,7 +54,11 @@ class GemmTest : public OnDevice {
     const Buffer a_memory = upload(a);
     const Buffer b_memory = upload(b);
     const Buffer bias_memory = upload(bias);
-    const Buffer d_memory = upload(d);
+    const Buffer c_memory = upload(d);
+    const void* const c = apart_ ? c_memory.data() : nullptr;
+    const std::vector<Out> before =
+        apart_ ? std::vector<Out>(d.size(), Out(std::numeric_limits<float>::quiet_NaN())) : d;
+    const Buffer d_memory = upload(before);
     Stream stream(device());
     const std::unique_ptr<Gemm> gemm = device().gemm(spec, algorithms_);
     EXPECT_FALSE(gemm->describe().empty());
@@ -65,6 +69,7 @@ class GemmTest : public OnDevice {
       gemm->run(stream, {.a = a_memory.data(),
                          .b = b_memory.data(),
                          .d = d_memory.data(),
+                         .c = c,
                          .bias = bias_data,
                          .m = m,
                          .k = k,
@@ -78,6 +83,7 @@ class GemmTest : public OnDevice {
         gemm->run(stream, {.a = a_memory.data_as<T>() + (spec.transpose_a ? row : row * lda),
                            .b = weights->data(),
                            .d = d_memory.data_as<Out>() + row * ldd,
+                           .c = apart_ ? c_memory.data_as<Out>() + row * ldd : nullptr,
                            .bias = bias_data,
                            .m = rows,
                            .k = k,
@@ -112,7 +118,8 @@ class GemmTest : public OnDevice {
       for (std::int64_t j = 0; j < ldd; ++j) {
         const std::size_t where = at(i, ldd, j);
         if (i >= run_m || j >= spec.n) {
-          ASSERT_EQ(std::memcmp(&out[where], &d[where], sizeof(Out)), 0) << "written outside, at " << i << ", " << j;
+          ASSERT_EQ(std::memcmp(&out[where], &before[where], sizeof(Out)), 0)
+              << "written outside, at " << i << ", " << j;
           continue;
         }
         const auto line = [run_k](const std::vector<double>& from, std::int64_t index) {
@@ -196,8 +203,39 @@ class GemmTest : public OnDevice {
     }
   }
 
+  bool apart_ = false;                     // beta multiplies a C that is not D
   std::vector<GemmAlgorithm> algorithms_;  // that products are checked by; none: the device's own
 };
+
+TEST_P(GemmTest, WhatIsAddedMayLieElsewhere) {
+  apart_ = true;
+  check_random(8, 70);
+  for (const DType dtype : {f32, bf16}) {
+    GemmSpec spec{.m = 300, .n = 130, .k = 200, .transpose_b = true, .dtype = dtype, .out_dtype = dtype, .beta = 1.0F};
+    check_pieces(spec, {100, 77, 123});
+    spec.bias = true;
+    spec.activation = Activation::gelu_erf;
+    check_pieces(spec, {100, 77, 123});
+    check(spec, 300, 0);
+  }
+}
+
+TEST_P(GemmTest, AnAuxiliaryGoesWithWhatDHolds) {
+  const std::unique_ptr<Gemm> gemm =
+      device().gemm({.m = 4, .n = 4, .k = 4, .activation = Activation::gelu_tanh, .auxiliary = Auxiliary::output});
+  const Buffer memory = upload(std::vector<float>(64));
+  const Stream stream(device());
+  expect_error<InvalidArgument>(
+      [&] {
+        gemm->run(stream, {.a = memory.data(),
+                           .b = memory.data(),
+                           .d = memory.data(),
+                           .c = memory.data(),
+                           .aux = memory.data(),
+                           .beta = 1.0F});
+      },
+      {"a C of its own", "auxiliary output"});
+}
 
 TEST_P(GemmTest, IsRightForRandomShapes) { check_random(12, 90); }
 

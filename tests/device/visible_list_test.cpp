@@ -2,6 +2,8 @@
 #include "device/cuda/visible_list.hpp"
 
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
 namespace tandem::cuda {
 namespace {
@@ -27,15 +29,22 @@ TEST(VisibleList, IsReadAsCudaReadsIt) {
       {"0,99999999999", std::nullopt},  // CUDA knows what it makes of that
       {"0,0", 0},
       {"1,0,1", 0},
-      {"GPU-ab", std::nullopt},
-      {"0,GPU-ab", std::nullopt},
+      {"GPU-ab12-3", 1},
+      {"GPU-ab1", 1},
+      {"GPU-ab34-5,GPU-ab12-3", 2},
+      {"1,GPU-ab12-3", 2},
+      {"0,GPU-ab12-3", 0},  // which is the same
+      {"GPU-ab", 0},        // either of them
+      {"GPU-cd,0", 0},
+      {"1,GPU-cd", 1},
       {"MIG-ab", std::nullopt},
       {"0, 1", std::nullopt},
       {"1x", std::nullopt},
       {",0", std::nullopt},
   };
-  for (const Row& row : rows) EXPECT_EQ(count_listed(row.list, 2), row.count) << "'" << row.list << "'";
-  EXPECT_EQ(count_listed("0", 0), 0);
+  const std::vector<std::string> uuids{"GPU-ab12-3", "GPU-ab34-5"};
+  for (const Row& row : rows) EXPECT_EQ(count_listed(row.list, uuids), row.count) << "'" << row.list << "'";
+  EXPECT_EQ(count_listed("0", {}), 0);
 }
 
 }  // namespace

@@ -211,6 +211,18 @@ TEST_P(AllGatherLinearTest, AnyNumberOfGroupsAndLargeShards) {
   });
 }
 
+// More than mailboxes take: kernels on all ranks' memory do, but no rows that vector accesses do not fit.
+TEST_P(AllGatherLinearTest, LargeShardsInSequence) {
+  for (const int ranks : {2, 3}) {
+    on(ranks, [](World& world) {
+      for (const std::int64_t k : {4100, 4101}) {
+        check(world, world.team(), {.m = 601, .n = 3, .k = k}, {.algorithm = "sequence", .keep_gathered = true}, 3);
+      }
+      check(world, world.team(), {.m = 601, .n = 3, .k = 4100}, {.algorithm = "sequence", .sms = 3}, 2);
+    });
+  }
+}
+
 TEST_P(AllGatherLinearTest, SubTeamsInOddOrdersKeepTheirGatheredX) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {

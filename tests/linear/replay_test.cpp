@@ -125,7 +125,7 @@ class LinearOperations {
   std::uint64_t inputs_ = 0;
 };
 
-int replays() { return static_cast<int>(std::ceil(1e4 * testing::stress_scale())); }
+int replays(double all = 1e4) { return static_cast<int>(std::ceil(all * testing::stress_scale())); }
 
 /// Over the node's GPUs (up to 4), or two ranks that share one.
 int ranks_on(DeviceType type) { return std::clamp(device_count(type), 2, 4); }
@@ -141,6 +141,17 @@ TEST_P(ReplayStress, EveryLinearOperation) {
        const LinearOperations few(world.team(), runs, 3);
        const LinearOperations many(world.team(), runs, 61);
        runs.replay(replays());
+     },
+     {.limit = limit});
+}
+
+/// So many tokens that what follows a product in sequence, or comes before it, takes kernels on all ranks' memory.
+TEST_P(ReplayStress, LargeLinearOperations) {
+  on(ranks_on(GetParam()),
+     [](World& world) {
+       ReplayedRuns runs(world.team());
+       const LinearOperations large(world.team(), runs, 60'000);
+       runs.replay(replays(500));
      },
      {.limit = limit});
 }

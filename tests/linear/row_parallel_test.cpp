@@ -139,12 +139,37 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
-// Where the device has a kernel for what is small, this is too much for it: more than 2 MiB a rank of three, and 4 MiB
-// in all.
+// Where the device has a kernel for what is small, this is too much for it: more than 2 MiB a rank, and 4 MiB in all.
+// Kernels on all ranks' memory take that, but no rows that vector accesses do not fit.
 TEST_P(RowParallel, WhatIsNotSmallInSequence) {
-  on(3, [](World& world) {
-    const LinearSpec spec{.m = 601, .n = 4100, .k = 3, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
-    check(world, world.team(), spec, {.algorithm = "sequence"}, 2);
+  for (const int ranks : {2, 3}) {
+    on(ranks, [](World& world) {
+      LinearSpec spec{.m = 601, .n = 4100, .k = 3, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
+      check(world, world.team(), spec, {.algorithm = "sequence"}, 3);
+      check(world, world.team(), spec, {.algorithm = "sequence", .sms = 3}, 2);
+      spec.n = 4101;
+      check(world, world.team(), spec, {.algorithm = "sequence"}, 2);
+    });
+  }
+}
+
+// Their own rows' product adds what the other sent.
+TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
+  on(2, [](World& world) {
+    const Team backwards = world.team({1, 0});
+    testing::for_each_epilogue(Activation::gelu_tanh, 0.0F, [&](LinearSpec spec, LinearOptions options) {
+      if (options.algorithm != "pipeline") return;
+      for (const int groups : {1, 3, 8}) {
+        options.groups = groups;
+        check(world, groups == 3 ? backwards : world.team(), spec, options);
+      }
+    });
+    for (const std::int64_t m : {0, 1, 2, 3, 640}) {
+      check(world, world.team(), {.m = m, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = 4}, 6);
+    }
+    check(world, world.team(), {.m = 6, .n = 5, .k = 0, .bias = true}, {.algorithm = "pipeline", .groups = 2}, 3, 2);
+    // y adds as well.
+    check(world, world.team(), {.m = 64, .n = 5, .k = 7, .beta = 0.5F}, {.algorithm = "pipeline", .groups = 2});
   });
 }
 

@@ -28,10 +28,10 @@ enum class Auxiliary : std::uint8_t {
 
 [[nodiscard]] TANDEM_API const char* name(Auxiliary auxiliary) noexcept;
 
-/// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · D + bias[n]), all row-major. Sums are kept in
-/// fp32 (f64 for f64). A and B are of `dtype`: f32, f16 or bf16 (f64 on the host); D and the bias of `out_dtype`,
-/// which is `dtype` or f32. m and k are upper bounds: a run may use less. With Auxiliary::gradient it is
-/// D = (alpha · op(A) · op(B) + beta · D + bias) · activation'(aux).
+/// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n]), all row-major, where C is what D holds
+/// unless a run gives another one. Sums are kept in fp32 (f64 for f64). A and B are of `dtype`: f32, f16 or bf16 (f64
+/// on the host); D and the bias of `out_dtype`, which is `dtype` or f32. m and k are upper bounds: a run may use less.
+/// With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) · activation'(aux).
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -62,11 +62,12 @@ enum class Weights : std::uint8_t {
 };
 
 /// One run's operands. `m` and `k` are this run's extents, -1 for the spec's; with either 0 nothing is multiplied,
-/// but beta, bias and activation still apply to what D holds.
+/// but beta, bias and activation still apply to C.
 struct GemmOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
+  const void* c = nullptr;  ///< as D is stored, apart from it; null: what D holds. Not with an auxiliary
   const void* bias = nullptr;
   void* aux = nullptr;  ///< [m, n] of `out_dtype`, dense; by GemmSpec::auxiliary it is written, or only read
   std::int64_t m = -1;

@@ -40,7 +40,7 @@ class TANDEM_API LinearPlan : public Plan {
   /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
   void expect_auxiliary(const TensorView& aux, std::int64_t m) const;
   /// Completes `describe` with what runs locally, and whether one kernel communicates.
-  void describe_product(const Gemm& gemm, const std::string& kernels);
+  void describe_product(const Gemm& gemm, const std::string& by);
 
  private:
   LinearSpec spec_;

@@ -19,7 +19,7 @@ namespace tandem {
 /// Device::reduce_in_meeting and copy_in_meeting), and memory for it, where the plan has none.
 class TANDEM_API MeetingPlace {
  public:
-  /// As many blocks of 256 threads as one step has where nobody says otherwise. They may share multiprocessors.
+  /// As many blocks of 256 threads as one step has where nobody says otherwise.
   static constexpr int most_blocks = 128;
 
   MeetingPlace() = default;

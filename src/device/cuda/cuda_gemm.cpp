@@ -235,8 +235,9 @@ void CudaGemm::multiply(Problem& p, const Choice& choice, const GemmOperands& op
                         cudaStream_t stream) const {
   const CublasLt& lt = blas_->library();
   const float alpha = spec().alpha;
-  lt.check(lt.cublasLtMatmul(blas_->get(), &p.operation, &alpha, operands.b, &p.b, operands.a, &p.a, &beta, operands.d,
-                             &p.d, operands.d, &p.d, &choice.algorithm, workspace_.data(), workspace_bytes, stream),
+  const void* const c = operands.c != nullptr ? operands.c : operands.d;
+  lt.check(lt.cublasLtMatmul(blas_->get(), &p.operation, &alpha, operands.b, &p.b, operands.a, &p.a, &beta, c, &p.d,
+                             operands.d, &p.d, &choice.algorithm, workspace_.data(), workspace_bytes, stream),
            "cublasLtMatmul");
 }
 
@@ -270,6 +271,7 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
   const Pitches ld = pitches(m, k, operands.lda);
   check(launch_tiled_gemm({.a = operands.a,
                            .b = operands.b,
+                           .c = operands.c != nullptr ? operands.c : operands.d,
                            .d = operands.d,
                            .bias = s.bias ? operands.bias : nullptr,
                            .m = m,
@@ -309,8 +311,8 @@ void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) co
     return;
   }
   // Rows with gaps: the tiled product of nothing, added to D.
-  check(launch_tiled_gemm({.d = d, .m = m, .n = s.n, .ldd = ldd, .beta = 1.0F, .activation = s.activation}, s.dtype,
-                          s.out_dtype, stream),
+  check(launch_tiled_gemm({.c = d, .d = d, .m = m, .n = s.n, .ldd = ldd, .beta = 1.0F, .activation = s.activation},
+                          s.dtype, s.out_dtype, stream),
         "the activation of a GEMM");
 }
 
@@ -348,7 +350,7 @@ void CudaGemm::multiply_any(const GemmOperands& operands, std::int64_t m, std::i
   }
   const Pitches ld = pitches(m, k, operands.lda);
   const bool aligned = rows_on_16_bytes(ld) && on_16_bytes(operands.a) && on_16_bytes(operands.b) &&
-                       on_16_bytes(operands.d) && (!s.bias || on_16_bytes(operands.bias));
+                       on_16_bytes(operands.d) && on_16_bytes(operands.c) && (!s.bias || on_16_bytes(operands.bias));
   Problem p = problem(m, k, ld, operands.bias);
   const int choice = choice_for(p, m, k, operands.lda, aligned);
   if (choice < 0) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/visible_devices.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/format.hpp"
 #include "device/cuda/check.hpp"
@@ -18,31 +21,51 @@ namespace {
 
 using cuda::Driver;
 
-/// GPUs of the machine (or container). The toolkit has no nvml.h; these prototypes have been the same since NVML 2.
-std::optional<int> count_by_nvml() {
+/// The UUIDs of the machine's (or container's) GPUs. The toolkit has no nvml.h; these prototypes have been the same
+/// since NVML 2.
+std::optional<std::vector<std::string>> uuids_by_nvml() {
   const std::unique_ptr<void, int (*)(void*)> library(
       dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL),
       [](void* handle) { return handle == nullptr ? 0 : dlclose(handle); });
   if (library == nullptr) return std::nullopt;
-  const auto start = reinterpret_cast<int (*)()>(dlsym(library.get(), "nvmlInit_v2"));
-  const auto count = reinterpret_cast<int (*)(unsigned*)>(dlsym(library.get(), "nvmlDeviceGetCount_v2"));
-  const auto stop = reinterpret_cast<int (*)()>(dlsym(library.get(), "nvmlShutdown"));
-  if (start == nullptr || count == nullptr || stop == nullptr || start() != 0) return std::nullopt;
-  unsigned devices = 0;
-  const int result = count(&devices);
+  const auto function = [&]<typename Function>(Function*& pointer, const char* name) {
+    pointer = reinterpret_cast<Function*>(dlsym(library.get(), name));
+    return pointer != nullptr;
+  };
+  int (*start)() = nullptr;
+  int (*stop)() = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*open)(unsigned, void**) = nullptr;
+  int (*uuid_of)(void*, char*, unsigned) = nullptr;
+  const bool has_all = function(start, "nvmlInit_v2") && function(stop, "nvmlShutdown") &&
+                       function(count, "nvmlDeviceGetCount_v2") && function(open, "nvmlDeviceGetHandleByIndex_v2") &&
+                       function(uuid_of, "nvmlDeviceGetUUID");
+  if (!has_all || start() != 0) return std::nullopt;
+  const auto list = [&]() -> std::optional<std::vector<std::string>> {
+    unsigned gpus = 0;
+    if (count(&gpus) != 0) return std::nullopt;
+    std::vector<std::string> uuids;
+    for (unsigned gpu = 0; gpu < gpus; ++gpu) {
+      void* handle = nullptr;
+      std::array<char, 96> uuid{};  // as NVML's header says is always enough
+      if (open(gpu, &handle) != 0 || uuid_of(handle, uuid.data(), uuid.size()) != 0) return std::nullopt;
+      uuids.emplace_back(uuid.data());
+    }
+    return uuids;
+  };
+  std::optional<std::vector<std::string>> uuids = list();
   stop();
-  if (result != 0) return std::nullopt;
-  return static_cast<int>(devices);
+  return uuids;
 }
 
 /// How many GPUs this process sees, told by NVML and CUDA_VISIBLE_DEVICES. CUDA itself is not started, so that a
 /// launcher or a test may ask and then fork: a child of a process that has started CUDA cannot use it. None where only
-/// CUDA can say: NVML is missing, or devices are named by UUIDs.
+/// CUDA can say: NVML is missing, or the list is none that `count_listed` understands.
 std::optional<int> count_without_cuda() {
-  const std::optional<int> all = count_by_nvml();
+  const std::optional<std::vector<std::string>> all = uuids_by_nvml();
+  if (!all) return std::nullopt;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (!all || visible == nullptr) return all;
-  return cuda::count_listed(visible, *all);
+  return visible == nullptr ? static_cast<int>(all->size()) : cuda::count_listed(visible, *all);
 }
 
 }  // namespace

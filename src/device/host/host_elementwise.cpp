@@ -306,8 +306,8 @@ void widen(DType dtype, const void* from, float* to, std::int64_t count) {
   with_float_type(dtype, [&]<typename From>(From) { widen_block(static_cast<const From*>(from), to, count); });
 }
 
-void finish_row(const float* sums, void* out, DType dtype, const void* bias, float beta, Activation activation,
-                std::int64_t count) {
+void finish_row(const float* sums, const void* addend, void* out, DType dtype, const void* bias, float beta,
+                Activation activation, std::int64_t count) {
   with_float_type(dtype, [&]<typename Out>(Out) {
     Block<float> row;
     Block<float> old;
@@ -315,7 +315,7 @@ void finish_row(const float* sums, void* out, DType dtype, const void* bias, flo
       const std::int64_t n = std::min(block_elements, count - first);
       std::memcpy(row.data(), sums + first, bytes_of<float>(n));
       if (beta != 0) {
-        widen_block(at<Out>(static_cast<const void*>(out), first), old.data(), n);
+        widen_block(at<Out>(addend, first), old.data(), n);
         run_vectorised<ScaleAndAdd>(row.data(), static_cast<const float*>(row.data()), 1.0F,
                                     static_cast<const float*>(old.data()), beta, n);
       }
@@ -326,13 +326,13 @@ void finish_row(const float* sums, void* out, DType dtype, const void* bias, flo
   });
 }
 
-void finish_row(const double* sums, void* out, DType dtype, const void* bias, double beta, Activation activation,
-                std::int64_t count) {
+void finish_row(const double* sums, const void* addend, void* out, DType dtype, const void* bias, double beta,
+                Activation activation, std::int64_t count) {
   const auto finish = [&]<typename Out>(Out) {
     Out* const row = static_cast<Out*>(out);
     for (std::int64_t i = 0; i < count; ++i) {
       double x = sums[i];
-      if (beta != 0) x += beta * static_cast<double>(row[i]);
+      if (beta != 0) x += beta * static_cast<double>(static_cast<const Out*>(addend)[i]);
       if (bias != nullptr) x += static_cast<double>(static_cast<const Out*>(bias)[i]);
       Activate::loop(&x, activation, 1);
       row[i] = static_cast<Out>(x);

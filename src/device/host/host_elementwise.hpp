@@ -15,12 +15,12 @@ void reduce_now(const Reduction& reduction);
 void map_now(const Map& map);
 void column_sum_now(const ColumnSum& sum);
 
-/// A GEMM's last step on a row of `count` sums: out = activation(sums + beta · out + bias), rounded once. `out` may be
-/// `sums` if `beta` is 0; beta 0 does not read `out`. Out and bias are of `dtype`.
-void finish_row(const float* sums, void* out, DType dtype, const void* bias, float beta, Activation activation,
-                std::int64_t count);
-void finish_row(const double* sums, void* out, DType dtype, const void* bias, double beta, Activation activation,
-                std::int64_t count);
+/// A GEMM's last step on a row of `count` sums: out = activation(sums + beta · addend + bias), rounded once. `out` may
+/// be one of both; beta 0 does not read `addend`. Addend, out and bias are of `dtype`.
+void finish_row(const float* sums, const void* addend, void* out, DType dtype, const void* bias, float beta,
+                Activation activation, std::int64_t count);
+void finish_row(const double* sums, const void* addend, void* out, DType dtype, const void* bias, double beta,
+                Activation activation, std::int64_t count);
 
 /// `count` elements of a floating-point `dtype` (not f64) as floats.
 void widen(DType dtype, const void* from, float* to, std::int64_t count);

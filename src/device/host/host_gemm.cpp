@@ -189,21 +189,27 @@ class HostGemm::Work {
     const std::int64_t n = spec_.n;
     const auto out_bytes = static_cast<std::int64_t>(size_of(spec_.out_dtype));
     const bool in_place = sums_in_place<T>();
-    for (std::int64_t i = 0; i < run.m; i += block_m<T>()) {
-      const std::int64_t mm = std::min(block_m<T>(), run.m - i);
+    const bool adds = run.operands.c != nullptr && run.beta != 0.0F;
+    // What another C adds is added to sums that are still in the cache.
+    const std::int64_t block = adds ? std::min(panel_m, block_m<T>()) : block_m<T>();
+    for (std::int64_t i = 0; i < run.m; i += block) {
+      const std::int64_t mm = std::min(block, run.m - i);
       for (std::int64_t j = 0; j < n; j += block_n<T>()) {
         const std::int64_t nn = std::min(block_n<T>(), n - j);
-        auto* const out = static_cast<std::byte*>(run.operands.d) + (i * run.ldd + j) * out_bytes;
+        const std::int64_t place = (i * run.ldd + j) * out_bytes;
+        auto* const out = static_cast<std::byte*>(run.operands.d) + place;
+        const std::byte* const addend = adds ? static_cast<const std::byte*>(run.operands.c) + place : out;
+        const bool added = in_place && !adds;  // by the product
         T* const sums = in_place ? reinterpret_cast<T*>(out) : panels.sums.get();
         const std::int64_t ld_sums = in_place ? run.ldd : nn;
-        sum_block(run, i, j, mm, nn, in_place ? run.beta : 0.0F, sums, ld_sums, panels);
-        if (in_place && !has_last_step()) continue;
+        sum_block(run, i, j, mm, nn, added ? run.beta : 0.0F, sums, ld_sums, panels);
+        if (added && !has_last_step()) continue;
         const auto* const bias =
             spec_.bias ? static_cast<const std::byte*>(run.operands.bias) + j * out_bytes : nullptr;
         for (std::int64_t r = 0; r < mm; ++r) {
           std::byte* const row = out + r * run.ldd * out_bytes;
-          finish_row(sums + r * ld_sums, row, spec_.out_dtype, bias, in_place ? T(0) : static_cast<T>(run.beta),
-                     activation_of_sums(), nn);
+          finish_row(sums + r * ld_sums, addend + r * run.ldd * out_bytes, row, spec_.out_dtype, bias,
+                     added ? T(0) : static_cast<T>(run.beta), activation_of_sums(), nn);
           if (spec_.auxiliary != Auxiliary::none) {
             activate(row, static_cast<std::byte*>(run.operands.aux) + ((i + r) * n + j) * out_bytes, nn);
           }

@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(threads) tiled_gemm_kernel(const TiledGemmArgu
     __syncthreads();
   }
 
+  const Out* c = static_cast<const Out*>(g.c);
   Out* d = static_cast<Out*>(g.d);
   const Out* bias = static_cast<const Out*>(g.bias);
 #pragma unroll
@@ -61,12 +62,12 @@ __global__ void __launch_bounds__(threads) tiled_gemm_kernel(const TiledGemmArgu
       const std::int64_t row = row0 + ty + i * side;
       const std::int64_t column = column0 + tx + j * side;
       if (row >= g.m || column >= g.n) continue;
-      Out* out = d + row * g.ldd + column;
+      const std::int64_t place = row * g.ldd + column;
       float x = g.alpha * sums[i][j];
-      // With beta = 0 what D holds does not count, not even a NaN.
-      if (g.beta != 0.0F) x += g.beta * widen(*out);
+      // With beta = 0 what C holds does not count, not even a NaN.
+      if (g.beta != 0.0F) x += g.beta * widen(c[place]);
       if (bias != nullptr) x += widen(bias[column]);
-      *out = narrow<Out>(activate(g.activation, x));
+      d[place] = narrow<Out>(activate(g.activation, x));
     }
   }
 }

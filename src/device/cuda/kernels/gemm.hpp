@@ -9,11 +9,12 @@
 
 namespace tandem::cuda {
 
-/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · D[i, j] + bias[j]). Element [i, p] of A lies at
+/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]); C may be D. Element [i, p] of A lies at
 /// i · a_row + p · a_column, likewise B, so that every transpose and leading dimension is one case.
 struct TiledGemmArguments {
   const void* a = nullptr;
   const void* b = nullptr;
+  const void* c = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
   std::int64_t m = 0;
@@ -23,14 +24,14 @@ struct TiledGemmArguments {
   std::int64_t a_column = 0;
   std::int64_t b_row = 0;
   std::int64_t b_column = 0;
-  std::int64_t ldd = 0;
+  std::int64_t ldd = 0;  ///< of C as well
   float alpha = 1.0F;
   float beta = 0.0F;
   Activation activation = Activation::none;
 };
 
 /// A product that takes any size, stride and alignment, in fp32, one rounding at the end; slow beside cuBLASLt. With k
-/// = 0 it reads neither A nor B and applies what comes after the product to D. `m` and `n` are not zero; f32, f16 and
+/// = 0 it reads neither A nor B and applies what comes after the product to C. `m` and `n` are not zero; f32, f16 and
 /// bf16, out as that or f32.
 [[nodiscard]] cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType dtype, DType out_dtype,
                                             cudaStream_t stream);
