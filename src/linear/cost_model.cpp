@@ -181,22 +181,27 @@ class Pieces {
   }
   /// The peer's rows in parts that leave as they are computed, then the own ones, which add what has come; the sums of
   /// an all-reduce leave as they are made.
-  [[nodiscard]] double between_two(int parts) const {
-    const double part = 1.0 / parts;
-    const double crossing = latency() + part * wire();
+  [[nodiscard]] double between_two(int groups) const {
+    const bool travels_on = kind_ == LinearKind::linear_all_reduce;
+    const std::vector<ShardPart> sent = equal_parts(parts_sent_between_two(groups, travels_on));
+    const std::vector<ShardPart> adding = travels_on ? halving_parts(groups) : sent;
+    const auto size = [](const ShardPart& part) { return static_cast<double>(part.to - part.from) / part.of; };
+    const auto crossing = [&](const ShardPart& part) { return latency() + size(part) * wire(); };
     std::vector<double> arrived;
     double compute = 0;
     double link = 0;
-    for (int i = 0; i < parts; ++i) {
-      compute += gemm(part);
-      link = std::max(link, slowest_rank * compute) + crossing;
+    for (const ShardPart& part : sent) {
+      compute += gemm(size(part));
+      link = std::max(link, slowest_rank * compute) + crossing(part);
       arrived.push_back(link);
     }
-    for (int i = 0; i < parts; ++i) {
-      compute = std::max(compute, arrived[static_cast<std::size_t>(i)]) + gemm(part);
-      link = std::max(link, compute) + crossing;
+    std::size_t needed = 0;
+    for (const ShardPart& part : adding) {
+      while (part.ends_behind(sent[needed])) ++needed;
+      compute = std::max(compute, arrived[needed]) + gemm(size(part));
+      link = std::max(link, compute) + crossing(part);
     }
-    return kind_ == LinearKind::linear_all_reduce ? link : compute;
+    return travels_on ? link : compute;
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const {
@@ -271,7 +276,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   if (!options.groups) {
     // Rounds whose products end within a tile cost more than the model knows: where there are tiles, the rows are
     // halved.
-    const bool halves = kind == LinearKind::linear_all_reduce && costs.gemm_tile > 0;
+    const bool halves = kind == LinearKind::linear_all_reduce && costs.gemm_tile > 0 && !own_product_adds(spec, ranks);
     const auto next = [halves](int candidate) { return halves ? 2 * candidate : candidate + 1; };
     const int fewest = groups;
     double best = pieces.in_groups(fewest);

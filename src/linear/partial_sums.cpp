@@ -98,6 +98,8 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
       gemm_(team, tuned_gemm(team, partial_product(spec))),
       product_adds_(choice.algorithm == pipeline && own_product_adds(spec, team.size())),
+      sent_parts_(equal_parts(parts_sent_between_two(choice.groups, rows == Rows::all))),
+      adding_parts_(rows == Rows::all ? halving_parts(std::max(choice.groups, 1)) : sent_parts_),
       adding_gemm_(team, adding_gemm(team, spec, product_adds_)) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
@@ -199,8 +201,14 @@ void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef 
   }
 }
 
+void PartialSums::multiply_sent(const Operands& run, StreamRef stream, CommunicationStream& communication) {
+  take_slot(stream);
+  arrived_ = 0;
+  for (const ShardPart& part : sent_parts_) multiply_peers(run, part, stream, communication);
+}
+
 void PartialSums::multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream) {
-  {
+  for (; arrived_ == 0 || part.ends_behind(sent_parts_[arrived_ - 1]); ++arrived_) {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
     slots_.wait(stream, slot_, slots_.peers(), in_region);
   }

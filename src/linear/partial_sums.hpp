@@ -55,10 +55,17 @@ class PartialSums {
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
   void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStream& communication);
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
-  /// Whether `multiply_adding` takes the place of `multiply_own` and `reduce`.
+  // Between two ranks, whose pipeline this is: the peer's rows first, then the own ones, whose products add what the
+  // peer has sent.
+
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
-  /// Waits for the peer's same part of the own rows, and multiplies: y = activation(product + peer's part + bias).
+  /// Multiplies the peer's rows in parts, pushing each while what follows is multiplied.
+  void multiply_sent(const Operands& run, StreamRef stream, CommunicationStream& communication);
+  /// The parts in which the own rows are multiplied. Sums that travel end in small ones: the last one's way lies bare.
+  [[nodiscard]] std::span<const ShardPart> adding_parts() const noexcept { return adding_parts_; }
+  /// The next of them: waits for what the peer sends of it, and multiplies: y = activation(product + peer's + bias).
   void multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream);
+
   /// Waits for the others' same part of the own rows, and adds.
   void reduce(const Operands& run, const ShardPart& part, StreamRef stream);
   /// The own rows of a part.
@@ -141,11 +148,14 @@ class PartialSums {
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;
   bool product_adds_;
+  std::vector<ShardPart> sent_parts_;
+  std::vector<ShardPart> adding_parts_;
   Reclaimed<Gemm> adding_gemm_;  ///< of its own only where there is more to do than to add
   // This run's:
   int slot_ = 0;
   Weights weights_ = Weights::once;  ///< what the next product says of them
   Weights adding_weights_ = Weights::once;
+  std::size_t arrived_ = 0;         ///< of the sent parts that the peer has pushed, how many were waited for
   const std::byte* own_ = nullptr;  ///< the own rows' partial products
 };
 

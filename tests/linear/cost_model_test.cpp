@@ -207,11 +207,25 @@ TEST(CostModel, RoundsHalveTheRowsWhereProductsAreMadeInTiles) {
   std::vector<int> seen;
   for (std::int64_t k = 2048; k <= 65536; k += 2048) {
     const int groups =
-        choose(LinearKind::linear_all_reduce, {.m = 8192, .n = 8192, .k = k, .dtype = bf16}, 2, tiled).groups;
+        choose(LinearKind::linear_all_reduce, {.m = 8192, .n = 8192, .k = k, .dtype = bf16}, 4, tiled).groups;
     EXPECT_TRUE(groups == 0 || std::has_single_bit(static_cast<unsigned>(groups))) << groups << " of k = " << k;
     seen.push_back(groups);
   }
   EXPECT_GT(std::ranges::max(seen), 1) << "nothing ran in rounds";
+}
+
+TEST(CostModel, BetweenTwoRanksNothingIsLeftToAddUp) {
+  CostTable slow_memory = gpu;
+  slow_memory.memory_bytes_per_second /= 4;
+  slow_memory.store_bytes_per_second = 1;
+  for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
+    LinearSpec spec{.m = 8192, .n = 8192, .k = 4096, .dtype = bf16};
+    const LinearPrediction added = choose(kind, spec, 2, slow_memory).predicted;
+    EXPECT_DOUBLE_EQ(choose(kind, spec, 2, gpu).predicted.t_pipeline, added.t_pipeline) << name(kind);
+    spec.beta = 1;  // y is what the product adds to
+    EXPECT_LT(added.t_pipeline, choose(kind, spec, 2, slow_memory).predicted.t_pipeline) << name(kind);
+    EXPECT_GT(added.t_pipeline, added.t_gemm) << name(kind);
+  }
 }
 
 TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {

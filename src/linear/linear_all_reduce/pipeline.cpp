@@ -4,31 +4,30 @@
 namespace tandem {
 
 void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
-  const auto part_of = [this](int round) { return ShardPart{.from = round, .to = round + 1, .of = rounds}; };
-  const auto take = [&](int round) {
+  const auto take = [&](const ShardPart& part) {
     communication.follow(stream);
-    sums.take_sums(run, part_of(round), communication.ref());
+    sums.take_sums(run, part, communication.ref());
   };
-  sums.take_slot(stream);
   if (sums.product_adds()) {
-    // All of the peer's rows first: they travel while those after them are multiplied, and then the sums do.
-    for (int round = 0; round < rounds; ++round) sums.multiply_peers(run, part_of(round), stream, communication);
-    for (int round = 0; round < rounds; ++round) {
-      sums.multiply_adding(run, part_of(round), stream);
-      take(round);
+    sums.multiply_sent(run, stream, communication);
+    for (const ShardPart& part : sums.adding_parts()) {
+      sums.multiply_adding(run, part, stream);
+      take(part);
     }
   } else {
-    for (int round = 0; round < rounds; ++round) {
-      sums.multiply_peers(run, part_of(round), stream, communication);
+    const auto reduce_and_take = [&](const ShardPart& part) {
+      sums.reduce(run, part, stream);
+      take(part);
+    };
+    const std::vector<ShardPart> parts = equal_parts(rounds);
+    sums.take_slot(stream);
+    for (std::size_t round = 0; round < parts.size(); ++round) {
+      sums.multiply_peers(run, parts[round], stream, communication);
       // By now the peers' products of the round before are here, or about to be.
-      if (round > 0) {
-        sums.reduce(run, part_of(round - 1), stream);
-        take(round - 1);
-      }
-      sums.multiply_own(run, part_of(round), stream);
+      if (round > 0) reduce_and_take(parts[round - 1]);
+      sums.multiply_own(run, parts[round], stream);
     }
-    sums.reduce(run, part_of(rounds - 1), stream);
-    take(rounds - 1);
+    reduce_and_take(parts.back());
   }
   communication.rejoin(stream);
 }
