@@ -387,7 +387,7 @@ void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stre
 void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
   {
     const TraceRange range(team_.device(), stream, "wait for sums", TraceKind::wait);
-    slots_.exchange(stream, slot_, in_tail);
+    slots_.wait(stream, slot_, slots_.peers(), in_tail);
   }
   std::vector<Copy> copies;
   for (const int peer : slots_.peers()) {
@@ -397,15 +397,17 @@ void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRe
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
                       .path = Path::link});
   }
-  if (product_adds_) {
-    const RowRange rows = own_rows(run.m, part);
-    const std::size_t before = bytes_before(run, team_.rank(), rows);
-    copies.push_back({.dst = run.y + before,
-                      .src = tail(team_.rank()) + before,
-                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});
-  }
   const TraceRange range(team_.device(), stream, "take sums", TraceKind::communication);
   team_.device().copy_batch(stream, copies);
+}
+
+void PartialSums::keep_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
+  const RowRange rows = own_rows(run.m, part);
+  const std::size_t before = bytes_before(run, team_.rank(), rows);
+  const Copy copy{.dst = run.y + before,
+                  .src = tail(team_.rank()) + before,
+                  .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
+  team_.device().copy_batch(stream, std::span(&copy, 1));  // which engines take for sure, unlike a lone copy
 }
 
 }  // namespace tandem

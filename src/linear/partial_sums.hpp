@@ -90,9 +90,21 @@ class PartialSums {
     if (!takes_kernels()) slots_.grant(stream, slot_, slots_.peers());
   }
 
-  /// Behind `reduce` of a part, with Rows::all: copies the peers' sums of theirs into y, once they are there.
+  // With Rows::all, of a part.
+
+  /// Behind the sums of the own rows: the peers may take them.
+  void offer_sums(StreamRef stream) const { slots_.signal(stream, slot_, slots_.peers(), in_tail); }
+  /// Copies the peers' sums of theirs into y, once they are there. What it waits for comes from the peers alone: on a
+  /// stream of its own it need not follow the products, and had better not (a kernel that comes as a product begins may
+  /// have to wait until that one ends).
   void take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
-  void take_sums(const Operands& run, StreamRef stream) const { take_sums(run, whole_shard, stream); }
+  /// Behind `multiply_adding`: copies the own sums into y.
+  void keep_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
+  /// Offers and takes all, behind `reduce`.
+  void spread_sums(const Operands& run, StreamRef stream) const {
+    offer_sums(stream);
+    take_sums(run, whole_shard, stream);
+  }
 
  private:
   static constexpr ShardPart whole_shard{};

@@ -7,7 +7,7 @@ void LinearAllReduce::State::direct(const PartialSums::Operands& run, StreamRef 
   sums.multiply_direct(run, stream, communication);
   sums.reduce(run, stream);
   communication.rejoin(stream);
-  sums.take_sums(run, stream);
+  sums.spread_sums(run, stream);
 }
 
 }  // namespace tandem

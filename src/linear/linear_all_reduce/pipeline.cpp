@@ -4,20 +4,20 @@
 namespace tandem {
 
 void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
-  const auto take = [&](const ShardPart& part) {
-    communication.follow(stream);
-    sums.take_sums(run, part, communication.ref());
-  };
   if (sums.product_adds()) {
     sums.multiply_sent(run, stream, communication);
     for (const ShardPart& part : sums.adding_parts()) {
       sums.multiply_adding(run, part, stream);
-      take(part);
+      sums.offer_sums(stream);
+      sums.take_sums(run, part, communication.ref());
+      communication.follow(stream);
+      sums.keep_sums(run, part, communication.ref());
     }
   } else {
     const auto reduce_and_take = [&](const ShardPart& part) {
       sums.reduce(run, part, stream);
-      take(part);
+      sums.offer_sums(stream);
+      sums.take_sums(run, part, communication.ref());
     };
     const std::vector<ShardPart> parts = equal_parts(rounds);
     sums.take_slot(stream);

@@ -5,7 +5,7 @@ namespace tandem {
 
 void LinearAllReduce::State::sequence(const PartialSums::Operands& run, StreamRef stream) {
   sums.in_sequence(run, stream);
-  if (!sums.takes_kernels()) sums.take_sums(run, stream);
+  if (!sums.takes_kernels()) sums.spread_sums(run, stream);
 }
 
 }  // namespace tandem
