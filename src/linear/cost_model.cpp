@@ -181,27 +181,22 @@ class Pieces {
   }
   /// The peer's rows in parts that leave as they are computed, then the own ones, which add what has come; the sums of
   /// an all-reduce leave as they are made.
-  [[nodiscard]] double between_two(int groups) const {
-    const bool travels_on = kind_ == LinearKind::linear_all_reduce;
-    const std::vector<ShardPart> sent = equal_parts(parts_sent_between_two(groups, travels_on));
-    const std::vector<ShardPart> adding = travels_on ? halving_parts(groups) : sent;
-    const auto size = [](const ShardPart& part) { return static_cast<double>(part.to - part.from) / part.of; };
-    const auto crossing = [&](const ShardPart& part) { return latency() + size(part) * wire(); };
+  [[nodiscard]] double between_two(int parts) const {
+    const double part = 1.0 / parts;
+    const double crossing = latency() + part * wire();
     std::vector<double> arrived;
     double compute = 0;
     double link = 0;
-    for (const ShardPart& part : sent) {
-      compute += gemm(size(part));
-      link = std::max(link, slowest_rank * compute) + crossing(part);
+    for (int i = 0; i < parts; ++i) {
+      compute += gemm(part);
+      link = std::max(link, slowest_rank * compute) + crossing;
       arrived.push_back(link);
     }
-    std::size_t needed = 0;
-    for (const ShardPart& part : adding) {
-      while (part.ends_behind(sent[needed])) ++needed;
-      compute = std::max(compute, arrived[needed]) + gemm(size(part));
-      link = std::max(link, compute) + crossing(part);
+    for (int i = 0; i < parts; ++i) {
+      compute = std::max(compute, arrived[static_cast<std::size_t>(i)]) + gemm(part);
+      link = std::max(link, compute) + crossing;
     }
-    return travels_on ? link : compute;
+    return kind_ == LinearKind::linear_all_reduce ? link : compute;
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const {

@@ -39,17 +39,6 @@ std::vector<ShardPart> equal_parts(int count) {
   return parts;
 }
 
-std::vector<ShardPart> halving_parts(int count) {
-  std::vector<ShardPart> parts;
-  const int of = 1 << (count - 1);
-  for (int from = 0; from < of;) {
-    const int to = static_cast<int>(parts.size()) == count - 1 ? of : from + (of - from) / 2;
-    parts.push_back({.from = from, .to = to, .of = of});
-    from = to;
-  }
-  return parts;
-}
-
 ShardGroup whole_shards(int first, int count) {
   ShardGroup group;
   for (int shard = first; shard < first + count; ++shard) group.push_back({.shard = shard});

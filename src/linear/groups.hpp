@@ -18,21 +18,10 @@ struct ShardPart {
   int of = 1;
 
   [[nodiscard]] bool ends_shard() const noexcept { return to == of; }
-  /// Whether it ends behind the other part of the same shard.
-  [[nodiscard]] bool ends_behind(const ShardPart& other) const noexcept { return to * other.of > other.to * of; }
 };
 
-/// A shard in so many parts, at least 1: all of them equal; or each half of what the ones before it leave, and the last
-/// two equal.
+/// A shard in so many equal parts, at least 1.
 [[nodiscard]] std::vector<ShardPart> equal_parts(int count);
-[[nodiscard]] std::vector<ShardPart> halving_parts(int count);
-
-/// In how many parts each of two ranks sends the other's rows, of a run in so many groups. Sums that `travel_on` leave
-/// in more parts than what is added to them comes in: each product costs something.
-[[nodiscard]] constexpr int parts_sent_between_two(int groups, bool travel_on) noexcept {
-  const int least = groups > 1 ? groups : 1;
-  return travel_on && least > 2 ? 2 : least;
-}
 
 /// What a pipeline multiplies at once, in order: at most one part of each shard, none left out in between.
 using ShardGroup = std::vector<ShardPart>;

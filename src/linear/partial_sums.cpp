@@ -98,8 +98,6 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
       gemm_(team, tuned_gemm(team, partial_product(spec))),
       product_adds_(choice.algorithm == pipeline && own_product_adds(spec, team.size())),
-      sent_parts_(equal_parts(parts_sent_between_two(choice.groups, rows == Rows::all))),
-      adding_parts_(rows == Rows::all ? halving_parts(std::max(choice.groups, 1)) : sent_parts_),
       adding_gemm_(team, adding_gemm(team, spec, product_adds_)) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
@@ -201,14 +199,8 @@ void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef 
   }
 }
 
-void PartialSums::multiply_sent(const Operands& run, StreamRef stream, CommunicationStream& communication) {
-  take_slot(stream);
-  arrived_ = 0;
-  for (const ShardPart& part : sent_parts_) multiply_peers(run, part, stream, communication);
-}
-
 void PartialSums::multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream) {
-  for (; arrived_ == 0 || part.ends_behind(sent_parts_[arrived_ - 1]); ++arrived_) {
+  {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
     slots_.wait(stream, slot_, slots_.peers(), in_region);
   }
@@ -384,30 +376,24 @@ void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stre
                                  .most_blocks = most_blocks_});
 }
 
-void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
-  {
-    const TraceRange range(team_.device(), stream, "wait for sums", TraceKind::wait);
-    slots_.wait(stream, slot_, slots_.peers(), in_tail);
-  }
-  std::vector<Copy> copies;
-  for (const int peer : slots_.peers()) {
-    const RowRange rows = part_rows(run.m, team_.size(), peer, part);
-    copies.push_back({.dst = all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes_,
-                      .src = tail(peer) + bytes_before(run, peer, rows),
-                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
-                      .path = Path::link});
-  }
-  const TraceRange range(team_.device(), stream, "take sums", TraceKind::communication);
-  team_.device().copy_batch(stream, copies);
+void PartialSums::wait_for_sums(StreamRef stream) const {
+  const TraceRange range(team_.device(), stream, "wait for sums", TraceKind::wait);
+  slots_.wait(stream, slot_, slots_.peers(), in_tail);
 }
 
-void PartialSums::keep_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
-  const RowRange rows = own_rows(run.m, part);
-  const std::size_t before = bytes_before(run, team_.rank(), rows);
-  const Copy copy{.dst = run.y + before,
-                  .src = tail(team_.rank()) + before,
-                  .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
-  team_.device().copy_batch(stream, std::span(&copy, 1));  // which engines take for sure, unlike a lone copy
+void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
+  std::vector<Copy> copies;
+  const auto add = [&](int rank, Path path) {
+    const RowRange rows = part_rows(run.m, team_.size(), rank, part);
+    copies.push_back({.dst = all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes_,
+                      .src = tail(rank) + bytes_before(run, rank, rows),
+                      .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
+                      .path = path});
+  };
+  for (const int peer : slots_.peers()) add(peer, Path::link);
+  if (product_adds_) add(team_.rank(), Path::local);
+  const TraceRange range(team_.device(), stream, "take sums", TraceKind::communication);
+  team_.device().copy_batch(stream, copies);
 }
 
 }  // namespace tandem

@@ -55,15 +55,12 @@ class PartialSums {
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
   void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStream& communication);
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
-  // Between two ranks, whose pipeline this is: the peer's rows first, then the own ones, whose products add what the
-  // peer has sent.
+  // Between two ranks: the peer's rows first, in parts (`multiply_peers`), then the own ones, whose products add what
+  // the peer has sent.
 
+  /// Whether it goes so.
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
-  /// Multiplies the peer's rows in parts, pushing each while what follows is multiplied.
-  void multiply_sent(const Operands& run, StreamRef stream, CommunicationStream& communication);
-  /// The parts in which the own rows are multiplied. Sums that travel end in small ones: the last one's way lies bare.
-  [[nodiscard]] std::span<const ShardPart> adding_parts() const noexcept { return adding_parts_; }
-  /// The next of them: waits for what the peer sends of it, and multiplies: y = activation(product + peer's + bias).
+  /// Waits for the peer's same part of the own rows, and multiplies: y = activation(product + peer's part + bias).
   void multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream);
 
   /// Waits for the others' same part of the own rows, and adds.
@@ -94,15 +91,15 @@ class PartialSums {
 
   /// Behind the sums of the own rows: the peers may take them.
   void offer_sums(StreamRef stream) const { slots_.signal(stream, slot_, slots_.peers(), in_tail); }
-  /// Copies the peers' sums of theirs into y, once they are there. What it waits for comes from the peers alone: on a
-  /// stream of its own it need not follow the products, and had better not (a kernel that comes as a product begins may
-  /// have to wait until that one ends).
+  /// Until the peers offer theirs. On a stream of its own this need not follow the products, and had better not: a
+  /// kernel that comes as a product begins may have to wait until that one ends.
+  void wait_for_sums(StreamRef stream) const;
+  /// Copies them into y, and the own ones where `multiply_adding` made them.
   void take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
-  /// Behind `multiply_adding`: copies the own sums into y.
-  void keep_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
-  /// Offers and takes all, behind `reduce`.
+  /// All three for the whole, behind `reduce`.
   void spread_sums(const Operands& run, StreamRef stream) const {
     offer_sums(stream);
+    wait_for_sums(stream);
     take_sums(run, whole_shard, stream);
   }
 
@@ -160,14 +157,11 @@ class PartialSums {
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;
   bool product_adds_;
-  std::vector<ShardPart> sent_parts_;
-  std::vector<ShardPart> adding_parts_;
   Reclaimed<Gemm> adding_gemm_;  ///< of its own only where there is more to do than to add
   // This run's:
   int slot_ = 0;
   Weights weights_ = Weights::once;  ///< what the next product says of them
   Weights adding_weights_ = Weights::once;
-  std::size_t arrived_ = 0;         ///< of the sent parts that the peer has pushed, how many were waited for
   const std::byte* own_ = nullptr;  ///< the own rows' partial products
 };
 

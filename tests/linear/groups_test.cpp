@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/groups.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
 
@@ -28,23 +26,13 @@ void expect_all_in_order(const std::vector<ShardGroup>& groups, int shards) {
   EXPECT_EQ(at, 0);
 }
 
-TEST(Groups, PartsAreEqualOrHalveWhatIsLeft) {
+TEST(Groups, PartsAreEqual) {
   for (int count = 1; count <= 8; ++count) {
-    const std::vector<ShardPart> equal = equal_parts(count);
-    const std::vector<ShardPart> halving = halving_parts(count);
-    EXPECT_EQ(equal.size(), static_cast<std::size_t>(count));
-    EXPECT_EQ(halving.size(), static_cast<std::size_t>(count));
-    expect_all_in_order({equal}, 1);
-    expect_all_in_order({halving}, 1);
-    for (std::size_t i = 0; i < halving.size(); ++i) {
-      const std::size_t halves = std::min(i + 1, halving.size() - 1);
-      EXPECT_DOUBLE_EQ(size_in_shards({halving[i]}), std::ldexp(1.0, -static_cast<int>(halves)));
-      EXPECT_DOUBLE_EQ(size_in_shards({equal[i]}), 1.0 / count);
-    }
+    const std::vector<ShardPart> parts = equal_parts(count);
+    EXPECT_EQ(parts.size(), static_cast<std::size_t>(count));
+    expect_all_in_order({parts}, 1);
+    for (const ShardPart& part : parts) EXPECT_DOUBLE_EQ(size_in_shards({part}), 1.0 / count);
   }
-  EXPECT_FALSE(halving_parts(3)[0].ends_behind(equal_parts(2)[0]));
-  EXPECT_TRUE(halving_parts(3)[1].ends_behind(equal_parts(2)[0]));
-  EXPECT_FALSE(halving_parts(3)[2].ends_behind(equal_parts(2)[1]));
 }
 
 TEST(Groups, HoldEachShardOnceAndInOrder) {

@@ -4,30 +4,33 @@
 namespace tandem {
 
 void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
+  const std::vector<ShardPart> parts = equal_parts(rounds);
+  const auto spread = [&](const ShardPart& part) {
+    sums.offer_sums(stream);
+    sums.wait_for_sums(communication.ref());
+    communication.follow(stream);
+    sums.take_sums(run, part, communication.ref());
+  };
+  sums.take_slot(stream);
   if (sums.product_adds()) {
-    sums.multiply_sent(run, stream, communication);
-    for (const ShardPart& part : sums.adding_parts()) {
+    // All of the peer's rows first: they travel while those after them are multiplied, and then the sums do.
+    for (const ShardPart& part : parts) sums.multiply_peers(run, part, stream, communication);
+    for (const ShardPart& part : parts) {
       sums.multiply_adding(run, part, stream);
-      sums.offer_sums(stream);
-      sums.take_sums(run, part, communication.ref());
-      communication.follow(stream);
-      sums.keep_sums(run, part, communication.ref());
+      spread(part);
     }
   } else {
-    const auto reduce_and_take = [&](const ShardPart& part) {
-      sums.reduce(run, part, stream);
-      sums.offer_sums(stream);
-      sums.take_sums(run, part, communication.ref());
-    };
-    const std::vector<ShardPart> parts = equal_parts(rounds);
-    sums.take_slot(stream);
     for (std::size_t round = 0; round < parts.size(); ++round) {
       sums.multiply_peers(run, parts[round], stream, communication);
-      // By now the peers' products of the round before are here, or about to be.
-      if (round > 0) reduce_and_take(parts[round - 1]);
+      if (round > 0) {
+        // By now the peers' products of the round before are here, or about to be.
+        sums.reduce(run, parts[round - 1], stream);
+        spread(parts[round - 1]);
+      }
       sums.multiply_own(run, parts[round], stream);
     }
-    reduce_and_take(parts.back());
+    sums.reduce(run, parts.back(), stream);
+    spread(parts.back());
   }
   communication.rejoin(stream);
 }

@@ -5,8 +5,9 @@ namespace tandem {
 
 void LinearReduceScatter::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
   if (sums.product_adds()) {
-    sums.multiply_sent(run, stream, communication);
-    for (const ShardPart& part : sums.adding_parts()) sums.multiply_adding(run, part, stream);
+    sums.take_slot(stream);
+    for (const ShardGroup& group : groups) sums.multiply_peers(run, group.front(), stream, communication);
+    for (const ShardGroup& group : groups) sums.multiply_adding(run, group.front(), stream);
   } else {
     sums.multiply_overlapped(run, groups, stream, communication);
     sums.reduce(run, stream);
