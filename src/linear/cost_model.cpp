@@ -82,7 +82,7 @@ class Pieces {
       if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
       return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
     }
-    if (is_reduction(kind_) && own_product_adds(spec_, ranks_)) return hops + between_two(groups);
+    if (is_reduction(kind_) && own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
     if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups);
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
@@ -271,7 +271,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   if (!options.groups) {
     // Rounds whose products end within a tile cost more than the model knows: where there are tiles, the rows are
     // halved.
-    const bool halves = kind == LinearKind::linear_all_reduce && costs.gemm_tile > 0 && !own_product_adds(spec, ranks);
+    const bool halves = kind == LinearKind::linear_all_reduce && costs.gemm_tile > 0;
     const auto next = [halves](int candidate) { return halves ? 2 * candidate : candidate + 1; };
     const int fewest = groups;
     double best = pieces.in_groups(fewest);
