@@ -68,9 +68,10 @@ class TANDEM_API Team {
   void barrier() const;
 
   /// How many blocks of the largest kind a kernel may have that wait for the peers' same blocks: so many that those of
-  /// all ranks of the world run at once, also where ranks share a GPU, each on a multiprocessor of its own. A block that
-  /// is not running yet is waited for in vain while those that wait for it fill the GPU; so is one behind a product that
-  /// wants whole multiprocessors, however small the blocks are that are on each. Equal on all ranks, 1 at least.
+  /// all ranks of the world run at once, also where ranks share a GPU, each on a multiprocessor of its own. A block
+  /// that is not running yet is waited for in vain while those that wait for it fill the GPU; so is one behind a
+  /// product that wants whole multiprocessors, however small the blocks are that are on each. Equal on all ranks, 1 at
+  /// least.
   [[nodiscard]] int resident_blocks() const;
 
   /// Names an operation for errors; the number goes into SignalWait::operation.

@@ -9,8 +9,8 @@
 
 namespace tandem::cuda {
 
-/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]); C may be D. Element [i, p] of A lies at
-/// i · a_row + p · a_column, likewise B, so that every transpose and leading dimension is one case.
+/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]); C may be D. Element [i, p] of A lies
+/// at i · a_row + p · a_column, likewise B, so that every transpose and leading dimension is one case.
 struct TiledGemmArguments {
   const void* a = nullptr;
   const void* b = nullptr;
