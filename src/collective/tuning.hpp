@@ -24,6 +24,7 @@ struct CollectiveTuning {
   std::size_t one_kernel_link_bytes;  ///< the same of what a rank sends where shards are gathered, or summed
   std::size_t direct_above_bytes;     ///< above this (by mail) one kernel works on symmetric tensors instead
   std::size_t direct_gather_bytes;    ///< up to here (on a rank's links) for gathers: then copies are as fast
+  std::size_t direct_exchange_bytes;  ///< the same for all-to-alls, whose own part slows copies
   std::size_t direct_scatter_bytes;   ///< the same for sums of shards: then all threads are faster
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
@@ -46,6 +47,7 @@ struct CollectiveTuning {
               .one_kernel_link_bytes = 0,
               .direct_above_bytes = SIZE_MAX,
               .direct_gather_bytes = 0,
+              .direct_exchange_bytes = 0,
               .direct_scatter_bytes = 0,
               .one_step_bytes = 0,
               .fetched_bytes = std::size_t{16} << 10,
@@ -64,6 +66,7 @@ struct CollectiveTuning {
               .one_kernel_link_bytes = std::size_t{4} << 20,
               .direct_above_bytes = std::size_t{2} << 20,
               .direct_gather_bytes = std::size_t{64} << 20,
+              .direct_exchange_bytes = std::size_t{256} << 20,
               .direct_scatter_bytes = std::size_t{16} << 20,
               .one_step_bytes = std::size_t{192} << 10,
               .fetched_bytes = SIZE_MAX,

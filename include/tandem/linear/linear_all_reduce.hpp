@@ -14,8 +14,9 @@ namespace tandem {
 /// rank to rank), `spec.n` the whole. With beta, y is equal on all ranks before. Bias and activation apply once, to the
 /// sum. Partial products travel in spec.dtype and are added in fp32, in rank order.
 ///
-/// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way) and
-/// pushes the sums to all others, so that no rank adds what another one already has.
+/// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way), and
+/// the others take the sums from it, so that no rank adds what another one already has. Two ranks in sequence, on CUDA,
+/// each add up all, which sends as much.
 class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
