@@ -126,15 +126,11 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   }
 }
 
-void LinearPlan::describe_product(const Gemm& gemm, const std::string& by) {
-  std::string communication;
-  if (!by.empty()) {
-    communication = format("\ncommunication: {}", by);
-  } else if (choice_.sms) {
-    communication = format("\ncommunication: kernels on at most {} SMs", *choice_.sms);
-  }
-  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}{}", kind(), to_string(spec_), team().size(),
-                         to_string(choice_), gemm.describe(), communication));
+void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication) {
+  std::string by = communication;
+  if (by.empty() && choice_.sms) by = format("kernels on at most {} SMs", *choice_.sms);
+  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}{}{}", kind(), to_string(spec_), team().size(),
+                         to_string(choice_), gemm.describe(), by.empty() ? "" : "\ncommunication: ", by));
 }
 
 }  // namespace tandem

@@ -106,7 +106,7 @@ std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
   parts.push_back(staging_.shared());
   parts.push_back(gemm_.shared());
-  parts.push_back(adding_gemm_.shared());
+  if (adding_gemm_) parts.push_back(adding_gemm_.shared());
   return parts;
 }
 
@@ -277,6 +277,19 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
   multiply_own(run, whole_shard, stream);
 }
 
+Reduction PartialSums::sum_of(const Operands& run, std::span<const void* const> sources,
+                              std::span<void* const> destinations, std::int64_t rows) const {
+  return {.sources = sources,
+          .destinations = destinations,
+          .count = rows * spec_.n,
+          .dtype = spec_.dtype,
+          .out_dtype = spec_.dtype,
+          .bias = run.bias,
+          .columns = spec_.n,
+          .activation = spec_.activation,
+          .most_blocks = most_blocks_};
+}
+
 void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const {
   if (run.m == 0) return;
   const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
@@ -293,15 +306,7 @@ void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const
   {
     const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::exchange);
     const std::int64_t most = all ? run.m : shard_rows(run.m, team_.size(), 0).count;
-    meeting_.reduce(stream,
-                    {.sources = sources,
-                     .destinations = destinations,
-                     .count = rows.count * spec_.n,
-                     .dtype = spec_.dtype,
-                     .out_dtype = spec_.dtype,
-                     .bias = run.bias,
-                     .columns = spec_.n,
-                     .activation = spec_.activation},
+    meeting_.reduce(stream, sum_of(run, sources, destinations, rows.count),
                     static_cast<std::size_t>(most) * row_bytes_);
   }
   if (spreads) take_sums_in_meeting(run, stream);
@@ -324,7 +329,6 @@ void PartialSums::take_sums_in_meeting(const Operands& run, StreamRef stream) co
 void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
   if (run.m == 0) return;
   const std::int64_t count = run.m * spec_.n;
-  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
   MailedExchange exchange{.form = MailedForm::reduce_scatter,
                           .input = staged(0),
                           .out = run.y,
@@ -338,7 +342,7 @@ void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
     const std::size_t whole = static_cast<std::size_t>(run.m) * row_bytes_;
     const bool one_step = takes_one_step(team_, whole);
     exchange.form = one_step ? MailedForm::one_shot : MailedForm::two_shot;
-    exchange.out = run.y - static_cast<std::size_t>(own.begin) * row_bytes_;
+    exchange.out = all_rows(run);
     exchange.shard = one_step ? 0 : static_cast<std::int64_t>(kernel_chunk(whole, team_.size()) / size_of(spec_.dtype));
   }
   exchange.length = exchange.form == MailedForm::one_shot ? count : exchange.shard;
@@ -365,15 +369,7 @@ void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stre
   std::vector<void*> destinations{run.y + before};
   if (has_tail()) destinations.push_back(tail(team_.rank()) + before);
   const TraceRange range(team_.device(), stream, "reduce", TraceKind::compute);
-  team_.device().reduce(stream, {.sources = sources,
-                                 .destinations = destinations,
-                                 .count = rows.count * spec_.n,
-                                 .dtype = spec_.dtype,
-                                 .out_dtype = spec_.dtype,
-                                 .bias = run.bias,
-                                 .columns = spec_.n,
-                                 .activation = spec_.activation,
-                                 .most_blocks = most_blocks_});
+  team_.device().reduce(stream, sum_of(run, sources, destinations, rows.count));
 }
 
 void PartialSums::wait_for_sums(StreamRef stream) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/device/buffer.hpp"
+#include "tandem/device/reduce.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/memory/mail_lanes.hpp"
@@ -36,8 +37,7 @@ class PartialSums {
     std::int64_t m;
   };
 
-  /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take (and
-  /// those that a product has added, for this rank).
+  /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take.
   PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
@@ -55,14 +55,10 @@ class PartialSums {
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
   void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStream& communication);
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
-  // Between two ranks: the peer's rows first, in parts (`multiply_peers`), then the own ones, whose products add what
-  // the peer has sent.
-
-  /// Whether it goes so.
+  /// Between two ranks: whether the products of the own rows, behind all of the peer's, add what that one has sent.
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
   /// Waits for the peer's same part of the own rows, and multiplies: y = activation(product + peer's part + bias).
   void multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream);
-
   /// Waits for the others' same part of the own rows, and adds.
   void reduce(const Operands& run, const ShardPart& part, StreamRef stream);
   /// The own rows of a part.
@@ -87,7 +83,7 @@ class PartialSums {
     if (!takes_kernels()) slots_.grant(stream, slot_, slots_.peers());
   }
 
-  // With Rows::all, of a part.
+  // With Rows::all.
 
   /// Behind the sums of the own rows: the peers may take them.
   void offer_sums(StreamRef stream) const { slots_.signal(stream, slot_, slots_.peers(), in_tail); }
@@ -126,6 +122,9 @@ class PartialSums {
   void push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
   void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
+  /// Of so many rows, with what comes behind the sum.
+  [[nodiscard]] Reduction sum_of(const Operands& run, std::span<const void* const> sources,
+                                 std::span<void* const> destinations, std::int64_t rows) const;
   /// Of `rank`'s slot, what `from` sends.
   [[nodiscard]] std::byte* region(int rank, int from) const {
     return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;
@@ -160,9 +159,9 @@ class PartialSums {
   Reclaimed<Gemm> adding_gemm_;  ///< of its own only where there is more to do than to add
   // This run's:
   int slot_ = 0;
-  Weights weights_ = Weights::once;  ///< what the next product says of them
-  Weights adding_weights_ = Weights::once;
-  const std::byte* own_ = nullptr;  ///< the own rows' partial products
+  Weights weights_ = Weights::once;         ///< what the next product says of them
+  Weights adding_weights_ = Weights::once;  ///< the same of adding_gemm_
+  const std::byte* own_ = nullptr;          ///< the own rows' partial products
 };
 
 }  // namespace tandem
