@@ -233,7 +233,8 @@ void AllReduce::in_place(Way way, const SymmetricTensor& input, const SymmetricT
                       .destinations = destinations_,
                       .count = mine.count,
                       .dtype = dtype(),
-                      .out_dtype = dtype()},
+                      .out_dtype = dtype(),
+                      .peer_destinations = ranks() - 1},
                      bytes_of(chunk(count, 0).count));
     return;
   }

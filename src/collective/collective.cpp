@@ -360,7 +360,7 @@ std::string Collective::with_one_kernel(std::int64_t count, const std::string& o
 std::string Collective::with_direct_kernel(std::size_t most, std::string_view does,
                                            const std::string& otherwise) const {
   if (!meeting_) return otherwise;
-  if (!automatic_) return format("by a kernel that {}, else {}", does, otherwise);
+  if (!automatic_) return format("by a kernel that {}", does);
   return format("from {} to {} bytes on a rank's links by a kernel that {}, else {}",
                 collective_tuning(device().id().type).direct_above_bytes, most, does, otherwise);
 }

@@ -23,9 +23,10 @@ inline constexpr std::array gathering_algorithms{pipeline, sequence};
 inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
 
 /// In the pipeline of two ranks, products of the own rows add what the peer has sent: then nothing is left to be added
-/// up behind them. They cannot add to y as well; and a single one would have to wait for all of the peer's.
+/// up behind them. They cannot add to y as well; libraries round a sum before they activate it; and a single product
+/// would have to wait for all of the peer's.
 [[nodiscard]] inline bool own_product_adds(const LinearSpec& spec, int ranks, int groups) noexcept {
-  return ranks == 2 && spec.beta == 0.0F && groups > 1;
+  return ranks == 2 && spec.beta == 0.0F && spec.activation == Activation::none && groups > 1;
 }
 
 /// The function that runs the algorithm `chosen`, of a plan's functions in the order of the names. A plan without one

@@ -10,6 +10,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 
@@ -69,7 +70,9 @@ class Pieces {
   [[nodiscard]] double comm() const {
     if (peers() == 0) return 0;
     const double first = latency() + peers() * wire();
-    if (!costs_.kernels_reach_peers) return first + epilogue();
+    const bool one_kernel = costs_.kernels_reach_peers && row_bytes() % vector_bytes == 0 &&
+                            static_cast<std::size_t>(ranks_) <= max_reduce_operands;
+    if (!one_kernel) return first + epilogue();
     return kind_ == LinearKind::linear_all_reduce ? 2 * first : first;
   }
 
@@ -199,9 +202,9 @@ class Pieces {
     return kind_ == LinearKind::linear_all_reduce ? link : compute;
   }
   /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
-  [[nodiscard]] double shard_bytes() const {
-    return static_cast<double>(shard_ * (is_reduction(kind_) ? spec_.n : spec_.k)) *
-           static_cast<double>(size_of(spec_.dtype));
+  [[nodiscard]] double shard_bytes() const { return static_cast<double>(shard_) * static_cast<double>(row_bytes()); }
+  [[nodiscard]] std::size_t row_bytes() const {
+    return static_cast<std::size_t>(is_reduction(kind_) ? spec_.n : spec_.k) * size_of(spec_.dtype);
   }
 
   LinearKind kind_;

@@ -9,6 +9,7 @@
 #include "tandem/linear/tuned_choice.hpp"
 
 #include "base/format.hpp"
+#include "linear/algorithms.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
@@ -62,8 +63,9 @@ LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
 LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options) {
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
-  const bool asked_for = options.algorithm != "auto" || options.groups;
-  if (asked_for || team.size() == 1) return choice;
+  // Groups are signalled one by one; and each rank's share, of which it would make its own number, may be another.
+  const bool has_groups = options.algorithm == "auto" || options.algorithm == pipeline;
+  if (options.groups || !has_groups || team.size() == 1) return choice;
 
   Parcel mine;
   if (team.rank() == 0) {

@@ -32,7 +32,7 @@ GemmSpec partial_product(const LinearSpec& spec) {
 
 /// The product of the own rows where it adds what was sent; null where it does not, or is like any other.
 std::shared_ptr<Gemm> adding_gemm(const Team& team, const LinearSpec& spec, bool adds) {
-  if (!adds || (!spec.bias && spec.activation == Activation::none)) return nullptr;
+  if (!adds || !spec.bias) return nullptr;
   return tuned_gemm(team, local_gemm(spec));
 }
 

@@ -57,14 +57,11 @@ class PartialSums {
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
   /// Between two ranks: whether the products of the own rows, behind all of the peer's, add what that one has sent.
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
-  /// Waits for the peer's same part of the own rows, and multiplies: y = activation(product + peer's part + bias).
+  /// Waits for the peer's same part of the own rows, and multiplies: product + peer's part + bias, into y, or into the
+  /// slot's tail where both ranks take it from.
   void multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream);
   /// Waits for the others' same part of the own rows, and adds.
   void reduce(const Operands& run, const ShardPart& part, StreamRef stream);
-  /// The own rows of a part.
-  [[nodiscard]] RowRange own_rows(std::int64_t m, const ShardPart& part) const {
-    return part_rows(m, team_.size(), team_.rank(), part);
-  }
 
   /// `in_sequence` runs kernels behind the product, and leaves all rows that the caller is to have.
   [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
@@ -122,6 +119,10 @@ class PartialSums {
   void push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
   void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
+  /// The own rows of a part.
+  [[nodiscard]] RowRange own_rows(std::int64_t m, const ShardPart& part) const {
+    return part_rows(m, team_.size(), team_.rank(), part);
+  }
   /// Of so many rows, with what comes behind the sum.
   [[nodiscard]] Reduction sum_of(const Operands& run, std::span<const void* const> sources,
                                  std::span<void* const> destinations, std::int64_t rows) const;
@@ -156,7 +157,7 @@ class PartialSums {
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;
   bool product_adds_;
-  Reclaimed<Gemm> adding_gemm_;  ///< of its own only where there is more to do than to add
+  Reclaimed<Gemm> adding_gemm_;  ///< null where it is like any other
   // This run's:
   int slot_ = 0;
   Weights weights_ = Weights::once;         ///< what the next product says of them

@@ -12,8 +12,9 @@ namespace {
 
 // A block of fewer meets for too little.
 constexpr std::size_t fewest_bytes = std::size_t{8} << 10;
-// So many fill the links, or twice as many where nothing is stored to peers: loads have to go there and come back. With
-// more, the last bytes of what is large come a little sooner.
+// So many fill the links, or twice as many where sums are only loaded from peers: loads have to go there and come back,
+// and of two ranks one each is on its way (of copies there are four). With more, the last bytes of what is large come a
+// little sooner.
 constexpr std::size_t blocks_for_links = 64;
 constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's links, for each block of those
 
@@ -43,8 +44,7 @@ MeetingBlocks MeetingPlace::blocks_for(std::size_t most_bytes, std::size_t filli
 
 void MeetingPlace::reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const {
   const Team& team = memory_.team();
-  const bool only_loads = reduction.destinations.size() == 1 && reduction.sources.size() > 1;
-  const std::size_t filling = only_loads ? 2 * blocks_for_links : blocks_for_links;
+  const std::size_t filling = reduction.peer_destinations == 0 ? 2 * blocks_for_links : blocks_for_links;
   team.device().reduce_in_meeting(stream, reduction, blocks_for(most_bytes, filling), team.control());
 }
 

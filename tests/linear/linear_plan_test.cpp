@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the linear operations' plans have in common.
+#include <chrono>
+#include <cstddef>
 #include <gtest/gtest.h>
 #include <regex>
 #include <string>
+#include <utility>
 
 #include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
 
 #include "support/devices.hpp"
+#include "support/ranks.hpp"
 
 namespace tandem {
 namespace {
@@ -36,6 +41,32 @@ TEST_P(LinearPlans, HandOnThatTheirProductsMayRoundToTf32) {
 }
 
 TANDEM_ON_EACH_DEVICE(LinearPlans);
+
+// Each would choose by its own share: who has little to multiply would cut it finer.
+TEST(LinearPlanChoices, GroupsAreEqualOnRanksOfUnlikeShares) {
+  testing::RankOptions options;
+  options.env.link = LinkOptions{.latency = std::chrono::microseconds(20), .bytes_per_second = 0.2e9};
+  testing::run_ranks(
+      2,
+      [](World& world) {
+        const Team& team = world.team();
+        LinearSpec spec{.m = 2048, .n = 1024, .k = 64};
+        const auto own_choice = [&] {
+          return choose(LinearKind::linear_reduce_scatter, spec, 2, team.device().costs(), {.algorithm = "pipeline"})
+              .groups;
+        };
+        const int of_few = own_choice();
+        while (own_choice() == of_few && spec.k < 8192) spec.k *= 2;
+        ASSERT_NE(own_choice(), of_few) << "no share takes another number of groups";
+        if (team.rank() == 1) spec.k = 64;
+        const int groups = LinearReduceScatter(team, spec, {.algorithm = "pipeline"}).choice().groups;
+        Parcel mine{.bytes = {static_cast<std::byte>(groups)}, .descriptors = {}};
+        for (const Parcel& parcel : team.exchange("groups", std::move(mine))) {
+          EXPECT_EQ(static_cast<int>(parcel.bytes.front()), groups) << "on rank " << team.rank();
+        }
+      },
+      options);
+}
 
 }  // namespace
 }  // namespace tandem

@@ -31,8 +31,9 @@ struct AllToAllSpec {
 class TANDEM_API AllToAll final : public Collective {
  public:
   /// Collective. Algorithms: "push", "pull", "staged", "fetch", "direct_kernel", each for the tensors above, "mail" and
-  /// "one_kernel" for all; "auto" takes the one that fits, fetches what is large, and takes the kernels (CUDA) or mails
-  /// (host) where no pair of ranks has much to say.
+  /// "one_kernel" for all; "auto" takes the one that fits, and fetches what is large; where no pair of ranks has much
+  /// to say it mails (host) or takes one kernel (CUDA), and of symmetric tensors "direct_kernel" for up to 256 MiB on a
+  /// rank's links, where each part is a multiple of 16 bytes.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
   /// What a run with parts of up to `count` elements takes: one of the algorithms.

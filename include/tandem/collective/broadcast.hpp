@@ -23,13 +23,13 @@ struct BroadcastSpec {
 /// the root writes into a mailbox at every other rank, and all tell all others that they have come so far, in as many
 /// steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in one kernel
 /// of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines). "direct_kernel", on
-/// CUDA, into symmetric tensors: one kernel of the root that stores into all of them.
+/// CUDA, into symmetric tensors: one kernel, in which the root stores into all of them.
 class TANDEM_API Broadcast final : public Collective {
  public:
   /// Collective. Algorithms: "push", "pull" and "direct_kernel" for symmetric tensors ("auto" pushes where copies cost
   /// no cores, and pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto"
-  /// fetches what is large), "mail" and "one_kernel" for both ("auto" takes the kernels (CUDA) or mails (host) what is
-  /// small).
+  /// fetches what is large), "mail" and "one_kernel" for both ("auto" takes the kernel (CUDA) or mails (host) what is
+  /// small, and takes "direct_kernel" for up to 64 MiB on the root's links).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
   /// What a run of `count` elements takes: one of the algorithms.

@@ -16,7 +16,8 @@ namespace tandem {
 ///
 /// The pipeline: rows are multiplied in the order of their owners, beginning with the next rank's and ending with the
 /// own; each group is pushed to its owners while the next one is multiplied, and one reduction ends it. Between two
-/// ranks (in two groups or more, without beta) products of the own rows add what the other has sent, instead.
+/// ranks (in two groups or more, without beta and activation) products of the own rows add what the other has sent,
+/// instead.
 ///
 /// Direct: a product for each peer's rows, in the same order, stores its results straight into the peer's memory, so
 /// that nothing is copied and rows travel as they are computed. That is what fused kernels do in their epilogue (Flux,

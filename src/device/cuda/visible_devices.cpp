@@ -48,8 +48,9 @@ std::optional<std::vector<std::string>> uuids_by_nvml() {
     for (unsigned gpu = 0; gpu < gpus; ++gpu) {
       void* handle = nullptr;
       std::array<char, 96> uuid{};  // as NVML's header says is always enough
-      if (open(gpu, &handle) != 0 || uuid_of(handle, uuid.data(), uuid.size()) != 0) return std::nullopt;
-      uuids.emplace_back(uuid.data());
+      // One that does not tell its name is there all the same.
+      const bool told = open(gpu, &handle) == 0 && uuid_of(handle, uuid.data(), uuid.size()) == 0;
+      uuids.emplace_back(told ? uuid.data() : "");
     }
     return uuids;
   };
