@@ -106,7 +106,7 @@ std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const 
 }
 
 AllToAll::Way AllToAll::way(Tensors tensors) const noexcept {
-  const bool aligned = exchange_.divides_by(static_cast<std::int64_t>(vector_bytes / element_bytes()));
+  const bool aligned = meeting() && exchange_.divides_by(static_cast<std::int64_t>(vector_bytes / element_bytes()));
   return way(bytes_of(exchange_.longest()), tensors, aligned);
 }
 
