@@ -11,7 +11,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
                               std::uint32_t operation)
     : team(its_team),
       spec(its_spec),
-      rounds(std::max(choice.groups, 1)),
+      rounds(equal_parts(std::max(choice.groups, 1))),
       algorithm(
           algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::all, operation),

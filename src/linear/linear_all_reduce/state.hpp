@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "tandem/linear/linear_all_reduce.hpp"
 
+#include "linear/groups.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
@@ -23,7 +26,7 @@ struct LinearAllReduce::State {
 
   Team team;
   LinearSpec spec;
-  int rounds;
+  std::vector<ShardPart> rounds;  ///< of every rank's rows
   Algorithm algorithm;
   PartialSums sums;
   CommunicationStream communication;
