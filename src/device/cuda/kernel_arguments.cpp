@@ -10,6 +10,23 @@
 
 namespace tandem::cuda {
 
+namespace {
+
+Meeting by_value(const MeetingBlocks& blocks, WaitControl* control) {
+  Meeting meeting{};
+  if (blocks.peers.size() > std::size(meeting.peers)) {
+    throw InvalidArgument(format("a meeting with {} peers; at most {}", blocks.peers.size(), std::size(meeting.peers)));
+  }
+  std::copy(blocks.peers.begin(), blocks.peers.end(), meeting.peers);
+  meeting.peer_count = static_cast<std::int32_t>(blocks.peers.size());
+  meeting.pitch = blocks.pitch;
+  meeting.operation = blocks.operation;
+  meeting.control = control;
+  return meeting;
+}
+
+}  // namespace
+
 SignalArguments arguments_of(std::span<const SignalPut> puts) {
   if (puts.size() > max_signals) {
     throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
@@ -48,23 +65,6 @@ ReduceArguments arguments_of(const Reduction& reduction) {
   arguments.epilogue = {reduction.bias, reduction.columns, reduction.activation};
   return arguments;
 }
-
-namespace {
-
-Meeting by_value(const MeetingBlocks& blocks, WaitControl* control) {
-  Meeting meeting{};
-  if (blocks.peers.size() > std::size(meeting.peers)) {
-    throw InvalidArgument(format("a meeting with {} peers; at most {}", blocks.peers.size(), std::size(meeting.peers)));
-  }
-  std::copy(blocks.peers.begin(), blocks.peers.end(), meeting.peers);
-  meeting.peer_count = static_cast<std::int32_t>(blocks.peers.size());
-  meeting.pitch = blocks.pitch;
-  meeting.operation = blocks.operation;
-  meeting.control = control;
-  return meeting;
-}
-
-}  // namespace
 
 ReduceInMeetingArguments arguments_of(const Reduction& reduction, const MeetingBlocks& meeting, WaitControl* control) {
   if (reduction.out_dtype != reduction.dtype) {
