@@ -7,9 +7,11 @@
 #include <string_view>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/reduce.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 #include "base/format.hpp"
+#include "collective/tuning.hpp"
 
 namespace tandem {
 
@@ -21,6 +23,11 @@ inline constexpr std::string_view sequence = "sequence";
 /// LinearOptions::algorithm names them.
 inline constexpr std::array gathering_algorithms{pipeline, sequence};
 inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
+
+/// Whether one kernel, on all ranks' memory, takes rows of so many bytes: vector accesses have to fit them.
+[[nodiscard]] constexpr bool kernel_takes_rows(int ranks, std::size_t row_bytes) noexcept {
+  return static_cast<std::size_t>(ranks) <= max_reduce_operands && row_bytes % vector_bytes == 0;
+}
 
 /// In the pipeline of two ranks, products of the own rows add what the peer has sent: then nothing is left to be added
 /// up behind them. They cannot add to y as well; libraries round a sum before they activate it; and a single product

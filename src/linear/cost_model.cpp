@@ -10,7 +10,6 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
-#include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 
@@ -70,9 +69,7 @@ class Pieces {
   [[nodiscard]] double comm() const {
     if (peers() == 0) return 0;
     const double first = latency() + peers() * wire();
-    const bool one_kernel = costs_.kernels_reach_peers && row_bytes() % vector_bytes == 0 &&
-                            static_cast<std::size_t>(ranks_) <= max_reduce_operands;
-    if (!one_kernel) return first + epilogue();
+    if (!costs_.kernels_reach_peers || !kernel_takes_rows(ranks_, row_bytes())) return first + epilogue();
     return kind_ == LinearKind::linear_all_reduce ? 2 * first : first;
   }
 

@@ -68,9 +68,7 @@ MeetingPlace meeting_of(const Team& team, const LinearSpec& spec, const LinearCh
   const std::size_t whole = bytes_of(spec, spec.m);
   const std::size_t sent =
       rows == PartialSums::Rows::all ? whole : whole - whole / static_cast<std::size_t>(team.size());
-  const bool may = team.device().meets() && team.size() > 1 &&
-                   static_cast<std::size_t>(team.size()) <= max_reduce_operands &&
-                   bytes_of(spec, 1) % vector_bytes == 0;
+  const bool may = team.device().meets() && team.size() > 1 && kernel_takes_rows(team.size(), bytes_of(spec, 1));
   if (choice.algorithm != sequence || !may || !direct_sum_wins(collective_tuning(team.device().id().type), sent)) {
     return {};
   }

@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "collective/tuning.hpp"
+#include "linear/algorithms.hpp"
 #include "linear/plan_buffer.hpp"
 
 namespace tandem {
@@ -24,16 +25,14 @@ std::size_t shard_bytes(const Team& team, std::int64_t m, std::size_t row_bytes)
   return checked_mul(static_cast<std::size_t>(shard_rows(m, team.size(), 0).count), row_bytes);
 }
 
-bool takes_kernels(const Team& team, const LinearChoice& choice) {
-  return choice.groups == 0 && choice.sms != 0 && team.size() > 1 &&
-         static_cast<std::size_t>(team.size()) <= max_reduce_operands;
-}
+/// Whether all is awaited at once, and kernels may gather it.
+bool takes_kernels(const LinearChoice& choice) { return choice.groups == 0 && choice.sms != 0; }
 
 MeetingPlace meeting_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
                         ShardGather::Meanwhile meanwhile, std::uint32_t operation) {
   const std::size_t shard = shard_bytes(team, max_m, row_bytes);
   const CollectiveTuning tuning = collective_tuning(team.device().id().type);
-  const bool may = team.device().meets() && takes_kernels(team, choice) && row_bytes % vector_bytes == 0;
+  const bool may = team.device().meets() && takes_kernels(choice) && kernel_takes_rows(team.size(), row_bytes);
   if (!may || meanwhile == ShardGather::Meanwhile::something ||
       !direct_shard_wins(tuning, team.size(), shard, tuning.direct_gather_bytes)) {
     return {};
@@ -46,7 +45,7 @@ MailLanes lanes_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, 
                    std::uint32_t operation) {
   const std::size_t shard = shard_bytes(team, max_m, row_bytes);
   const bool small = shard <= one_kernel_limit(team.device(), team.size()).shard;
-  if (!takes_kernels(team, choice) || !small || shard == 0) return {};
+  if (!takes_kernels(choice) || !small || shard == 0) return {};
   return {team, shard, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
