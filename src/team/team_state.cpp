@@ -283,10 +283,28 @@ void Team::State::throw_failure() {
   }
   if (tell) tell_members(failure);
   switch (failure.cause) {
-    case Cause::lost: throw PeerLost(failure.what, failure.rank, failure.host, failure.pid);
+    case Cause::lost: throw PeerLost(failure.what + wait_cut_short(), failure.rank, failure.host, failure.pid);
     case Cause::timeout: throw Timeout(failure.what, failure.rank);
-    default: throw Aborted(failure.what);
+    default: throw Aborted(failure.what + wait_cut_short());
   }
+}
+
+std::string Team::State::operation_name(std::uint32_t number) const {
+  const std::lock_guard lock(operations_mutex_);
+  return operations_[number < operations_.size() ? number : 0];
+}
+
+bool Team::State::is_member(int world_rank) const {
+  return std::find(members_.begin(), members_.end(), world_rank) != members_.end();
+}
+
+std::string Team::State::wait_cut_short() const {
+  if (load(control()->cut_short) != 2) return "";
+  const WaitFailure& wait = control()->cut;
+  if (!is_member(wait.peer)) return "";
+  return format("; meanwhile {} had waited {} ms for {}: channel {} had counted {} of {} signals",
+                operation_name(wait.operation), wait.waited_ns / 1'000'000,
+                to_string(core_.bootstrap().peer(wait.peer)), wait.channel, wait.seen, wait.expected);
 }
 
 Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, int rank) const {
@@ -296,13 +314,8 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
   }
   if (load(control.failed) != 2) return {Cause::aborted, false, format("{} was aborted", describe()), -1, "", 0};
   const WaitFailure& wait = control.failure;
-  std::string operation;
-  {
-    const std::lock_guard lock(operations_mutex_);
-    operation = operations_[wait.operation < operations_.size() ? wait.operation : 0];
-  }
-  const auto& all = members_;
-  if (std::find(all.begin(), all.end(), wait.peer) == all.end()) {
+  const std::string operation = operation_name(wait.operation);
+  if (!is_member(wait.peer)) {
     return {Cause::timeout,
             false,
             format("{} of {} reached its deadline after {} ms, says rank {}", operation, describe(),
@@ -367,7 +380,7 @@ void Team::State::tell_members(const Failure& failure) noexcept {
 }
 
 void Team::State::peer_lost(int world_rank) noexcept {
-  if (std::find(members_.begin(), members_.end(), world_rank) == members_.end()) return;
+  if (!is_member(world_rank)) return;
   try {
     const PeerInfo& peer = core_.bootstrap().peer(world_rank);
     fail({Cause::lost, true,

@@ -81,6 +81,10 @@ class Team::State {
   /// Keeps the failure if it is the first, and ends this rank's waits.
   void fail(Failure failure) noexcept;
   [[noreturn]] void throw_failure();
+  /// What a wait of this rank saw when a failure elsewhere ended it, to be told with that; empty where none has.
+  [[nodiscard]] std::string wait_cut_short() const;
+  [[nodiscard]] std::string operation_name(std::uint32_t number) const;
+  [[nodiscard]] bool is_member(int world_rank) const;
   /// Some peer's word is set, and this rank has not been told why.
   [[nodiscard]] bool peer_failed() const noexcept;
   void fail_like_peer();

@@ -80,7 +80,7 @@ class HostFetchTest : public OnDevice {
   }
 
  private:
-  WaitControl control_{.abort = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}};
+  WaitControl control_{.abort = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}, .cut_short = 0, .cut = {}};
 };
 
 TEST_P(HostFetchTest, ReadsAnyBytesOfAnotherProcess) {

@@ -2,7 +2,10 @@
 #include "tandem/device/signal.hpp"
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
+#include <thread>
 #include <vector>
 
 #include "device/with_control.hpp"
@@ -128,6 +131,29 @@ TEST_P(SignalTest, ADeadlineLeavesARecordAndLetsTheStreamGoOn) {
   EXPECT_EQ(control_->failure.seen, 0U);
   EXPECT_GE(control_->failure.waited_ns, 30'000'000U);
   EXPECT_LT(control_->failure.waited_ns, 10'000'000'000U);
+}
+
+TEST_P(SignalTest, AWaitThatAnAbortEndsSaysWhatItHasSeen) {
+  const Buffer pads = words(2);
+  SignalWord* const word = pads.data_as<SignalWord>();
+  const SignalPut put{.mine = word + 1, .theirs = word};
+  const SignalWait wait{.word = word, .count = 3, .peer = 5, .channel = 2, .operation = 9};
+  Stream stream(device());
+  device().signal(stream, {&put, 1});
+  device().wait(stream, {&wait, 1}, control_);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(control_->cut_short, 0U);
+  std::atomic_ref(control_->abort).store(1);
+  stream.synchronize();
+  EXPECT_EQ(control_->failed, 0U);
+  ASSERT_EQ(control_->cut_short, 2U);
+  EXPECT_EQ(control_->cut.operation, 9U);
+  EXPECT_EQ(control_->cut.peer, 5);
+  EXPECT_EQ(control_->cut.channel, 2U);
+  EXPECT_EQ(control_->cut.expected, 3U);
+  EXPECT_EQ(control_->cut.seen, 1U);
+  EXPECT_GE(control_->cut.waited_ns, 10'000'000U);
+  EXPECT_EQ(control_->cut.error, 0);
 }
 
 TEST_P(SignalTest, AnAbortedWaitEndsAtOnceAndStillTakes) {

@@ -152,6 +152,30 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
   });
 }
 
+TEST_P(Pad, AFailureElsewhereIsToldWithTheWaitThatItEnded) {
+  on(3, [](World& world) {
+    const Team team = world.team({2, 0, 1});
+    auto tensor = ready(team, 1);
+    team.barrier();
+    if (world.rank() == 0) {
+      const Stream stream(world.device());
+      tensor.signal_pad().wait_signal(stream, 2, 3);
+      try {
+        team.synchronize(stream);
+        ADD_FAILURE() << "nobody signalled, and the wait ended well";
+      } catch (const Aborted& error) {
+        for (const char* part : {"on purpose", "had waited", "rank 1", "channel 3 had counted 0 of 1 signals"}) {
+          EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();
+        }
+      }
+    } else if (world.rank() == 2) {
+      std::this_thread::sleep_for(50ms);
+      team.abort("on purpose");
+    }
+    world.team().barrier();
+  });
+}
+
 TEST_P(Pad, NothingCountsAfterAPeersDeadlineEvenIfItDidNotSay) {
   on(3, [](World& world) {
     const Team team = world.team({2, 0, 1});

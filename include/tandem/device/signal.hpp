@@ -44,7 +44,7 @@ struct PeerWords {
 /// At most this many puts, or waits, in one call.
 inline constexpr std::size_t max_signals = 64;
 
-/// What a failed wait leaves behind.
+/// What a wait that ended without its signal leaves behind.
 struct WaitFailure {
   std::uint32_t operation;
   std::int32_t peer;
@@ -61,7 +61,9 @@ struct alignas(64) WaitControl {
   std::uint32_t abort;       ///< nonzero: waits end at once, and nothing counts any more
   std::uint32_t failed;      ///< 0: none; 1: a wait is writing `failure`; 2: `failure` stands
   std::uint64_t timeout_ns;  ///< how long each wait may take
-  WaitFailure failure;
+  WaitFailure failure;       ///< of the first wait that failed by itself, and so made the abort
+  std::uint32_t cut_short;   ///< as `failed`, of `cut`
+  WaitFailure cut;           ///< of the first wait that the abort ended: what was going on here
 };
 static_assert(std::is_trivially_copyable_v<WaitControl>);
 

@@ -86,6 +86,15 @@ class MessageRest {
   std::size_t bytes_ = 0;
 };
 
+/// Whether this was the first to leave its `facts` at `place`.
+bool report_first(std::uint32_t& state, WaitFailure& place, const WaitFailure& facts) noexcept {
+  std::uint32_t none = 0;
+  if (!std::atomic_ref(state).compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return false;
+  place = facts;
+  std::atomic_ref(state).store(2, std::memory_order_release);
+  return true;
+}
+
 bool comes_at_once(SignalWord& word, std::uint64_t target, const MessageRest& rest) noexcept {
   if (core_is_wanted()) {
     const int offers = sleeps_at_once() ? 0 : first_offers;
@@ -114,17 +123,23 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
   if (began == 0) began = looked_from;
   const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
   std::int64_t offered_at = looked_from;
-  while (value_of(word) < target && !aborted(control)) {
+  while (value_of(word) < target) {
     const std::int64_t now = Trace::now_ns();
     const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
-    if (waited >= timeout_ns) {
-      fail(control, {.operation = wait.operation,
-                     .peer = wait.peer,
-                     .channel = wait.channel,
-                     .expected = word.taken,
-                     .seen = value_of(word),
-                     .waited_ns = waited,
-                     .error = 0});
+    const bool ended = aborted(control);
+    if (ended || waited >= timeout_ns) {
+      const WaitFailure facts{.operation = wait.operation,
+                              .peer = wait.peer,
+                              .channel = wait.channel,
+                              .expected = word.taken,
+                              .seen = value_of(word),
+                              .waited_ns = waited,
+                              .error = 0};
+      if (ended) {
+        static_cast<void>(report_first(control.cut_short, control.cut, facts));
+      } else {
+        fail(control, facts);
+      }
       break;
     }
     const bool wanted = core_is_wanted();
@@ -147,10 +162,7 @@ bool aborted(WaitControl& control) noexcept {
 }
 
 void fail(WaitControl& control, const WaitFailure& failure) noexcept {
-  std::uint32_t none = 0;
-  if (std::atomic_ref(control.failed).compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
-    control.failure = failure;
-    std::atomic_ref(control.failed).store(2, std::memory_order_release);
+  if (report_first(control.failed, control.failure, failure)) {
     std::atomic_ref(control.abort).store(1, std::memory_order_release);
     return;
   }

@@ -50,7 +50,7 @@ class BlockPatience {
     for (int looks = 1; value.number != number; ++looks) {
       if (*const_cast<const volatile unsigned*>(&ended_) != 0) return;
       const bool polls = is_my_turn_to_poll() || (looks % looks_between_hints == 0 && may_be_aborted(control));
-      if (polls && !lasts(number, value.number, wait, control)) {
+      if (polls && !may_wait_on(control, wait, number, value.number, now_ns() - begin_)) {
         *const_cast<volatile unsigned*>(&ended_) = 1;
         return;
       }
@@ -65,14 +65,6 @@ class BlockPatience {
     const unsigned long long next = *const_cast<const volatile unsigned long long*>(&next_poll_);
     const std::uint64_t now = now_ns();
     return now >= next && atomicCAS(&next_poll_, next, now + between_polls_ns()) == next;
-  }
-  __device__ bool lasts(std::uint64_t expected, std::uint64_t seen, const SignalWait& wait,
-                        WaitControl* control) const {
-    if (is_aborted(control)) return false;
-    const std::uint64_t waited = now_ns() - begin_;
-    if (waited < *const_cast<const volatile std::uint64_t*>(&control->timeout_ns)) return true;
-    report_timeout(control, wait, expected, seen, waited);
-    return false;
   }
 
   unsigned long long begin_;

@@ -43,16 +43,29 @@ __device__ inline void put_signal(const SignalPut& put) {
   store_release_system(&put.theirs->value, count);
 }
 
-/// The first of this rank's waits to miss its deadline says so; the others only see the abort.
-/// `control` is host memory, on which a PCIe root need not offer atomics: only kernels of this GPU compete for
-/// `failed`, so the exchange is atomic for this GPU alone. The CPU reads `failure` after it has acquired failed == 2.
-__device__ inline void report_timeout(WaitControl* control, const SignalWait& wait, std::uint64_t expected,
-                                      std::uint64_t seen, std::uint64_t waited_ns) {
-  if (atomicCAS(&control->failed, 0U, 1U) == 0U) {
-    control->failure = {wait.operation, wait.peer, wait.channel, expected, seen, waited_ns};
-    store_release_system(&control->failed, 2U);
+/// The first of this rank's waits to come here leaves its `facts` at `place`.
+/// Both are in host memory, on which a PCIe root need not offer atomics: only kernels of this GPU compete for `state`,
+/// so the exchange is atomic for this GPU alone. The CPU reads `place` after it has acquired state == 2.
+__device__ inline void report_first(std::uint32_t* state, WaitFailure* place, const WaitFailure& facts) {
+  if (atomicCAS(state, 0U, 1U) != 0U) return;
+  *place = facts;
+  store_release_system(state, 2U);
+}
+
+/// Whether a wait that has taken `waited_ns` may go on. It may not after an abort, nor after its deadline, which makes
+/// one; it says so then.
+__device__ inline bool may_wait_on(WaitControl* control, const SignalWait& wait, std::uint64_t expected,
+                                   std::uint64_t seen, std::uint64_t waited_ns) {
+  const bool aborted = is_aborted(control);
+  if (!aborted && waited_ns < *const_cast<const volatile std::uint64_t*>(&control->timeout_ns)) return true;
+  const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0};
+  if (aborted) {
+    report_first(&control->cut_short, &control->cut, facts);
+  } else {
+    report_first(&control->failed, &control->failure, facts);
+    store_release_system(&control->abort, 1U);
   }
-  store_release_system(&control->abort, 1U);
+  return false;
 }
 
 /// A wait for a peer that has begun to take time. It ends with the abort, or with the deadline that `control` has.
@@ -65,11 +78,7 @@ class Patience {
   /// for the error.
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen) {
     if (const std::uint64_t now = now_ns(); now >= next_poll_) {
-      if (is_aborted(control_)) return false;
-      if (now - begin_ >= *const_cast<const volatile std::uint64_t*>(&control_->timeout_ns)) {
-        report_timeout(control_, wait_, expected, seen, now - begin_);
-        return false;
-      }
+      if (!may_wait_on(control_, wait_, expected, seen, now - begin_)) return false;
       next_poll_ = now + between_polls_ns();
     }
     ++looks_;
