@@ -12,6 +12,7 @@
 #include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
+#include "collective/engines.hpp"
 #include "collective/tuning.hpp"
 
 namespace tandem {
@@ -215,15 +216,9 @@ void Collective::expect_root(int root) const {
   if (root < 0 || root >= ranks_) refuse(format("root {} was given; allowed: 0 to {}", root, ranks_ - 1));
 }
 
-std::string_view Collective::copier() const noexcept {
-  if (device().id().type != DeviceType::cuda) return "the cores";
-  return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU)";
-}
+std::string_view Collective::copier() const noexcept { return copied_by(device(), options_.sms); }
 
-std::string Collective::summer() const {
-  if (device().id().type != DeviceType::cuda) return "the cores";
-  return options_.sms ? format("kernels on at most {} SMs", *options_.sms) : "kernels";
-}
+std::string Collective::summer() const { return summed_by(device(), options_.sms); }
 
 bool Collective::takes_staging(std::size_t bytes) const noexcept {
   if (bytes == 0) return true;  // nothing is copied, and nobody need hear of it
@@ -403,8 +398,7 @@ void Collective::add_copy(Rows to, Rows from, std::size_t bytes, Path path, std:
 void Collective::flush(StreamRef stream) {
   if (copies_.empty()) return;
   const TraceRange range = traced(stream, TraceKind::communication);
-  const bool engines = options_.sms == 0;  // which a batch alone is sure to take
-  if (copies_.size() == 1 && !engines) {
+  if (copies_.size() == 1 && !engines_alone(options_.sms)) {
     device().copy(stream, copies_.front());
   } else {
     device().copy_batch(stream, copies_);
@@ -414,7 +408,7 @@ void Collective::flush(StreamRef stream) {
 
 void Collective::flush_in_meeting(StreamRef stream, std::size_t most_bytes) {
   if (!meeting_) return flush(stream);
-  const TraceRange range = traced(stream, TraceKind::communication);
+  const TraceRange range = traced(stream, TraceKind::exchange);
   meeting_.copy(stream, copies_, most_bytes);
   copies_.clear();
 }

@@ -59,7 +59,7 @@ AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const
                team.rank()));
   }
   state_ = std::make_unique<State>(team, spec, options, choice(), operation());
-  describe_product(*state_->gemm, state_->gather.kernels());
+  describe_product(*state_->gemm, state_->gather.communication());
   auto parts = state_->gather.parts();
   parts.push_back(state_->gemm.shared());
   keep_in_graphs(std::move(parts));

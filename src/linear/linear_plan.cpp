@@ -129,10 +129,8 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
 }
 
 void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication) {
-  std::string by = communication;
-  if (by.empty() && choice_.sms) by = format("kernels on at most {} SMs", *choice_.sms);
-  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}{}{}", kind(), to_string(spec_), team().size(),
-                         to_string(choice_), gemm.describe(), by.empty() ? "" : "\ncommunication: ", by));
+  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}\ncommunication: {}", kind(), to_string(spec_),
+                         team().size(), to_string(choice_), gemm.describe(), communication));
 }
 
 }  // namespace tandem

@@ -56,7 +56,7 @@ LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& s
                team.rank(), to_string(spec)));
   }
   state_ = std::make_unique<State>(team, spec, gathered, choice(), operation());
-  describe_product(*state_->gemm, state_->gather.kernels());
+  describe_product(*state_->gemm, state_->gather.communication());
   auto parts = state_->gather.parts();
   parts.push_back(state_->gemm.shared());
   keep_in_graphs(std::move(parts));

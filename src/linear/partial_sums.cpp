@@ -11,6 +11,7 @@
 #include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
+#include "collective/engines.hpp"
 #include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
@@ -87,7 +88,8 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                            region_alignment)),
       tail_offset_(checked_mul(region_bytes_, static_cast<std::size_t>(team.size()))),
       rows_(rows),
-      most_blocks_(choice.sms.value_or(0)),
+      sms_(choice.sms),
+      copies_(choice.algorithm != direct),
       meeting_(meeting_of(team, spec, choice, rows, operation)),
       lanes_(meeting_ ? MailLanes() : lanes_of(team, spec, choice, rows, operation)),
       slots_(team, takes_kernels() ? 0 : checked_add(tail_offset_, has_tail() ? region_bytes_ : 0), 2, operation),
@@ -109,8 +111,12 @@ std::vector<std::shared_ptr<void>> PartialSums::parts() const {
 }
 
 std::string PartialSums::communication() const {
-  if (product_adds_) return "copies; the product of the own rows adds what the peer has sent";
-  if (!takes_kernels()) return "";
+  if (slots_.peers().empty()) return "none";
+  if (!takes_kernels()) {
+    return format("{}; {}", copies_ ? format("pushes by {}", copied_by(team_.device(), sms_)) : "the products' stores",
+                  product_adds_ ? "the product of the own rows adds what the peer has sent"
+                                : format("sums by {}", summed_by(team_.device(), sms_)));
+  }
   const bool two = meeting_ && rows_ == Rows::all && team_.size() > 2;
   return format("{} on at most {} SMs", two ? "two kernels" : "one kernel",
                 meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
@@ -285,7 +291,7 @@ Reduction PartialSums::sum_of(const Operands& run, std::span<const void* const> 
           .bias = run.bias,
           .columns = spec_.n,
           .activation = spec_.activation,
-          .most_blocks = most_blocks_};
+          .most_blocks = sms_.value_or(0)};
 }
 
 void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,7 +66,7 @@ class PartialSums {
 
   /// `in_sequence` runs kernels behind the product, and leaves all rows that the caller is to have.
   [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
-  /// How, for a plan's `describe`; empty where copies communicate, and kernels reduce.
+  /// What communicates and what adds up, for a plan's `describe`.
   [[nodiscard]] std::string communication() const;
 
   /// Multiplies once, then pushes all in one batch, and does what `reduce` does.
@@ -150,7 +151,8 @@ class PartialSums {
   std::size_t region_bytes_;  ///< of a slot, for what one rank sends
   std::size_t tail_offset_;
   Rows rows_;
-  int most_blocks_;       ///< of the kernel that adds up; 0: as many as are fast
+  std::optional<int> sms_;
+  bool copies_;           ///< products are pushed, not stored by who makes them
   MeetingPlace meeting_;  ///< where what is large is kernels', and all ranks' products lie in their memory
   MailLanes lanes_;       ///< where what is small is one kernel's
   Slots slots_;

@@ -8,6 +8,7 @@
 #include "tandem/device/trace_range.hpp"
 
 #include "base/format.hpp"
+#include "collective/engines.hpp"
 #include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/plan_buffer.hpp"
@@ -61,10 +62,11 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
       slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
       row_bytes_(row_bytes),
-      engines_alone_(choice.sms == 0) {}
+      sms_(choice.sms) {}
 
-std::string ShardGather::kernels() const {
-  if (!is_one_kernel()) return "";
+std::string ShardGather::communication() const {
+  if (slots_.peers().empty()) return "none";
+  if (!is_one_kernel()) return format("pushes by {}", copied_by(team_.device(), sms_));
   return format("one kernel on at most {} SMs",
                 meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
 }
@@ -175,7 +177,7 @@ Copy ShardGather::to_own_place(const void* shard) const {
 
 void ShardGather::keep_own(StreamRef stream, const void* shard) const {
   if (is_one_kernel()) return;
-  if (engines_alone_) return keep_own_beside(stream, shard);
+  if (engines_alone(sms_)) return keep_own_beside(stream, shard);
   team_.device().copy(stream, to_own_place(shard));
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,8 +38,8 @@ class ShardGather {
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
   [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0 || meeting_; }
-  /// The kernels that communicate, for a plan's `describe`; empty where copies do.
-  [[nodiscard]] std::string kernels() const;
+  /// What communicates, for a plan's `describe`.
+  [[nodiscard]] std::string communication() const;
 
   /// Ends when all ranks have come so far. Before `start`, for who has granted a slot that is still read.
   void open(StreamRef stream) const;
@@ -93,7 +94,7 @@ class ShardGather {
   Slots slots_;
   std::vector<ShardGroup> groups_;
   std::size_t row_bytes_;
-  bool engines_alone_;  ///< copies take no multiprocessor
+  std::optional<int> sms_;
   std::int64_t m_ = 0;
   int slot_ = 0;
 };

@@ -35,9 +35,9 @@ struct CollectiveOptions {
   bool staging = true;
   /// Of one piece on its way through staging memory, up to 2^48; 0: as measured best for the device.
   std::size_t piece_bytes = 0;
-  /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. With 0 copy engines move
-  /// all (where it takes no batch, see Device::copy_batch: all that goes to another GPU), beside kernels of one block
-  /// that signal and wait; sums need 1 at least.
+  /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. Copies are left to copy
+  /// engines then (where the stream takes no batch, see Device::copy_batch: all that go to another GPU). With 0 there
+  /// are no kernels beside them but those of one block that signal and wait; sums need 1 at least.
   std::optional<int> sms{};
   /// Whether plain views may be given whose rows, of the first dimension, lie apart (each row dense). all_gather,
   /// all_to_all and broadcast alone take them, and move all by copies of rows then, with no kernel, mail or fetch.

@@ -39,7 +39,7 @@ class TANDEM_API LinearPlan : public Plan {
   void expect_bias(const TensorView& bias) const;
   /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
   void expect_auxiliary(const TensorView& aux, std::int64_t m) const;
-  /// Completes `describe` with what runs locally, and with what communicates; empty where copies do as they always do.
+  /// Completes `describe` with what runs locally, and with what communicates.
   void describe_product(const Gemm& gemm, const std::string& communication);
 
  private:

@@ -38,7 +38,9 @@ struct LinearOptions {
   std::optional<int> groups = std::nullopt;  ///< pipeline: into how many parts what travels is cut: 1 to most_groups
   bool keep_gathered = false;                ///< AllGatherLinear alone: the gathered x is available after a run
   /// CUDA: how many multiprocessors the kernels that communicate and add up may take, while products have the rest;
-  /// not set: as many as are fast. Gathers take 0, too, and leave all to copy engines; sums need 1.
+  /// not set: as many as are fast. Copies are left to copy engines then (where the stream takes no batch, see
+  /// Device::copy_batch: all that go to another GPU). Gathers take 0, too, and have no other kernels than those of one
+  /// block that signal and wait; sums need 1.
   std::optional<int> sms = std::nullopt;
 };
 

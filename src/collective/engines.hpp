@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tandem/device/device.hpp"
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+// What works for a plan with a budget of `sms` multiprocessors, if any, on a device.
+
+/// Whether copies are left to copy engines also where a kernel would be faster: a budget is for what must be a kernel.
+[[nodiscard]] inline bool engines_alone(const std::optional<int>& sms) noexcept { return sms.has_value(); }
+
+/// What moves its copies and what takes SMs beside them, for `describe`.
+[[nodiscard]] inline std::string_view copied_by(const Device& device, const std::optional<int>& sms) noexcept {
+  if (device.id().type != DeviceType::cuda) return "the cores";
+  if (engines_alone(sms)) {
+    return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU), and one block "
+           "where "
+           "a stream signals or waits";
+  }
+  return "copy engines, in batches (captured in a graph: one by one; a copy within a GPU that is alone or captured is "
+         "a "
+         "kernel), and one block where a stream signals or waits";
+}
+
+/// What adds up.
+[[nodiscard]] inline std::string summed_by(const Device& device, const std::optional<int>& sms) {
+  if (device.id().type != DeviceType::cuda) return "the cores";
+  return sms ? format("kernels on at most {} SMs", *sms) : "kernels";
+}
+
+}  // namespace tandem
