@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // That what copy engines can do waits for no multiprocessor: on GPUs whose multiprocessors have room for a warp or two
 // each, as a product leaves it, and for no block of a kernel that copies or adds up.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -16,6 +18,9 @@
 #include "tandem/collective/all_to_all.hpp"
 #include "tandem/collective/broadcast.hpp"
 #include "tandem/device/buffer.hpp"
+#include "tandem/device/event.hpp"
+#include "tandem/device/gemm.hpp"
+#include "tandem/device/graph.hpp"
 
 #include "collective/support.hpp"
 #include "support/cuda/occupied_gpu.hpp"
@@ -93,6 +98,23 @@ TEST_P(FullGpu, HoldsUpNoGatherExchangeOrBroadcast) {
     poison(whole);
     expect_done_on_full_gpus(world, "a gather", [&](StreamRef stream) { gather(shard, whole, stream); });
     expect_parts("gathered", given);
+    const auto place_own_shard = [&] {
+      poison(whole);
+      world.device().upload(whole.local().narrow(0, team.rank() * count, count).data(), mine.data(),
+                            static_cast<std::size_t>(count) * sizeof(std::int32_t));
+      team.barrier();  // nobody poisons what has come
+    };
+    place_own_shard();
+    expect_done_on_full_gpus(world, "a gather in place", [&](StreamRef stream) { gather(whole, stream); });
+    expect_parts("gathered in place", given);
+    {
+      const Stream recording(world.device(), StreamPriority::high);
+      const Graph graph(world.device(), recording, [&] { gather(whole, recording); });
+      place_own_shard();
+      expect_done_on_full_gpus(world, "a captured gather in place", [&](StreamRef stream) { graph.launch(stream); });
+      expect_parts("gathered in place, captured", given);
+    }
+    team.barrier();
     poison(whole);
     expect_done_on_full_gpus(world, "an exchange", [&](StreamRef stream) { exchange(input.view(), whole, stream); });
     expect_parts("exchanged", [&](int rank, std::int64_t i) { return given(rank, team.rank() * count + i); });
@@ -102,6 +124,61 @@ TEST_P(FullGpu, HoldsUpNoGatherExchangeOrBroadcast) {
     for (std::int64_t i = 0; i < count; ++i) wanted.push_back(given(1, i));
     const auto bytes = std::as_bytes(std::span(wanted));
     expect_bytes(get(part), {bytes.begin(), bytes.end()}, "broadcast");
+  });
+}
+
+/// Milliseconds of `run` on `stream`, from when all ranks are ready to when it is done: the median of some.
+double median_ms(const Team& team, StreamRef stream, const std::function<void()>& run) {
+  std::array<double, 7> times{};
+  run();
+  for (double& time : times) {
+    team.synchronize(stream);
+    team.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    team.synchronize(stream);
+    time = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+// A gather of 64 MiB a rank beside a product that fills the GPU: what it adds to the longer of both is memory traffic.
+TEST_P(FullGpu, AProductAndAGatherHoldEachOtherUpByLittle) {
+  const int gpus = device_count(DeviceType::cuda);
+  if (gpus < 2) GTEST_SKIP() << "ranks that share a GPU multiply in turns; there is one GPU";
+  on(gpus, [](World& world) {
+    const Team& team = world.team();
+    constexpr std::int64_t shard = std::int64_t{64} << 20;
+    const SymmetricTensor whole = symmetric(team, {shard * team.size()}, u8);
+    AllGather gather(team, {.count = shard, .dtype = u8}, {.sms = 0});
+    constexpr std::int64_t n = 8192;
+    const auto matrix = [&] {
+      Buffer buffer(team.shared_device(), static_cast<std::size_t>(n * n) * size_of(f16));
+      const std::vector<std::uint16_t> ones(static_cast<std::size_t>(n * n), 0x3C00);
+      team.device().upload(buffer.data(), ones.data(), buffer.bytes());
+      return buffer;
+    };
+    const Buffer a = matrix();
+    const Buffer b = matrix();
+    const Buffer d(team.shared_device(), a.bytes());
+    const auto gemm = team.device().gemm({.m = n, .n = n, .k = n, .dtype = f16, .out_dtype = f16});
+    const Stream products(team.device());
+    const Stream gathers(team.device(), StreamPriority::high);
+    Event fork(team.device());
+    Event join(team.device());
+    const auto multiply = [&] { gemm->run(products, {.a = a.data(), .b = b.data(), .d = d.data()}); };
+    const double product = median_ms(team, products, multiply);
+    const double alone = median_ms(team, gathers, [&] { gather(whole, gathers); });
+    const double both = median_ms(team, products, [&] {
+      order_after(gathers, products, fork);
+      gather(whole, gathers);
+      multiply();
+      order_after(products, gathers, join);
+    });
+    std::printf("[   beside ] product %.3f ms, gather %.3f ms, both %.3f ms\n", product, alone, both);
+    EXPECT_LT(both, 1.15 * std::max(product, alone));
+    EXPECT_GT(product, alone) << "nothing to be hidden behind: nothing is shown";
   });
 }
 
