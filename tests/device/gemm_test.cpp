@@ -2,6 +2,7 @@
 #include "tandem/device/gemm.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
@@ -203,6 +204,87 @@ TEST_P(GemmTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
     check_kept(f32, activation, float{});
     check_kept(f16, activation, Half{});
     check_kept(bf16, activation, BFloat16{});
+  }
+}
+
+// Rows on 16 bytes, 16-bit results and the tanh form: what a library may do in its epilogue, before it rounds the sums.
+TEST_P(GemmTest, KeepsWhatItActivatesAlsoInALibrarysEpilogue) {
+  constexpr std::int64_t m = 300;
+  constexpr std::int64_t n = 136;
+  constexpr std::int64_t k = 64;
+  const auto check_kept = [&]<typename T>(DType dtype, double unit, bool with_bias, float beta, T) {
+    constexpr auto elements = static_cast<std::size_t>(m * n);
+    const Buffer a = upload(random_values<T>(random(), static_cast<std::size_t>(m * k)));
+    const Buffer b = upload(random_values<T>(random(), static_cast<std::size_t>(n * k)));
+    const Buffer bias = upload(random_values<T>(random(), static_cast<std::size_t>(n)));
+    const Buffer start = upload(random_values<T>(random(), elements));
+    const Buffer aux = memory(start.bytes());
+    const Buffer mapped = memory(start.bytes());
+    const auto d = std::array{memory(start.bytes()), memory(start.bytes()), memory(start.bytes())};
+    Stream stream(device());
+    GemmSpec spec{.m = m, .n = n, .k = k, .dtype = dtype, .out_dtype = dtype, .bias = with_bias, .beta = beta};
+    const auto run = [&](Auxiliary auxiliary, const Buffer& into) {
+      spec.activation = auxiliary == Auxiliary::none ? Activation::none : Activation::gelu_tanh;
+      spec.auxiliary = auxiliary;
+      const auto gemm = device().gemm(spec);
+      device().copy(stream, {.dst = into.data(), .src = start.data(), .bytes = start.bytes()});
+      for (const std::int64_t begin : {0, 100}) {  // in two pieces
+        const auto at = [&](const Buffer& buffer, std::int64_t columns) {
+          return buffer.data_as<std::byte>() + static_cast<std::size_t>(begin * columns) * size_of(dtype);
+        };
+        gemm->run(stream, {.a = at(a, k),
+                           .b = b.data(),
+                           .d = at(into, n),
+                           .bias = bias.data(),
+                           .aux = auxiliary == Auxiliary::none ? nullptr : at(aux, n),
+                           .m = begin == 0 ? 100 : m - 100});
+      }
+      stream.synchronize();
+    };
+    const auto numbers = [&](const Buffer& buffer) {
+      std::vector<double> values;
+      for (const T value : download<T>(buffer)) values.push_back(static_cast<double>(static_cast<float>(value)));
+      return values;
+    };
+    // That `got` is what `kind` makes of `aux` and `y`, but for roundings and for what a hardware's tanh is off by
+    // (2^-11), which the derivative multiplies by a cubic.
+    const auto expect_near = [&](MapKind kind, const Buffer& y, const Buffer& got) {
+      device().map(stream, {.kind = kind,
+                            .out = mapped.data(),
+                            .x = aux.data(),
+                            .y = kind == MapKind::activate ? nullptr : y.data(),
+                            .count = m * n,
+                            .dtype = dtype,
+                            .out_dtype = dtype,
+                            .activation = Activation::gelu_tanh});
+      stream.synchronize();
+      const std::vector<double> wanted = numbers(mapped);
+      const std::vector<double> values = numbers(got);
+      const std::vector<double> xs = numbers(aux);
+      const std::vector<double> ys = numbers(y);
+      for (std::size_t i = 0; i < elements; ++i) {
+        const double x = std::abs(xs[i]);
+        const double off = 3 * unit + 0x1p-11 * (1 + x) * (1 + 0.14 * x * x);
+        ASSERT_NEAR(values[i], wanted[i], 2 * unit * std::abs(wanted[i]) + off * std::abs(ys[i]))
+            << text(spec) << ", element " << i << ", of " << xs[i] << " and " << ys[i];
+      }
+    };
+    run(Auxiliary::none, d[0]);
+    run(Auxiliary::output, d[1]);
+    const std::vector<double> sums = numbers(d[0]);
+    const std::vector<double> kept = numbers(aux);
+    for (std::size_t i = 0; i < elements; ++i) {
+      ASSERT_NEAR(kept[i], sums[i], 2 * unit * (std::abs(sums[i]) + 1)) << text(spec);
+    }
+    expect_near(MapKind::activate, aux, d[1]);
+    run(Auxiliary::gradient, d[2]);
+    expect_near(MapKind::activate_grad, d[0], d[2]);
+  };
+  for (const bool with_bias : {false, true}) {
+    for (const float beta : {0.0F, 0.5F}) {
+      check_kept(f16, 0x1p-11, with_bias, beta, Half{});
+      check_kept(bf16, 0x1p-8, with_bias, beta, BFloat16{});
+    }
   }
 }
 

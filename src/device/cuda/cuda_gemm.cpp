@@ -74,7 +74,8 @@ CudaGemm::Pitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const 
   return ld;
 }
 
-CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias) const {
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias,
+                                    const void* aux) const {
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
@@ -98,6 +99,11 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   set(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
   std::uint32_t epilogue = s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   if (fused_activation_) epilogue = s.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (aux != nullptr) {
+    epilogue = s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.n);
+  }
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (s.bias) {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -124,9 +130,10 @@ std::size_t CudaGemm::scratch_bytes() const {
 void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
   const DeviceMemory scratch(scratch_bytes());
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
-  if (activation_of_sums() == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
-    fused_activation_ = true;
-    fused_activation_ = !ask_heuristic(spec().m, aligned, 1, scratch.data()).empty();
+  if (spec().activation == Activation::gelu_tanh && size_of(spec().out_dtype) == 2) {
+    bool& fused = spec().auxiliary == Auxiliary::none ? fused_activation_ : fused_auxiliary_;
+    fused = spec().auxiliary == Auxiliary::none || (spec().auxiliary == Auxiliary::output && aligned);
+    fused = fused && !ask_heuristic(spec().m, aligned, 1, scratch.data()).empty();
   }
   std::size_t named = 0;
   for (std::int64_t m = spec().m; m > 0; m /= 2) {
@@ -151,8 +158,12 @@ void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
   check(cudaMemsetAsync(scratch.data(), 0, scratch_bytes(), stream), "cudaMemsetAsync");
   for (const Choice& choice : choices_) {
     std::byte* data = scratch.data() + (choice.aligned ? 0 : size_of(spec().out_dtype));
-    Problem p = problem(choice.m, spec().k, planned_pitches(choice.m, choice.aligned), data);
-    multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, spec().beta, stream);
+    Problem p = problem(choice.m, spec().k, planned_pitches(choice.m, choice.aligned), data,
+                        fused_auxiliary_ && choice.aligned ? data : nullptr);
+    // A run may have a beta of its own, and cuBLASLt other kernels for one that adds.
+    for (const float beta : {0.0F, 1.0F}) {
+      multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, beta, stream);
+    }
   }
   check(cudaStreamSynchronize(stream), "the first run of a GEMM");
 }
@@ -174,8 +185,9 @@ std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool a
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(spec().out_dtype));
   // Parts of a split k are added in fp32, never in the output's 16 bits, nor in an order that changes.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  // The heuristic reads the bias' alignment off its address.
-  Problem p = problem(m, spec().k, planned_pitches(m, aligned), scratch + (aligned ? 0 : size_of(spec().out_dtype)));
+  // The heuristic reads the alignment of the bias and of the auxiliary off their addresses.
+  Problem p = problem(m, spec().k, planned_pitches(m, aligned), scratch + (aligned ? 0 : size_of(spec().out_dtype)),
+                      fused_auxiliary_ && aligned ? scratch : nullptr);
   std::array<cublasLtMatmulHeuristicResult_t, best_few> results{};
   int found = 0;
   const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
@@ -248,6 +260,7 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const auto fits = [&](const Choice& choice) {
     if (choice.aligned && !aligned) return false;
+    if (fused_auxiliary_ && choice.aligned != aligned) return false;  // which has run with another epilogue
     cublasLtMatmulHeuristicResult_t result{};
     return lt.cublasLtMatmulAlgoCheck(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d, &choice.algorithm, &result) ==
                CUBLAS_STATUS_SUCCESS &&
@@ -334,31 +347,30 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
   if (m == 0 || s.n == 0) return;
   const cudaStream_t stream = native(stream_ref);
   const CurrentContext current(*context_);
+  const bool aligned = rows_on_16_bytes(pitches(m, k, given.lda)) && on_16_bytes(given.a) && on_16_bytes(given.b) &&
+                       on_16_bytes(given.d) && on_16_bytes(given.c) && (!s.bias || on_16_bytes(given.bias)) &&
+                       on_16_bytes(given.aux);
+  if (fused_auxiliary_ && aligned && multiply_by_library(given, m, k, beta, true, stream)) return;
   GemmOperands operands = given;
+  operands.aux = nullptr;
   // What is kept goes where it is kept, unless D holds what is added to it.
   if (s.auxiliary == Auxiliary::output && beta == 0.0F) operands.d = given.aux;
-  multiply_any(operands, m, k, beta, stream);
+  if (!multiply_by_library(operands, m, k, beta, aligned && !fused_auxiliary_, stream)) {
+    run_tiled(operands, m, k, beta, stream);
+  } else if (activation_of_sums() != Activation::none && !fused_activation_) {
+    apply_activation(operands.d, m, stream);
+  }
   if (s.auxiliary != Auxiliary::none) activate(given.d, operands.d, given.aux, m, stream);
 }
 
-void CudaGemm::multiply_any(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
-                            cudaStream_t stream) {
-  const GemmSpec& s = spec();
-  if (k == 0) {
-    run_tiled(operands, m, 0, beta, stream);
-    return;
-  }
-  const Pitches ld = pitches(m, k, operands.lda);
-  const bool aligned = rows_on_16_bytes(ld) && on_16_bytes(operands.a) && on_16_bytes(operands.b) &&
-                       on_16_bytes(operands.d) && on_16_bytes(operands.c) && (!s.bias || on_16_bytes(operands.bias));
-  Problem p = problem(m, k, ld, operands.bias);
+bool CudaGemm::multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
+                                   bool aligned, cudaStream_t stream) {
+  if (k == 0) return false;
+  Problem p = problem(m, k, pitches(m, k, operands.lda), operands.bias, operands.aux);
   const int choice = choice_for(p, m, k, operands.lda, aligned);
-  if (choice < 0) {
-    run_tiled(operands, m, k, beta, stream);
-    return;
-  }
+  if (choice < 0) return false;
   multiply(p, choices_[static_cast<std::size_t>(choice)], operands, beta, stream);
-  if (activation_of_sums() != Activation::none && !fused_activation_) apply_activation(operands.d, m, stream);
+  return true;
 }
 
 std::vector<std::string> CudaGemm::algorithms(std::int64_t m) const {
@@ -397,7 +409,8 @@ std::string CudaGemm::describe() const {
   out += tuned + format(", workspace {} MiB", workspace_bytes >> 20);
   if (aligned) out += format("; rows not on 16 bytes: {}", text(false));
   if (spec().activation != Activation::none) {
-    out += fused_activation_ ? "; activation in its epilogue" : "; activation by a kernel of its own";
+    out +=
+        fused_activation_ || fused_auxiliary_ ? "; activation in its epilogue" : "; activation by a kernel of its own";
   }
   return out;
 }

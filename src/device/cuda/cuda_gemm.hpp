@@ -25,17 +25,18 @@ namespace tandem::cuda {
 /// nothing is to be multiplied (k = 0).
 ///
 /// The constructor asks cuBLASLt's heuristic for the spec's m and for its halves down to 1, and runs each algorithm
-/// that it gets once on scratch memory: a run picks among those alone, so that it never loads a kernel, which can
-/// deadlock against one that waits for a peer. Which of them fits a run's (m, k, alignment) is found on the host, on
-/// first use, and kept.
+/// that it gets on scratch memory, without and with something to add: a run picks among those alone, so that it never
+/// loads a kernel, which can deadlock against one that waits for a peer. Which of them fits a run's (m, k, alignment)
+/// is found on the host, on first use, and kept.
 ///
 /// An algorithm's name is its public attributes. It is looked up among what the heuristic offers for the very product,
 /// never rebuilt from them: whatever a file says, nothing runs that the library did not propose for it, and what it
 /// has beyond those attributes is not lost.
 ///
 /// cuBLASLt's GELU is the tanh form, by the hardware's approximation; it is used for 16-bit outputs, whose rounding is
-/// coarser. Otherwise the activation is a kernel of its own behind the product, which for gelu_erf into 16 bits means
-/// two roundings, as in the two operations written one after the other.
+/// coarser, also where what it is applied to is kept, on 16 bytes. (Its epilogue for the gradient is slower than a
+/// plain product and a kernel: docs/performance.md.) Otherwise the activation is a kernel of its own behind the
+/// product, which for gelu_erf into 16 bits means two roundings, as in the two operations written one after the other.
 class CudaGemm final : public Gemm {
  public:
   /// Throws InvalidArgument, Unsupported or OutOfMemory.
@@ -75,7 +76,9 @@ class CudaGemm final : public Gemm {
   [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
   /// Those that an algorithm for `m` is chosen by.
   [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
-  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias) const;
+  /// `aux` is null where the epilogue leaves it alone.
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias,
+                                const void* aux) const;
   void choose(std::span<const GemmAlgorithm> algorithms);
   /// At most the heuristic's best `most` for `m`, best first. `scratch` is an address on 16 bytes.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ask_heuristic(std::int64_t m, bool aligned, int most,
@@ -91,9 +94,11 @@ class CudaGemm final : public Gemm {
   /// Index into `choices_`, -1 for the tiled kernel.
   [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, std::int64_t lda, bool aligned);
   void run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream) const;
-  /// The product, with the activation that its sums have, in whichever way this run allows.
-  void multiply_any(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream);
-  /// What is applied before the sums are rounded. With an auxiliary, that is kept as rounded, and comes after it.
+  /// By one of the choices, those for `aligned` rows included or not; false where none fits.
+  bool multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, bool aligned,
+                           cudaStream_t stream);
+  /// What is applied before the sums are rounded, unless the library sees to an auxiliary. Else that is kept as
+  /// rounded, and the activation comes after it.
   [[nodiscard]] Activation activation_of_sums() const noexcept {
     return spec().auxiliary == Auxiliary::none ? spec().activation : Activation::none;
   }
@@ -107,6 +112,7 @@ class CudaGemm final : public Gemm {
   std::shared_ptr<const BlasHandle> blas_;
   int multiprocessors_;
   bool fused_activation_ = false;
+  bool fused_auxiliary_ = false;  ///< both outputs by the epilogue of what is on 16 bytes
   DeviceMemory workspace_;
   std::vector<Choice> choices_;
   std::mutex mutex_;

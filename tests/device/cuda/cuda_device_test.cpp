@@ -35,6 +35,8 @@ class CudaDeviceTest : public WithControl {
 class Everything {
  public:
   static constexpr std::int64_t n = 96;
+  static constexpr std::uint16_t bf16_one = 0x3F80;
+  static constexpr std::uint16_t bf16_two = 0x4000;
 
   Everything(const std::shared_ptr<Device>& device, std::mt19937_64& random) : device_(*device) {
     const auto elements = static_cast<std::size_t>(n * n);
@@ -52,6 +54,12 @@ class Everything {
     const std::array<SignalWord, 2> none{};
     device->upload(words_.data(), none.data(), sizeof none);
     gemm_ = device->gemm({.m = n, .n = n, .k = n});
+    std::vector<std::uint16_t> narrow_identity(elements);
+    for (std::size_t i = 0; i < elements; i += static_cast<std::size_t>(n) + 1) narrow_identity[i] = bf16_one;
+    narrow_identity_ = Buffer(device, elements * sizeof(std::uint16_t));
+    device->upload(narrow_identity_.data(), narrow_identity.data(), narrow_identity_.bytes());
+    added_ = Buffer(device, narrow_identity_.bytes());
+    adding_gemm_ = device->gemm({.m = n, .n = n, .k = n, .dtype = bf16, .out_dtype = bf16});
   }
 
   void queue(StreamRef stream, WaitControl* control) {
@@ -82,6 +90,8 @@ class Everything {
                          .beta = -1.0F});
     device_.column_sum(stream, {.out = sums_.data_as<float>(), .x = identity_.data(), .rows = n, .columns = n});
     gemm_->run(stream, {.a = source_.data(), .b = identity_.data(), .d = product_.data()});
+    const void* const narrow = narrow_identity_.data();
+    adding_gemm_->run(stream, {.a = narrow, .b = narrow, .d = added_.data(), .c = narrow, .beta = 1.0F});
     auto* words = words_.data_as<SignalWord>();
     const SignalPut put{.mine = words, .theirs = words + 1};
     const SignalWait wait{.word = words + 1};
@@ -111,6 +121,11 @@ class Everything {
       ASSERT_NEAR(mapped[i], 3 * values_[i], 1e-5 * std::abs(values_[i])) << i;
     }
     for (const float sum : sums) ASSERT_EQ(sum, 1.0F);
+    std::vector<std::uint16_t> added(elements);
+    device_.download(added.data(), added_.data(), added_.bytes());
+    for (std::size_t i = 0; i < elements; ++i) {
+      ASSERT_EQ(added[i], i % (static_cast<std::size_t>(n) + 1) == 0 ? bf16_two : 0) << i;
+    }
     std::array<SignalWord, 2> words{};
     device_.download(words.data(), words_.data(), sizeof words);
     EXPECT_EQ(words[0].put, times);
@@ -128,7 +143,9 @@ class Everything {
   Device& device_;
   std::vector<float> values_;
   Buffer source_, identity_, copied_, batched_, strided_, filled_, reduced_, mapped_, product_, sums_, words_;
+  Buffer narrow_identity_, added_;
   std::unique_ptr<Gemm> gemm_;
+  std::unique_ptr<Gemm> adding_gemm_;
 };
 
 TEST_P(CudaDeviceTest, EverythingCanBeCaptured) {
