@@ -1,35 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the lines of the collectives benchmarks into one table for each operation and number of ranks."""
+"""Turns the lines of the collectives benchmarks into one table for each operation and number of ranks, and says where
+Tandem stands. Ends with 1 if one of Tandem's results was wrong."""
 
 import statistics
 import sys
 from collections import defaultdict
 
 ORDER = ["tandem", "tandem-plain", "openmpi", "gloo"]
+OURS = ORDER[:2]
+LEVEL = 0.05  # times that differ by no more than this share of the peer's are level
+
+
+def load(lines):
+    """{(ranks, op): {(size, count, type, redop): {library: (#wrong, (time, algbw, busbw))}}}, all of it in order: medians
+    of the rounds, and None for the figures of what was wrong once."""
+    rounds = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for line in lines:
+        library, op, ranks, size, count, dtype, redop, time, algbw, busbw, wrong = line.split()
+        measured = (int(wrong), float(time), float(algbw), float(busbw))
+        rounds[int(ranks), op][int(size), int(count), dtype, redop][library].append(measured)
+
+    def together(runs):
+        wrong, *figures = zip(*runs)
+        return sum(wrong), None if any(wrong) else tuple(statistics.median(figure) for figure in figures)
+
+    return {case: {row: {library: together(libraries[library]) for library in sorted(libraries, key=ORDER.index)}
+                   for row, libraries in sorted(rows.items())} for case, rows in sorted(rounds.items())}
+
+
+def table(cases):
+    lines = []
+    for (ranks, op), rows in cases.items():
+        lines += [f"\n{op}, {ranks} ranks",
+                  f"{'library':>14}{'size':>12}{'count':>12}{'type':>7}{'redop':>7}{'time':>12}{'algbw':>9}{'busbw':>9}"
+                  f"{'#wrong':>8}",
+                  f"{'':>14}{'(B)':>12}{'(elements)':>12}{'':>7}{'':>7}{'(us)':>12}{'(GB/s)':>9}{'(GB/s)':>9}"]
+        for (size, count, dtype, redop), libraries in rows.items():
+            for library, (wrong, figures) in libraries.items():
+                row = f"{library:>14}{size:>12}{count:>12}{dtype:>7}{redop:>7}"
+                if figures is None:  # no speed of a wrong result
+                    lines.append(f"{row}{'-':>12}{'-':>9}{'-':>9}{wrong:>8}")
+                    continue
+                time, algbw, busbw = figures
+                lines.append(f"{row}{time:>12.2f}{algbw:>9.3f}{busbw:>9.3f}{wrong:>8}")
+    return lines
+
+
+def standing(cases, own):
+    """In how many rows one of Tandem's ways is ahead of the better peer, level with it, and behind; the latter by name."""
+    counts = {"ahead": 0, "level": 0, "behind": 0}
+    behind = []
+    for (ranks, op), rows in cases.items():
+        for (size, *_), libraries in rows.items():
+            peers = {library: figures[0] for library, (_, figures) in libraries.items()
+                     if library not in OURS and figures is not None}
+            if own not in libraries or libraries[own][1] is None or not peers:
+                continue
+            best = min(peers, key=peers.get)
+            time = libraries[own][1][0]
+            ratio = time / peers[best]
+            outcome = "behind" if ratio > 1 + LEVEL else "ahead" if ratio < 1 - LEVEL else "level"
+            counts[outcome] += 1
+            if outcome == "behind":
+                behind.append(f"  behind: {op} of {size} B by {ranks} ranks, {time:.2f} us, {best} {peers[best]:.2f} us "
+                              f"({ratio:.2f} of it)")
+    return [f"{own}, {sum(counts.values())} rows with a peer: {counts['ahead']} ahead of the better peer, "
+            f"{counts['level']} level with it (within {LEVEL:.0%}), {counts['behind']} behind"] + behind
+
+
+def render(lines):
+    """(the lines of the tables and of the verdict, whether Tandem was never wrong)."""
+    cases = load(lines)
+    wrong = [f"{own}: wrong in {op} of {size} B by {ranks} ranks, {libraries[own][0]} elements"
+             for own in OURS for (ranks, op), rows in cases.items() for (size, *_), libraries in rows.items()
+             if own in libraries and libraries[own][0]]
+    return table(cases) + [""] + [line for own in OURS for line in standing(cases, own)] + wrong, not wrong
 
 
 def main():
-    cases = defaultdict(lambda: defaultdict(list))  # (ranks, op) -> (size, count, type, redop) -> [(library, time, ...)]
-    for line in sys.stdin:
-        library, op, ranks, size, count, dtype, redop, time, algbw, busbw, wrong = line.split()
-        measured = (library, float(time), float(algbw), float(busbw), int(wrong))
-        cases[int(ranks), op][int(size), int(count), dtype, redop].append(measured)
-    for (ranks, op), sizes in sorted(cases.items()):
-        print(f"\n{op}, {ranks} ranks")
-        print(f"{'library':>14}{'size':>12}{'count':>12}{'type':>7}{'redop':>7}{'time':>12}{'algbw':>9}{'busbw':>9}"
-              f"{'#wrong':>8}")
-        print(f"{'':>14}{'(B)':>12}{'(elements)':>12}{'':>7}{'':>7}{'(us)':>12}{'(GB/s)':>9}{'(GB/s)':>9}")
-        for (size, count, dtype, redop), runs in sorted(sizes.items()):
-            for library in sorted({run[0] for run in runs}, key=ORDER.index):
-                mine = [run for run in runs if run[0] == library]
-                wrong = sum(run[4] for run in mine)
-                row = f"{library:>14}{size:>12}{count:>12}{dtype:>7}{redop:>7}"
-                if wrong:  # no speed of a wrong result
-                    print(f"{row}{'-':>12}{'-':>9}{'-':>9}{wrong:>8}")
-                    continue
-                time, algbw, busbw = (statistics.median(run[i] for run in mine) for i in (1, 2, 3))
-                print(f"{row}{time:>12.2f}{algbw:>9.3f}{busbw:>9.3f}{wrong:>8}")
+    lines, right = render(sys.stdin)
+    print("\n".join(lines))
+    return 0 if right else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
