@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What the drivers of the comparisons with PyTorch share; they source it.
+# What drivers of several rounds share; they source it.
 
 failures=0
 folder=$(mktemp -d)

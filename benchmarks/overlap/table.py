@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Puts runs of linear layers over emulated links into one table of how much they hide.
+
+    table.py FOLDER
+
+reads FOLDER/tandem.RUN.CASE.json (tandem bench --json).
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+ENOUGH = 80  # percent
+LINK = "emulated link "  # what is behind it in the name of a device
+
+
+def load(documents):
+    """{(operation, link, (M, N, K)): {ranks: [(#wrong, percent hidden) of each run]}}, in the order of the documents."""
+    cases = {}
+    for document in documents:
+        _, found, link = document["device"].partition(LINK)
+        if not found:
+            raise SystemExit(f"table.py: a run was on '{document['device']}', without an emulated link")
+        for row in document["rows"]:
+            case = document["operation"], link, (row["m"], row["n"], row["k"])
+            cases.setdefault(case, {}).setdefault(document["ranks"], []).append((row["wrong"], row["hidden_percent"]))
+    return cases
+
+
+def hidden(runs):
+    """The percentages of all runs in order, or none if a result was wrong once."""
+    return [] if any(wrong for wrong, _ in runs) else sorted(percent for _, percent in runs)
+
+
+def text(percents):
+    if not percents:
+        return "-"
+    return f"{statistics.median(percents):.0f} ({percents[0]:.0f} to {percents[-1]:.0f})"
+
+
+def render(documents):
+    """(the lines of the table, whether nothing was wrong)."""
+    cases = load(documents)
+    teams = sorted({ranks for figures in cases.values() for ranks in figures})
+    most = max((len(runs) for figures in cases.values() for runs in figures.values()), default=0)
+    lines = ["# hidden = (t_seq - t_overlap) / min(t_gemm, t_comm), in percent: median of the runs (least to most), of which "
+             f"there were {most}",
+             f"# {'operation':<22} {'link':<14} {'M,N,K':<15}" + "".join(f" {f'{ranks} ranks':>18}" for ranks in teams)]
+    below, wrong = [], []
+    enough = total = 0
+    for (operation, link, shape), figures in cases.items():
+        name = ",".join(str(extent) for extent in shape)
+        lines.append(f"  {operation:<22} {link:<14} {name:<15}" +
+                     "".join(f" {text(hidden(figures.get(ranks, []))):>18}" for ranks in teams))
+        for ranks, runs in sorted(figures.items()):
+            total += 1
+            percents = hidden(runs)
+            what = f"{operation} {name} over {link}, {ranks} ranks"
+            if not percents:
+                wrong.append(f"# wrong: {what}: {sum(count for count, _ in runs)} elements")
+            elif statistics.median(percents) >= ENOUGH:  # as measured, not as rounded above
+                enough += 1
+            else:
+                below.append(f"# less than {ENOUGH} %: {what}: {statistics.median(percents):.1f}")
+    return lines + below + wrong + [f"# {enough} of {total} hide {ENOUGH} % or more"], bool(cases) and not wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("tandem.*.json"))]
+    if not documents:
+        sys.exit(f"table.py: {folder} has no tandem.*.json")
+    lines, right = render(documents)
+    print("\n".join(lines))
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
