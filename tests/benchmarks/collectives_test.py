@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that benchmarks/run.sh prints of collectives on the host, and its verdict."""
+"""Collectives on the host as benchmarks/run.sh compares them: the table, its verdict, and Tandem's program.
 
+usage: collectives_test.py [TestCase...]; the program is in the folder that TANDEM_TEST_BUILD names.
+"""
+
+import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -58,6 +63,20 @@ class Table(unittest.TestCase):
         self.assertFalse(right)
         self.assertEqual(lines[-1], "tandem-plain: wrong in all_reduce of 1024 B by 2 ranks, 3 elements")
         self.assertRegex(lines[-2], "^tandem-plain, 0 rows with a peer")
+
+
+class Program(unittest.TestCase):
+    def test_measures_every_operation_on_both_kinds_of_memory(self):
+        program = Path(os.environ["TANDEM_TEST_BUILD"]) / "benchmarks" / "collectives" / "collectives-tandem"
+        command = [program, "--ranks", "3", "--begin", "20000", "--end", "20000", "--seconds", "0.01"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        cases = table.load(run.stdout.splitlines())
+        self.assertEqual(list(cases), [(3, "all_gather"), (3, "all_reduce"), (3, "reduce_scatter")])
+        for case, rows in cases.items():
+            libraries, = rows.values()
+            self.assertEqual({library: wrong for library, (wrong, _) in libraries.items()},
+                             {"tandem": 0, "tandem-plain": 0}, case)
 
 
 if __name__ == "__main__":
