@@ -129,10 +129,11 @@ TEST_P(AllGatherLinearTest, OnFewMultiprocessorsOrNone) {
 
 TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
   on(3, [](World& world) {
-    testing::for_each_epilogue(Activation::gelu_tanh, 1.5F, [&](const LinearSpec& spec, const LinearOptions& options) {
-      check(world, world.team(), spec, options);
-    });
-    testing::for_each_layout([&](const char* algorithm, Layout x, Layout weight, DType dtype) {
+    testing::for_each_epilogue(
+        LinearKind::all_gather_linear, Activation::gelu_tanh, 1.5F,
+        [&](const LinearSpec& spec, const LinearOptions& options) { check(world, world.team(), spec, options); });
+    testing::for_each_layout(LinearKind::all_gather_linear, [&](const std::string& algorithm, Layout x, Layout weight,
+                                                                DType dtype) {
       check(world, world.team(),
             {.m = 24, .n = 8, .k = 64, .dtype = dtype, .x = x, .weight = weight, .activation = Activation::gelu_erf},
             {.algorithm = algorithm});
@@ -146,12 +147,13 @@ TEST_P(AllGatherLinearTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
       for (const Auxiliary auxiliary : {Auxiliary::output, Auxiliary::gradient}) {
         for (const Activation activation : {Activation::gelu_tanh, Activation::gelu_erf}) {
           if (world.size() == 3) {
-            testing::for_each_epilogue(activation, 0.0F, [&](LinearSpec spec, const LinearOptions& options) {
-              spec.activation = activation;
-              spec.auxiliary = auxiliary;
-              spec.bias = !spec.bias;
-              check(world, world.team(), spec, options);
-            });
+            testing::for_each_epilogue(LinearKind::all_gather_linear, activation, 0.0F,
+                                       [&](LinearSpec spec, const LinearOptions& options) {
+                                         spec.activation = activation;
+                                         spec.auxiliary = auxiliary;
+                                         spec.bias = !spec.bias;
+                                         check(world, world.team(), spec, options);
+                                       });
           }
           // With what y held before, with a bias, at any alignment, and in pieces.
           for (const DType dtype : {f32, bf16, f16}) {
@@ -229,9 +231,12 @@ TEST_P(AllGatherLinearTest, SubTeamsInOddOrdersKeepTheirGatheredX) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
       const Team team = world.team(ranks);
-      if (team) {
-        check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16}, {.algorithm = "pipeline", .keep_gathered = true},
-              5);
+      if (!team) continue;
+      for (const std::string& algorithm : linear_algorithms(LinearKind::all_gather_linear)) {
+        for (const DType dtype : {f32, bf16, f16}) {
+          check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = dtype},
+                {.algorithm = algorithm, .keep_gathered = true}, 5);
+        }
       }
     }
     world.team().barrier();

@@ -2,6 +2,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 
 #include <gtest/gtest.h>
+#include <string>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -161,7 +162,11 @@ TEST_P(WeightGradient, SubTeamsInOddOrders) {
       const Team team = world.team(ranks);
       if (!team) continue;
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
-        check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16}, gathered, {.algorithm = "pipeline"}, 5);
+        for (const std::string& algorithm : linear_algorithms(LinearKind::linear_weight_gradient)) {
+          for (const DType dtype : {f32, bf16, f16}) {
+            check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = dtype}, gathered, {.algorithm = algorithm}, 5);
+          }
+        }
       }
     }
     world.team().barrier();

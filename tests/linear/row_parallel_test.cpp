@@ -106,13 +106,13 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
   team.barrier();
 }
 
-enum class Kind { linear_reduce_scatter, linear_all_reduce };
-
-class RowParallel : public ::testing::TestWithParam<std::tuple<Kind, DeviceType>> {
+class RowParallel : public ::testing::TestWithParam<std::tuple<LinearKind, DeviceType>> {
  protected:
   void SetUp() override {
     if (const std::string reason = testing::why_no_ranks_on(device()); !reason.empty()) GTEST_SKIP() << reason;
   }
+  static LinearKind kind() { return std::get<LinearKind>(GetParam()); }
+  static std::vector<std::string> algorithms() { return linear_algorithms(kind()); }
   static DeviceType device() { return std::get<DeviceType>(GetParam()); }
   static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = device()}); }
 
@@ -120,9 +120,10 @@ class RowParallel : public ::testing::TestWithParam<std::tuple<Kind, DeviceType>
   template <typename... More>
   static void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options,
                     const More&... more) {
-    switch (std::get<Kind>(GetParam())) {
-      case Kind::linear_reduce_scatter: return check_plan<LinearReduceScatter>(world, team, spec, options, more...);
-      case Kind::linear_all_reduce: return check_plan<LinearAllReduce>(world, team, spec, options, more...);
+    if (kind() == LinearKind::linear_all_reduce) {
+      check_plan<LinearAllReduce>(world, team, spec, options, more...);
+    } else {
+      check_plan<LinearReduceScatter>(world, team, spec, options, more...);
     }
   }
 };
@@ -157,7 +158,7 @@ TEST_P(RowParallel, WhatIsNotSmallInSequence) {
 TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
   on(2, [](World& world) {
     const Team backwards = world.team({1, 0});
-    testing::for_each_epilogue(Activation::gelu_tanh, 0.0F, [&](LinearSpec spec, LinearOptions options) {
+    testing::for_each_epilogue(kind(), Activation::gelu_tanh, 0.0F, [&](LinearSpec spec, LinearOptions options) {
       if (options.algorithm != "pipeline") return;
       for (const int groups : {1, 3, 8}) {
         options.groups = groups;
@@ -175,15 +176,15 @@ TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
 
 TEST_P(RowParallel, LayoutsEpiloguesAlphaAndBeta) {
   on(3, [](World& world) {
-    testing::for_each_epilogue(Activation::gelu_erf, -1.5F, [&](const LinearSpec& spec, const LinearOptions& options) {
-      check(world, world.team(), spec, options);
-    });
+    testing::for_each_epilogue(
+        kind(), Activation::gelu_erf, -1.5F,
+        [&](const LinearSpec& spec, const LinearOptions& options) { check(world, world.team(), spec, options); });
   });
 }
 
 TEST_P(RowParallel, BothGelusOfTheSum) {
   on(3, [](World& world) {
-    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
+    for (const std::string& algorithm : algorithms()) {
       for (const Activation activation : {Activation::gelu_erf, Activation::gelu_tanh}) {
         check(world, world.team(), {.m = 24, .n = 8, .k = 40, .dtype = f16, .bias = true, .activation = activation},
               {.algorithm = algorithm});
@@ -194,7 +195,7 @@ TEST_P(RowParallel, BothGelusOfTheSum) {
 
 TEST_P(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
   on(3, [](World& world) {
-    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
+    for (const std::string& algorithm : algorithms()) {
       for (const DType dtype : {f32, bf16, f16}) {
         check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true}, {.algorithm = algorithm},
               3, 0, 1);
@@ -205,7 +206,7 @@ TEST_P(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
 
 TEST_P(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
   on(4, [](World& world) {
-    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
+    for (const std::string& algorithm : algorithms()) {
       for (const std::int64_t m : {0, 1, 2, 3, 5, 9}) {
         check(world, world.team(), {.m = m, .n = 5, .k = 7, .bias = true}, {.algorithm = algorithm});
       }
@@ -217,7 +218,7 @@ TEST_P(RowParallel, FewTokensLeaveShardsShortOrEmpty) {
 
 TEST_P(RowParallel, OnFewMultiprocessors) {
   on(3, [](World& world) {
-    for (const char* algorithm : {"pipeline", "direct", "sequence"}) {
+    for (const std::string& algorithm : algorithms()) {
       for (const int sms : {1, 7}) {
         check(world, world.team(), {.m = 601, .n = 130, .k = 19, .dtype = bf16, .bias = true},
               {.algorithm = algorithm, .sms = sms});
@@ -233,11 +234,9 @@ TEST_P(RowParallel, EachRankMayHaveItsOwnShareOfInputs) {
 }
 
 TEST_P(RowParallel, AnyNumberOfGroups) {
-  const LinearKind kind = std::get<Kind>(GetParam()) == Kind::linear_all_reduce ? LinearKind::linear_all_reduce
-                                                                                : LinearKind::linear_reduce_scatter;
-  on(5, [kind](World& world) {
+  on(5, [](World& world) {
     for (const int groups : {1, 2, 3, 4, 5, 7, 8, 12, 16}) {
-      if (groups > most_groups(kind, {}, world.size())) break;
+      if (groups > most_groups(kind(), {}, world.size())) break;
       for (const std::int64_t m : {61, 7, 160}) {
         check(world, world.team(), {.m = m, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = groups}, 6);
       }
@@ -249,8 +248,11 @@ TEST_P(RowParallel, SubTeamsInOddOrders) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
       const Team team = world.team(ranks);
-      if (team) {
-        check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = bf16, .bias = true}, {.algorithm = "pipeline"}, 5);
+      if (!team) continue;
+      for (const std::string& algorithm : algorithms()) {
+        for (const DType dtype : {f32, bf16, f16}) {
+          check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = dtype, .bias = true}, {.algorithm = algorithm}, 5);
+        }
       }
     }
     world.team().barrier();
@@ -263,9 +265,10 @@ const auto name_of_device = [](const ::testing::TestParamInfo<RowParallel::Param
 };
 // Two suites, so that each has its own time where a GPU is shared.
 INSTANTIATE_TEST_SUITE_P(LinearReduceScatter, RowParallel,
-                         ::testing::Combine(::testing::Values(Kind::linear_reduce_scatter), devices), name_of_device);
+                         ::testing::Combine(::testing::Values(LinearKind::linear_reduce_scatter), devices),
+                         name_of_device);
 INSTANTIATE_TEST_SUITE_P(LinearAllReduce, RowParallel,
-                         ::testing::Combine(::testing::Values(Kind::linear_all_reduce), devices), name_of_device);
+                         ::testing::Combine(::testing::Values(LinearKind::linear_all_reduce), devices), name_of_device);
 
 }  // namespace
 }  // namespace tandem

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "tandem/device/stream.hpp"
+#include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 #include "support/guarded_tensor.hpp"
@@ -52,9 +54,9 @@ struct Matrix {
   return all;
 }
 
-/// Calls `check(algorithm, x's layout, the weight's, dtype)` with all that there are.
-template <typename Check> void for_each_layout(const Check& check) {
-  for (const char* algorithm : {"pipeline", "sequence"}) {
+/// Calls `check(algorithm, x's layout, the weight's, dtype)` with all that there are of this kind of plan.
+template <typename Check> void for_each_layout(LinearKind kind, const Check& check) {
+  for (const std::string& algorithm : linear_algorithms(kind)) {
     for (const Layout x : {Layout::normal, Layout::transposed}) {
       for (const Layout weight : {Layout::normal, Layout::transposed}) {
         for (const DType dtype : {f32, bf16, f16}) check(algorithm, x, weight, dtype);
@@ -64,8 +66,9 @@ template <typename Check> void for_each_layout(const Check& check) {
 }
 
 /// The same with a bias, and with `activation`, alpha and `beta` as well: calls `check(spec, options)`.
-template <typename Check> void for_each_epilogue(Activation activation, float beta, const Check& check) {
-  for_each_layout([&](const char* algorithm, Layout x, Layout weight, DType dtype) {
+template <typename Check>
+void for_each_epilogue(LinearKind kind, Activation activation, float beta, const Check& check) {
+  for_each_layout(kind, [&](const std::string& algorithm, Layout x, Layout weight, DType dtype) {
     LinearSpec spec{.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true};
     check(spec, LinearOptions{.algorithm = algorithm});
     spec.m = 23;
