@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/reduce.hpp"
+#include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 #include "base/format.hpp"
@@ -23,6 +25,16 @@ inline constexpr std::string_view sequence = "sequence";
 /// LinearOptions::algorithm names them.
 inline constexpr std::array gathering_algorithms{pipeline, sequence};
 inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
+
+/// Whether a plan of this kind adds up over ranks.
+[[nodiscard]] constexpr bool is_reduction(LinearKind kind) noexcept {
+  return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
+}
+
+/// Why no plan of this kind runs as `options` say, and what is possible; empty if one does. For an error that names the
+/// plan, and the rank where there is one.
+[[nodiscard]] std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks,
+                                         const LinearOptions& options);
 
 /// Whether one kernel, on all ranks' memory, takes rows of so many bytes: vector accesses have to fit them.
 [[nodiscard]] constexpr bool kernel_takes_rows(int ranks, std::size_t row_bytes) noexcept {

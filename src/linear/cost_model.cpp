@@ -26,10 +26,6 @@ constexpr int most_rounds = 8;
 /// How much longer than another rank's the same products of a rank may take: by its clocks, or by who shares its cores.
 constexpr double slowest_rank = 1.1;
 
-bool is_reduction(LinearKind kind) noexcept {
-  return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
-}
-
 /// The times of an operation's pieces, from a device's constants.
 class Pieces {
  public:
@@ -211,23 +207,12 @@ class Pieces {
   std::int64_t shard_;
 };
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text = "auto";
-  for (const std::string& name : names) text += ", " + name;
-  return text;
-}
-
 }  // namespace
 
 std::string_view name(LinearKind kind) noexcept {
   constexpr std::array<std::string_view, 4> names{"AllGatherLinear", "LinearReduceScatter", "LinearAllReduce",
                                                   "LinearWeightGradient"};
   return names[static_cast<std::size_t>(kind)];
-}
-
-std::vector<std::string> linear_algorithms(LinearKind kind) {
-  if (is_reduction(kind)) return {reducing_algorithms.begin(), reducing_algorithms.end()};
-  return {gathering_algorithms.begin(), gathering_algorithms.end()};
 }
 
 int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
@@ -240,26 +225,10 @@ int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
 
 LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
                     const LinearOptions& options) {
-  const std::vector<std::string> known = linear_algorithms(kind);
-  if (options.algorithm != "auto" && std::ranges::find(known, options.algorithm) == known.end()) {
-    throw InvalidArgument(format("{} has no algorithm '{}'; known: {}", name(kind), options.algorithm, listed(known)));
+  if (const std::string why = why_impossible(kind, spec, ranks, options); !why.empty()) {
+    throw InvalidArgument(format("{}: {}", name(kind), why));
   }
   const int most = most_groups(kind, spec, ranks);
-  if (options.groups && (*options.groups < 1 || *options.groups > std::max(most, 1))) {
-    throw InvalidArgument(format("{}: {} groups were asked for on a team of {}; possible: 1 to {}", name(kind),
-                                 *options.groups, ranks, std::max(most, 1)));
-  }
-  if (options.groups && options.algorithm != "auto" && options.algorithm != pipeline) {
-    throw InvalidArgument(format("{}: {} groups were asked for of algorithm '{}', which has none; groups go with '{}'",
-                                 name(kind), *options.groups, options.algorithm, pipeline));
-  }
-
-  const int fewest_sms = is_reduction(kind) ? 1 : 0;
-  if (options.sms && *options.sms < fewest_sms) {
-    throw InvalidArgument(format("{}: {} SMs were allowed; allowed: {} and more{}", name(kind), *options.sms,
-                                 fewest_sms, is_reduction(kind) ? ", since sums need 1" : ""));
-  }
-
   const Pieces pieces(kind, spec, ranks, costs);
   LinearChoice choice;
   choice.sms = options.sms;

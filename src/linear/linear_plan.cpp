@@ -15,11 +15,22 @@
 namespace tandem {
 namespace {
 
+// Of a matrix: more than any memory has, and so few that sums of sizes in bytes never come near 2^63.
+constexpr std::int64_t most_elements = std::int64_t{1} << 48;
+
+bool fits(std::int64_t rows, std::int64_t columns) {
+  return rows <= most_elements / std::max(columns, std::int64_t{1});
+}
+
 const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec) {
   if (!team) throw InvalidArgument(format("{}: this rank is not a member of the team that was given", name(kind)));
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; none may be negative", name(kind), team.rank(),
                                  spec.m, spec.n, spec.k));
+  }
+  if (!fits(spec.m, spec.n) || !fits(spec.n, spec.k) || !fits(spec.k, spec.m)) {
+    throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; no matrix of them may have more than {} elements",
+                                 name(kind), team.rank(), spec.m, spec.n, spec.k, most_elements));
   }
   if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16) {
     throw Unsupported(format("{} on rank {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16",
@@ -61,6 +72,9 @@ LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
 
 /// What the team's first rank chooses, for all: the plan caches that the ranks read need not be the same file.
 LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options) {
+  if (const std::string why = why_impossible(kind, spec, team.size(), options); !why.empty()) {
+    throw InvalidArgument(format("{} on rank {} of {}: {}", name(kind), team.rank(), team.size(), why));
+  }
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
   // Groups are signalled one by one; and each rank's share, of which it would make its own number, may be another.

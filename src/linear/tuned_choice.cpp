@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "tandem/base/error.hpp"
-
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
 
@@ -33,13 +31,11 @@ LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks, co
   LinearOptions kept = options;
   kept.algorithm = tuned->algorithm;
   if (tuned->groups != 0) kept.groups = tuned->groups;
-  try {
-    choice = choose(kind, spec, ranks, device.costs(), kept);
-  } catch (const InvalidArgument& error) {
-    log.write(LogLevel::warn,
-              format("the plan cache '{}': what it has of {} is ignored: {}", cache.path(), key, error.what()));
+  if (const std::string why = why_impossible(kind, spec, ranks, kept); !why.empty()) {
+    log.write(LogLevel::warn, format("the plan cache '{}': what it has of {} is ignored: {}", cache.path(), key, why));
     return choice;
   }
+  choice = choose(kind, spec, ranks, device.costs(), kept);
   choice.why = format("tuned: it took {:.1f} us when it was measured, by {}", tuned->seconds * 1e6, cache.path());
   return choice;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -273,21 +274,21 @@ const std::vector<Row>& rows() {
       {"CollectiveTooMuch",
        2,
        all_reduce([](AllReduce& plan, StreamRef s) { plan(view({9}), view({9}), s); }),
-       {"9 elements", "at most 8"}},
+       {"AllReduce on rank {rank} of 2", "9 elements", "at most 8"}},
       {"CollectiveShape",
        2,
        all_reduce([](AllReduce& plan, StreamRef s) { plan(view({8}), view({7}), s); }),
-       {"7 elements", "8 are needed"}},
+       {"AllReduce on rank {rank} of 2", "7 elements", "8 are needed"}},
       {"CollectiveStrided",
        2,
        all_reduce([](AllReduce& plan, StreamRef s) { plan(TensorView(memory().data(), {8}, {2}, f32), view({8}), s); }),
-       {"strides [2]", "dense"}},
+       {"AllReduce on rank {rank} of 2", "strides [2]", "dense"}},
       {"CollectiveElsewhere",
        2,
        all_reduce([](AllReduce& plan, StreamRef s) {
          plan(TensorView(memory().data(), {8}, f32, {DeviceType::cuda, 0}), view({8}), s);
        }),
-       {"cuda:0", "this rank's device is host"}},
+       {"AllReduce on rank {rank} of 2", "cuda:0", "this rank's device is host"}},
       {"CollectiveOtherTeam",
        2,
        [](World& world) {
@@ -297,7 +298,7 @@ const std::vector<Row>& rows() {
          AllReduce plan(world.team(), {8, f32});
          plan(x, stream_of(world));
        },
-       {"of team", "this plan is of team"}},
+       {"AllReduce on rank {rank} of 2", "of team", "this plan is of team"}},
       {"CollectiveNoRendezvous",
        2,
        [](World& world) {
@@ -309,7 +310,7 @@ const std::vector<Row>& rows() {
       {"CollectiveAlgorithm",
        2,
        [](World& world) { AllGather(world.team(), {8, f32}, {.algorithm = "ring"}); },
-       {"'ring' is not known", "auto, push, pull"}},
+       {"AllGather on rank {rank} of 2", "'ring' is not known", "auto, push, pull"}},
       {"CollectivePieces",
        2,
        [](World& world) { AllGather(world.team(), {8, f32}, {.piece_bytes = ~std::size_t{0}}); },
@@ -317,7 +318,7 @@ const std::vector<Row>& rows() {
       {"CollectiveUnsummable",
        2,
        [](World& world) { ReduceScatter(world.team(), {8, u8}); },
-       {"u8 cannot be summed", "f32, f16, bf16"}},
+       {"ReduceScatter on rank {rank} of 2", "u8 cannot be summed", "f32, f16, bf16"}},
       {"CollectiveNegative", 2, [](World& world) { AllGather(world.team(), {-1, f32}); }, {"-1", "rank {rank}"}},
       {"CollectiveRoot",
        2,
@@ -325,21 +326,21 @@ const std::vector<Row>& rows() {
          Broadcast plan(world.team(), {8, f32});
          plan(view({8}), 2, stream_of(world));
        },
-       {"root 2", "0 to 1"}},
+       {"Broadcast on rank {rank} of 2", "root 2", "0 to 1"}},
       {"CollectiveCounts",
        2,
        [](World& world) {
          AllToAll plan(world.team(), {8, f32});
          plan(view({8}), view({8}), std::vector<std::int64_t>{1, 2, 3}, stream_of(world));
        },
-       {"3 counts", "2 ranks need 4"}},
+       {"AllToAll on rank {rank} of 2", "3 counts", "2 ranks need 4"}},
       {"CollectiveWithoutStaging",
        2,
        [](World& world) {
          AllReduce plan(world.team(), {8, f32}, {.staging = false});
          plan(view({8}), view({8}), stream_of(world));
        },
-       {"without staging", "symmetric tensors only"}},
+       {"AllReduce on rank {rank} of 2", "without staging", "symmetric tensors only"}},
       {"DifferentPlans",
        2,
        [](World& world) {
@@ -349,11 +350,11 @@ const std::vector<Row>& rows() {
            AllGather(world.team(), {8, f32});
          }
        },
-       {"AllReduce", "AllGather"}},
+       {"rank {rank}", "AllReduce", "AllGather"}},
       {"PlansOfDifferentSizes",
        2,
        [](World& world) { AllReduce(world.team(), {8 + world.rank(), f32}); },
-       {"AllReduce", "8", "9"}},
+       {"rank {rank}", "AllReduce", "8", "9"}},
       {"PlanMovedFrom",
        2,
        [](World& world) {
@@ -392,7 +393,7 @@ const std::vector<Row>& rows() {
       {"TwoRunsOnOneTensor",
        2,
        while_open([](AllGather& plan, const SymmetricTensor& x, StreamRef s) { plan.start(x, s); }),
-       {"another one is open", "finish()"}},
+       {"AllGather on rank {rank}", "another one is open", "finish()"}},
       {"PlainRunWhileOneIsOpen",
        2,
        while_open([](AllGather& plan, const SymmetricTensor&, StreamRef s) { plan(view({4}), view({8}), s); }),
@@ -407,7 +408,7 @@ const std::vector<Row>& rows() {
          AllGather plan(world.team(), {4, f32});
          plan.finish(stream_of(world));
        },
-       {"without start()"}},
+       {"AllGather on rank {rank}", "without start()"}},
       // Linear layers
       {"LinearDType",
        2,
@@ -415,46 +416,62 @@ const std::vector<Row>& rows() {
        {"AllGatherLinear on rank {rank}", "i32", "f32, bf16 or f16"},
        Kind::unsupported},
       {"LinearNegative", 2, linear<LinearReduceScatter>({.m = 8, .n = -3, .k = 5}), {"n=-3", "rank {rank}"}},
+      {"LinearTooLarge",
+       2,
+       linear<LinearWeightGradient>({.m = std::int64_t{1} << 40, .n = 3, .k = 1024}, GatheredOperand::x),
+       {"LinearWeightGradient on rank {rank}", "m=1099511627776", "281474976710656 elements"}},
+      {"LinearTooManyRows",
+       2,
+       linear<LinearAllReduce>({.m = std::numeric_limits<std::int64_t>::max(), .n = 0, .k = 0}),
+       {"LinearAllReduce on rank {rank}", "m=9223372036854775807", "281474976710656 elements"}},
       {"LinearAlgorithm",
        2,
        linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "fused"}),
-       {"'fused'", "auto, pipeline, direct, sequence"}},
+       {"LinearAllReduce on rank {rank} of 2", "'fused' is not known", "auto, pipeline, direct, sequence"}},
       {"LinearGroups",
        2,
        linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.groups = 9}),
-       {"9 groups", "1 to 8"}},
+       {"AllGatherLinear on rank {rank} of 2", "9 groups", "1 to 8"}},
       {"LinearGroupsOfSequence",
        3,
        linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "sequence", .groups = 2}),
-       {"2 groups", "sequence"}},
+       {"AllGatherLinear on rank {rank} of 3", "2 groups", "'sequence', which has none", "'pipeline'"}},
+      {"LinearSmsOfASum",
+       2,
+       linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5}, LinearOptions{.sms = 0}),
+       {"LinearReduceScatter on rank {rank} of 2", "0 SMs", "1 and more", "sums need 1"}},
+      {"LinearSmsOfAGather",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.sms = -1}),
+       {"AllGatherLinear on rank {rank} of 2", "-1 SMs", "0 and more"}},
       {"LinearDifferentSpecs",
        2,
        [](World& world) { const LinearReduceScatter plan(world.team(), {.m = 8 + world.rank(), .n = 3, .k = 5}); },
-       {"LinearReduceScatter", "m=8", "m=9"}},
+       {"rank {rank}", "LinearReduceScatter", "m=8", "m=9"}},
       {"LinearTooManyTokens",
        2,
        all_gather_linear(
            [](AllGatherLinear& plan, StreamRef s) { plan(view({5, 5}), view({3, 5}), view({10, 3}), s); }),
-       {"10 tokens", "at most 8"}},
+       {"AllGatherLinear on rank {rank} of 2", "10 tokens", "at most 8"}},
       {"LinearShard",
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({8, 3}), s); }),
-       {"x is f32[8, 5]", "[4, 5] are needed"}},
+       {"AllGatherLinear on rank {rank} of 2", "x is f32[8, 5]", "[4, 5] are needed"}},
       {"LinearWeight",
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({5, 3}), view({8, 3}), s); }),
-       {"weight is f32[5, 3]", "[3, 5] are needed"}},
+       {"AllGatherLinear on rank {rank} of 2", "weight is f32[5, 3]", "[3, 5] are needed"}},
       {"LinearUnexpectedBias",
        2,
        all_gather_linear(
            [](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({3, 5}), view({3}), view({8, 3}), s); }),
-       {"bias", "without LinearSpec::bias"}},
+       {"AllGatherLinear on rank {rank} of 2", "bias", "without LinearSpec::bias"}},
       {"LinearUnexpectedAuxiliary",
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef s) {
          plan(view({4, 5}), view({3, 5}), TensorView(), view({8, 3}), view({8, 3}), s);
        }),
-       {"auxiliary of sizes [8, 3]", "without LinearSpec::auxiliary"}},
+       {"AllGatherLinear on rank {rank} of 2", "auxiliary of sizes [8, 3]", "without LinearSpec::auxiliary"}},
       {"LinearMissingAuxiliary",
        2,
        [](World& world) {
@@ -477,7 +494,7 @@ const std::vector<Row>& rows() {
       {"LinearGatheredNotKept",
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); }),
-       {"gathered()", "keep_gathered"}},
+       {"AllGatherLinear on rank {rank} of 2", "gathered()", "keep_gathered"}},
       {"ReduceScatterKeepsNothing",
        2,
        linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5}, LinearOptions{.keep_gathered = true}),
@@ -493,7 +510,7 @@ const std::vector<Row>& rows() {
       {"GradientWithBias",
        2,
        linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .bias = true}, GatheredOperand::x),
-       {"LinearWeightGradient", "bias"},
+       {"LinearWeightGradient on rank {rank}", "bias"},
        Kind::unsupported},
   };
   return table;

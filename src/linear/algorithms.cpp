@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/algorithms.hpp"
+
+#include <vector>
+
+namespace tandem {
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text = "auto";
+  for (const std::string& name : names) text += ", " + name;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> linear_algorithms(LinearKind kind) {
+  if (is_reduction(kind)) return {reducing_algorithms.begin(), reducing_algorithms.end()};
+  return {gathering_algorithms.begin(), gathering_algorithms.end()};
+}
+
+std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, const LinearOptions& options) {
+  const std::vector<std::string> known = linear_algorithms(kind);
+  if (options.algorithm != "auto" && std::ranges::find(known, options.algorithm) == known.end()) {
+    return format("algorithm '{}' is not known; known: {}", options.algorithm, listed(known));
+  }
+  const int most = std::max(most_groups(kind, spec, ranks), 1);
+  if (options.groups && (*options.groups < 1 || *options.groups > most)) {
+    return format("{} groups were asked for on a team of {}; possible: 1 to {}", *options.groups, ranks, most);
+  }
+  if (options.groups && options.algorithm != "auto" && options.algorithm != pipeline) {
+    return format("{} groups were asked for of algorithm '{}', which has none; groups go with '{}'", *options.groups,
+                  options.algorithm, pipeline);
+  }
+  const int fewest_sms = is_reduction(kind) ? 1 : 0;
+  if (options.sms && *options.sms < fewest_sms) {
+    return format("{} SMs were allowed; allowed: {} and more{}", *options.sms, fewest_sms,
+                  is_reduction(kind) ? ", since sums need 1" : "");
+  }
+  return "";
+}
+
+}  // namespace tandem
