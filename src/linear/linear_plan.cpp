@@ -36,6 +36,10 @@ const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec)
     throw Unsupported(format("{} on rank {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16",
                              name(kind), team.rank(), name(spec.dtype)));
   }
+  if (is_reduction(kind) && static_cast<std::size_t>(team.size()) > max_reduce_operands) {
+    throw Unsupported(format("{} on rank {} of {}: sums are over at most {} ranks", name(kind), team.rank(),
+                             team.size(), max_reduce_operands));
+  }
   if (spec.tf32 && spec.dtype != f32) {
     throw InvalidArgument(format("{} on rank {}: TF32 was asked for with dtype {}; it is a way to multiply f32",
                                  name(kind), team.rank(), name(spec.dtype)));

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "tandem/base/error.hpp"
+#include "tandem/device/reduce.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
@@ -14,6 +16,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 
 #include "support/devices.hpp"
+#include "support/errors.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem {
@@ -41,6 +44,22 @@ TEST_P(LinearPlans, HandOnThatTheirProductsMayRoundToTf32) {
 }
 
 TANDEM_ON_EACH_DEVICE(LinearPlans);
+
+TEST(LinearPlanTeams, OfMoreRanksThanASumHasAreToldBeforeAnythingIsMade) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ranks are threads under ThreadSanitizer: so many have too many sockets for one process";
+#endif
+  testing::run_ranks(max_reduce_operands + 1, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 8, .n = 3, .k = 5};
+    const std::string on_rank = " on rank " + std::to_string(team.rank()) + " of 65";
+    testing::expect_error<Unsupported>([&] { LinearReduceScatter(team, spec); },
+                                       {"LinearReduceScatter" + on_rank, "at most 64 ranks"});
+    testing::expect_error<Unsupported>([&] { LinearAllReduce(team, spec); },
+                                       {"LinearAllReduce" + on_rank, "at most 64 ranks"});
+    team.barrier();
+  });
+}
 
 // Each would choose by its own share: who has little to multiply would cut it finer.
 TEST(LinearPlanChoices, GroupsAreEqualOnRanksOfUnlikeShares) {
