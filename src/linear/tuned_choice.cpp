@@ -2,12 +2,22 @@
 #include "tandem/linear/tuned_choice.hpp"
 
 #include <optional>
-#include <utility>
+#include <string_view>
 
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
 
 namespace tandem {
+namespace {
+
+/// In which of the ways that `tune` does not measure the products become a sum, in words; empty where they do not.
+std::string_view other_way(LinearKind kind, const LinearSpec& spec, int ranks) {
+  if (!is_reduction(kind)) return "";
+  if (spec.beta != 0.0F) return ", added to y";  // the own rows' product is one by itself, whatever the algorithm
+  return ranks == 2 && spec.activation != Activation::none ? ", activated" : "";  // see own_product_adds
+}
+
+}  // namespace
 
 std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, const Device& device) {
   const LinearSpec work{.m = spec.m,
@@ -17,13 +27,15 @@ std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, c
                         .tf32 = spec.tf32,
                         .x = spec.x,
                         .weight = spec.weight};
-  return PlanCache::key(name(kind), to_string(work), ranks, device);
+  return PlanCache::key(name(kind), format("{}{}", to_string(work), other_way(kind, spec, ranks)), ranks, device);
 }
 
 LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks, const Device& device,
                           const LinearOptions& options, const PlanCache& cache, const Log& log) {
   LinearChoice choice = choose(kind, spec, ranks, device.costs(), options);
-  const bool open = options.algorithm == "auto" && !options.groups && ranks > 1 && !cache.path().empty();
+  // What was measured took as many multiprocessors as it liked.
+  const bool open =
+      options.algorithm == "auto" && !options.groups && !options.sms && ranks > 1 && !cache.path().empty();
   if (!open) return choice;
   const std::string key = plan_cache_key(kind, spec, ranks, device);
   const std::optional<TunedChoice> tuned = cache.find(key, log);

@@ -45,6 +45,31 @@ TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   EXPECT_NE(key(spec), plan_cache_key(LinearKind::linear_all_reduce, spec, 3, *device));
 }
 
+// Else a sum would run as another one was measured.
+TEST(PlanCacheKey, IsAnotherWhereSumsAreMadeInAnotherWay) {
+  const auto device = open_device({DeviceType::host, 0});
+  LinearSpec added = spec;
+  added.beta = 0.5F;
+  LinearSpec activated = spec;
+  activated.activation = Activation::gelu_erf;
+  for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
+    const auto differs = [&](const LinearSpec& other, int ranks) {
+      return plan_cache_key(kind, other, ranks, *device) != plan_cache_key(kind, spec, ranks, *device);
+    };
+    for (const int ranks : {2, 3}) {
+      EXPECT_TRUE(differs(added, ranks)) << name(kind) << " of " << ranks;
+      EXPECT_EQ(differs(activated, ranks), ranks == 2) << name(kind) << " of " << ranks;
+    }
+    LinearSpec biased = spec;
+    biased.bias = true;
+    EXPECT_FALSE(differs(biased, 2));
+    // What is added does not change the way.
+    LinearSpec more = added;
+    more.beta = 2;
+    EXPECT_EQ(plan_cache_key(kind, more, 2, *device), plan_cache_key(kind, added, 2, *device));
+  }
+}
+
 TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {
   on(1, [&](World& world) {
     const Device& device = world.device();
@@ -59,6 +84,9 @@ TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {
     expect_says(to_string(chosen({})), {"pipeline in 8 groups (tuned: it took 7.0 us", cache().path()});
     EXPECT_EQ(chosen({.algorithm = "sequence"}).why, "asked for");
     EXPECT_EQ(chosen({.groups = 2}).groups, 2);
+    for (const int sms : {0, 8}) {  // it was measured without a limit
+      EXPECT_EQ(chosen({.sms = sms}).why, model.why);
+    }
     EXPECT_EQ(chosen({}, 4).why, choose(LinearKind::all_gather_linear, spec, 4, device.costs()).why);
   });
 }

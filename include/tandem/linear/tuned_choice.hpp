@@ -12,14 +12,15 @@
 namespace tandem {
 
 /// Where a plan cache has what is best for a linear operation. Bias, activation, its auxiliary, alpha and beta have no
-/// part in it: plans that differ in these alone share a choice. `spec` is as `choose` takes it, of the team's first
-/// rank.
+/// part in it, and plans that differ in these alone share a choice, but where they decide how a sum over ranks is made:
+/// one that is added to y, and one of two ranks that is activated, have keys of their own. `spec` is as `choose` takes
+/// it, of the team's first rank.
 [[nodiscard]] TANDEM_API std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks,
                                                     const Device& device);
 
 /// What the cost model chooses, or, where the options leave the choice open, what `cache` has for this key. `why` says
-/// which of the two it is. A kept choice that is not possible is ignored, and a line in the log says so. Throws as
-/// `choose` does.
+/// which of the two it is. Where LinearOptions::sms is set the cost model chooses. A kept choice that is not possible
+/// is ignored, and a line in the log says so. Throws as `choose` does.
 [[nodiscard]] TANDEM_API LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks,
                                                    const Device& device, const LinearOptions& options,
                                                    const PlanCache& cache, const Log& log);
