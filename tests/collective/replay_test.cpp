@@ -49,6 +49,16 @@ class Collectives {
     for (const char* algorithm : {"push", "direct_kernel"}) gather_in_place(algorithm, shared);
     for (const char* algorithm : {"direct", "direct_kernel"}) scatter_in_place(algorithm, shared);
     for (const char* algorithm : {"two_shot", "direct_kernel"}) reduce_in_place(algorithm, shared);
+    for (const char* algorithm : {"push", "direct_kernel"}) {
+      into_symmetric(algorithm, total_, "", shared,
+                     [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
+      broadcast_in_place(algorithm, shared);
+    }
+    for (const char* algorithm : {"pull", "direct_kernel"}) {
+      out_of_symmetric(algorithm, total_, "", shared, [this](AllToAll& plan, const auto& from, const auto& into) {
+        plan(from, into, runs_.stream());
+      });
+    }
   }
 
  private:
@@ -167,16 +177,16 @@ class Collectives {
       plan(from, into, counts, runs_.stream());
     });
     for (const char* algorithm : {"auto", "direct_kernel"}) {
-      into_symmetric(algorithm, total_, total_, "",
+      into_symmetric(algorithm, total_, "", inputs(total_),
                      [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
-      into_symmetric(algorithm, sent, got, " by counts",
+      into_symmetric(algorithm, got, " by counts", inputs(sent),
                      [this, counts](AllToAll& plan, const auto& from, const auto& into) {
                        plan(from, into, counts, runs_.stream());
                      });
-      out_of_symmetric(algorithm, total_, "", [this](AllToAll& plan, const auto& from, const auto& into) {
-        plan(from, into, runs_.stream());
-      });
-      out_of_symmetric(algorithm, got, " by counts",
+      out_of_symmetric(
+          algorithm, total_, "", inputs(total_),
+          [this](AllToAll& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
+      out_of_symmetric(algorithm, got, " by counts", inputs(total_),
                        [this, counts](AllToAll& plan, const auto& from, const auto& into) {
                          plan(from, into, counts, runs_.stream());
                        });
@@ -187,24 +197,28 @@ class Collectives {
                                       CollectiveOptions{.algorithm = algorithm});
   }
   template <typename Run>
-  void into_symmetric(const char* algorithm, std::int64_t given, std::int64_t made, const char* how, const Run& run) {
+  void into_symmetric(const char* algorithm, std::int64_t made, const char* how, const Inputs& in, const Run& run) {
     const auto plan = exchange_by(algorithm);
     const SymmetricTensor tensor = symmetric(team_, {total_}, dtype_);
     runs_.add(plan->describe() + how + " into symmetric", tensor.local().narrow(0, 0, made),
-              [plan, tensor, run, in = inputs(given)](int set) { run(*plan, of(in, set), tensor); });
+              [plan, tensor, run, in](int set) { run(*plan, of(in, set), tensor); });
   }
   template <typename Run>
-  void out_of_symmetric(const char* algorithm, std::int64_t made, const char* how, const Run& run) {
+  void out_of_symmetric(const char* algorithm, std::int64_t made, const char* how, const Inputs& in, const Run& run) {
     const auto plan = exchange_by(algorithm);
     const SymmetricTensor tensor = symmetric(team_, {total_}, dtype_);
     const auto output = std::make_shared<GuardedTensor>(team_, Dims{made}, dtype_);
     runs_.add(plan->describe() + how + " out of symmetric", output->view(),
-              [this, plan, tensor, output, run, in = inputs(total_)](int set) {
+              [this, plan, tensor, output, run, in](int set) {
                 copy(of(in, set), tensor.local());
                 run(*plan, tensor, output->view());
               });
   }
 
+  void broadcast_in_place(const char* algorithm, const Inputs& in) {
+    in_place<Broadcast>(BroadcastSpec{.count = total_, .dtype = dtype_}, 0, total_, algorithm, in,
+                        [this](Broadcast& plan, const auto& tensor) { plan(tensor, 0, runs_.stream()); });
+  }
   void broadcasts() {
     const BroadcastSpec spec{.count = total_, .dtype = dtype_};
     std::vector<CollectiveOptions> options = plain_or_mail_options(team_, piece);
@@ -216,10 +230,7 @@ class Collectives {
     plain<Broadcast>(spec, total_, total_, options, [this](Broadcast& plan, const auto& from, const auto& into) {
       for (const int root : {0, team_.size() - 1, 0}) plan(from, into, root, runs_.stream());
     });
-    for (const char* algorithm : {"auto", "push", "direct_kernel"}) {
-      in_place<Broadcast>(spec, 0, total_, algorithm, inputs(total_),
-                          [this](Broadcast& plan, const auto& tensor) { plan(tensor, 0, runs_.stream()); });
-    }
+    for (const char* algorithm : {"auto", "push", "direct_kernel"}) broadcast_in_place(algorithm, inputs(total_));
   }
 
   Team team_;
@@ -267,6 +278,19 @@ TEST_P(ReplayStress, EveryCollectiveInBf16BesideAnotherTeams) {
        Collectives another(other, other_teams, 700);
        another.add_all();
        ReplayedRuns::replay_beside(std::array{&one_teams, &other_teams}, replays);
+     },
+     {.limit = limit});
+}
+
+/// 10^4 of messages that mailboxes just do not take: more than 2 MiB a rank.
+TEST_P(ReplayStress, MessagesThatMailboxesDoNotTake) {
+  const int replays = replays_of(1e4);
+  on(ranks_on(GetParam()),
+     [replays](World& world) {
+       ReplayedRuns runs(world.team());
+       Collectives large(world.team(), runs, (2 << 20) / 4 + 1000);
+       large.add_large();
+       runs.replay(replays);
      },
      {.limit = limit});
 }

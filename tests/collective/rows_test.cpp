@@ -8,6 +8,7 @@
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/all_to_all.hpp"
 #include "tandem/collective/broadcast.hpp"
+#include "tandem/device/graph.hpp"
 
 #include "collective/support.hpp"
 #include "support/errors.hpp"
@@ -243,6 +244,75 @@ TEST_P(StridedTest, WhatTakesNoRowsSaysSo) {
 }
 
 TANDEM_COLLECTIVE_SUITE(StridedTest);
+
+class StridedCapture : public CollectiveTest {};
+
+// Several on their way at once, each turn with fresh data.
+TEST_P(StridedCapture, ReplaysAndEagerRunsTakeTurns) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const int n = team.size();
+    const int root = n - 1;
+    const CollectiveOptions options{.piece_bytes = 1000, .strided = true};
+    AllGather gather(team, {.count = 4096, .dtype = f32}, options);
+    AllGather push(team, {.count = 4096, .dtype = f32}, {.algorithm = "push", .strided = true});
+    AllToAll exchange(team, {.count = 4096, .dtype = f32}, options);
+    Broadcast broadcast(team, {.count = 200'000, .dtype = f32}, options);
+    std::uint64_t id = 300;
+    for (const auto& [rows, columns] : shapes(n)) {
+      const std::int64_t shard_rows = rows / n;
+      Strided shard(team, shard_rows, columns, f32, 2, 1);
+      Strided gathered(team, rows, columns, f32, 1, 2);
+      const SymmetricTensor pushed = symmetric(team, {rows, columns}, f32);
+      Strided sent(team, rows, columns, f32, 0, 3);
+      Strided received(team, rows, columns, f32, 3, 0);
+      Strided told(team, rows, columns, f32, 1, team.rank());
+      const auto queue_all = [&] {
+        gather(shard.view(), gathered.view(), stream);
+        push(shard.view(), pushed, stream);
+        exchange(sent.view(), received.view(), stream);
+        broadcast(told.view(), root, stream);
+      };
+      const Graph graph(team.device(), stream, queue_all);
+      const std::size_t part = static_cast<std::size_t>(shard_rows * columns) * size_of(f32);
+      for (int turn = 0; turn < 4; ++turn) {
+        ++id;
+        const auto all_of = [&](int rank) { return moved_bytes(id, rank, part * static_cast<std::size_t>(n)); };
+        const auto part_of = [&](int rank, int which) {
+          const Bytes all = all_of(rank);
+          const auto begin = all.begin() + which * static_cast<std::ptrdiff_t>(part);
+          return Bytes(begin, begin + static_cast<std::ptrdiff_t>(part));
+        };
+        Bytes all_gathered;
+        Bytes all_received;
+        for (int rank = 0; rank < n; ++rank) {
+          const Bytes theirs = part_of(rank, 0);
+          all_gathered.insert(all_gathered.end(), theirs.begin(), theirs.end());
+          const Bytes mine = part_of(rank, team.rank());
+          all_received.insert(all_received.end(), mine.begin(), mine.end());
+        }
+        shard.set(part_of(team.rank(), 0));
+        sent.set(all_of(team.rank()));
+        for (Strided* const out : {&gathered, &received, &told}) out->poison();
+        poison(pushed);
+        if (team.rank() == root) told.set(all_of(root));
+        const bool eager = turn % 2 == 1;
+        for (int run = 0; run < 3; ++run) eager ? queue_all() : graph.launch(stream);
+        team.synchronize(stream);
+        const std::string what = (eager ? "eager, " : "replayed, ") + describe_case(team, {rows, columns}, f32);
+        expect_bytes(gathered.get(), all_gathered, "gathered, " + what);
+        expect_bytes(get(pushed), all_gathered, "pushed, " + what);
+        expect_bytes(received.get(), all_received, "exchanged, " + what);
+        expect_bytes(told.get(), all_of(root), "broadcast, " + what);
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(On, StridedCapture,
+                         ::testing::Combine(::testing::Values(DeviceType::cuda), ::testing::ValuesIn(team_sizes())),
+                         name_of_case);
 
 }  // namespace
 }  // namespace tandem::testing
