@@ -28,7 +28,8 @@ class ReplayedRuns {
 
   [[nodiscard]] StreamRef stream() const { return stream_; }
   /// `run(set)` queues a run on `stream()` that makes f32 or bf16 `result` of inputs 0 or 1: whole numbers, small
-  /// enough that f32 has their totals exactly. What an eager run makes of them is what every replay has to make.
+  /// enough that f32 has the totals of some hundreds exactly. What an eager run makes of them is what every replay has
+  /// to make.
   void add(std::string what, const TensorView& result, std::function<void(int set)> run);
   /// Captures all runs, replays them so often, and checks each element of the totals now and then.
   void replay(int times) { replay_beside({{this}}, times); }
@@ -52,7 +53,7 @@ class ReplayedRuns {
   void queue_with_totals(const Run& run, std::uint64_t delays);
   /// The result in f32, where it is kept no longer than the next step of the stream.
   [[nodiscard]] const void* in_f32(const Run& run);
-  /// False if something was wrong.
+  /// Those of so many replays since the last check. False if something was wrong.
   [[nodiscard]] bool check_totals(int replays) const;
 
   Team team_;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "tandem/collective/all_gather.hpp"
@@ -145,6 +146,89 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
       check_reducing(world.team());
     });
   }
+}
+
+/// Replays of a plan's runs, whatever its operands' layouts and its epilogue. Behind y lies what it keeps of the
+/// activation.
+template <typename Plan> void check_epilogue(const Team& team, const LinearSpec& spec, const LinearOptions& options) {
+  constexpr bool gathers = std::is_same_v<Plan, AllGatherLinear>;
+  constexpr bool scatters = std::is_same_v<Plan, LinearReduceScatter>;
+  Plan plan(team, spec, options);
+  const std::int64_t own = shard_rows(spec.m, team.size(), team.rank()).count;
+  const std::int64_t rows = scatters ? own : spec.m;
+  const bool keeps = spec.auxiliary != Auxiliary::none;
+  const auto stored = [](Layout layout, std::int64_t its_rows, std::int64_t columns) {
+    return layout == Layout::normal ? Dims{its_rows, columns} : Dims{columns, its_rows};
+  };
+  std::vector<GuardedTensor> inputs;
+  inputs.emplace_back(team, stored(spec.x, gathers ? own : spec.m, spec.k), spec.dtype);
+  inputs.emplace_back(team, stored(spec.weight, spec.n, spec.k), spec.dtype);
+  inputs.emplace_back(team, Dims{spec.bias ? spec.n : 0}, spec.dtype);
+  inputs.emplace_back(team, Dims{spec.beta == 0.0F ? 0 : rows, spec.n}, spec.dtype);
+  GuardedTensor made(team, {keeps ? 2 * rows : rows, spec.n}, spec.dtype);
+  const TensorView y = made.view().narrow(0, 0, rows);
+  check_replays(team, inputs, made, spec.dtype, plan.describe(), [&](StreamRef stream) {
+    const TensorView start = inputs[3].view();
+    team.device().copy(stream, {.dst = y.data(), .src = start.data(), .bytes = start.bytes()});
+    const TensorView bias = spec.bias ? inputs[2].view() : TensorView();
+    if constexpr (gathers) {
+      const TensorView aux = keeps ? made.view().narrow(0, rows, rows) : TensorView();
+      plan(inputs[0].view(), inputs[1].view(), bias, aux, y, stream);
+    } else {
+      plan(inputs[0].view(), inputs[1].view(), bias, y, stream);
+    }
+  });
+}
+
+class EpilogueCapture : public testing::OnEachDevice {};
+
+TEST_P(EpilogueCapture, OfAGather) {
+  on(3, [](World& world) {
+    testing::for_each_epilogue(LinearKind::all_gather_linear, Activation::gelu_tanh, 0.5F,
+                               [&](LinearSpec spec, const LinearOptions& options) {
+                                 spec.tf32 = spec.dtype == f32;
+                                 if (spec.activation != Activation::none) spec.auxiliary = Auxiliary::output;
+                                 check_epilogue<AllGatherLinear>(world.team(), spec, options);
+                               });
+  });
+}
+
+template <typename Plan> void check_epilogues_of_sums(World& world, LinearKind kind) {
+  testing::for_each_epilogue(kind, Activation::gelu_erf, 0.5F, [&](LinearSpec spec, LinearOptions options) {
+    // Two ranks differ in their pipeline, of which they need two groups.
+    if (world.size() == 2 && options.algorithm != "pipeline") return;
+    if (world.size() == 2) options.groups = 2;
+    spec.tf32 = spec.dtype == f32;
+    check_epilogue<Plan>(world.team(), spec, options);
+  });
+}
+
+TEST_P(EpilogueCapture, OfAReducedScatteredSum) {
+  for (const int ranks : {2, 3}) {
+    on(ranks,
+       [](World& world) { check_epilogues_of_sums<LinearReduceScatter>(world, LinearKind::linear_reduce_scatter); });
+  }
+}
+
+TEST_P(EpilogueCapture, OfASumThatAllHave) {
+  for (const int ranks : {2, 3}) {
+    on(ranks, [](World& world) { check_epilogues_of_sums<LinearAllReduce>(world, LinearKind::linear_all_reduce); });
+  }
+}
+
+// Rows that no vector access fits, of more than mailboxes take: in sequence they are pushed, and the sums spread.
+TEST_P(EpilogueCapture, OddRowsInSequence) {
+  on(3, [](World& world) {
+    const LinearOptions options{.algorithm = "sequence"};
+    LinearSpec spec{.m = 1700, .n = 2047, .k = 16, .dtype = bf16};
+    check_epilogue<LinearReduceScatter>(world.team(), spec, options);
+    spec.bias = true;
+    spec.activation = Activation::gelu_tanh;
+    check_epilogue<LinearAllReduce>(world.team(), spec, options);
+    spec.beta = 0.5F;
+    check_epilogue<LinearReduceScatter>(world.team(), spec, options);
+    check_epilogue<AllGatherLinear>(world.team(), {.m = 1700, .n = 16, .k = 2047, .dtype = bf16}, options);
+  });
 }
 
 TEST_P(LinearCapture, PlansAndGraphsGiveAllMemoryBack) {
@@ -380,6 +464,7 @@ TEST_P(LinearCapture, ABulkOverlapReplaysBothOfItsParts) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Device, EpilogueCapture, ::testing::Values(DeviceType::cuda), testing::device_name);
 INSTANTIATE_TEST_SUITE_P(Device, LinearCapture, ::testing::Values(DeviceType::cuda), testing::device_name);
 
 }  // namespace
