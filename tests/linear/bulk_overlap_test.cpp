@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
-#include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
+#include "linear/communication.hpp"
 #include "linear/tensors.hpp"
 #include "support/devices.hpp"
 #include "support/errors.hpp"
@@ -27,6 +27,7 @@ namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Communication;
 using testing::expect_error;
 using testing::GuardedTensor;
 using testing::Matrix;
@@ -41,47 +42,59 @@ std::uint64_t key_of(std::uint64_t which, int run) {
   return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
 }
 
-/// A gather of one tensor beside the product of another; each run reads what the stream wrote before, and what follows
-/// on the stream reads both results.
-void check_gather_beside_product(World& world, const Team& team, const char* algorithm) {
+/// What a rank puts in: whole numbers, so that their sums are exact.
+std::vector<double> given_by(int rank, int run, std::int64_t count) {
+  const std::uint64_t key = key_of(100 + static_cast<std::uint64_t>(rank), run);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(static_cast<double>(testing::random_bits(key, static_cast<std::uint64_t>(i)) % 2001) - 1000);
+  }
+  return values;
+}
+
+/// A collective of one tensor beside the product of another; each run reads what the stream wrote before, and what
+/// follows on the stream reads both results.
+void check_beside_product(World& world, const Team& team, const char* algorithm, const Communication& communication) {
   const auto& device = world.shared_device();
   const auto own = static_cast<std::size_t>(team.rank());
-  const int ranks = team.size();
   BulkOverlap bulk(team, {.algorithm = algorithm});
-  AllGather gather(team, {.count = m});
   const auto gemm = device->gemm({.m = m, .n = n, .k = k, .transpose_b = true});
   const Stream stream(*device);
-  GuardedTensor shard(team, {m}, f32);
-  GuardedTensor gathered(team, {ranks * m}, f32);
+  GuardedTensor from(team, {communication.given}, f32);
+  GuardedTensor into(team, {communication.made}, f32);
   GuardedTensor d(team, {m, n}, f32);
-  GuardedTensor copies(team, {ranks * m + m * n}, f32);
-  for (int run = 0; run < 4; ++run) {
+  GuardedTensor copies(team, {communication.made + m * n}, f32);
+  for (int run = 0; run < 3; ++run) {
+    const std::string what = communication.name + " " + algorithm + ", run " + std::to_string(run);
     const Matrix a = Matrix::random(key_of(own, run), m, k, f32);
     const Matrix b = Matrix::random(key_of(50 + own, run), n, k, f32);
     const GuardedTensor a_on = a.on(device, f32);
     const GuardedTensor b_on = b.on(device, f32);
-    const GuardedTensor fresh(device, {m}, f32, testing::random_values(key_of(100 + own, run), m, f32));
-    for (GuardedTensor* each : {&shard, &gathered, &d, &copies}) each->poison();
+    std::vector<std::vector<double>> given;
+    for (int rank = 0; rank < team.size(); ++rank) given.push_back(given_by(rank, run, communication.given));
+    const GuardedTensor fresh(device, {communication.given}, f32, given[own]);
+    for (GuardedTensor* each : {&from, &into, &d, &copies}) each->poison();
 
     testing::maybe_delay(stream, testing::random_bits(key_of(200 + own, run), 0));
-    device->copy(stream, {.dst = shard.view().data(), .src = fresh.view().data(), .bytes = shard.view().bytes()});
+    device->copy(stream, {.dst = from.view().data(), .src = fresh.view().data(), .bytes = from.view().bytes()});
     bulk(
-        stream, [&](StreamRef beside) { gather(shard.view(), gathered.view(), beside); },
+        stream, [&](StreamRef beside) { communication.queue(from.view(), into.view(), beside); },
         [&](StreamRef main) {
           gemm->run(main, {.a = a_on.view().data(), .b = b_on.view().data(), .d = d.view().data()});
         });
     auto* out = static_cast<std::byte*>(copies.view().data());
-    device->copy(stream, {.dst = out, .src = gathered.view().data(), .bytes = gathered.view().bytes()});
-    device->copy(stream, {.dst = out + gathered.view().bytes(), .src = d.view().data(), .bytes = d.view().bytes()});
+    device->copy(stream, {.dst = out, .src = into.view().data(), .bytes = into.view().bytes()});
+    device->copy(stream, {.dst = out + into.view().bytes(), .src = d.view().data(), .bytes = d.view().bytes()});
     team.synchronize(stream);
 
-    std::vector<std::byte> wanted(gathered.view().bytes());
-    for (int rank = 0; rank < ranks; ++rank) {
-      testing::store(testing::random_values(key_of(100 + static_cast<std::uint64_t>(rank), run), m, f32), f32,
-                     wanted.data() + static_cast<std::size_t>(rank * m) * size_of(f32));
+    std::vector<double> made;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(communication.made); ++i) {
+      made.push_back(communication.expected(given, i));
     }
-    std::vector<std::byte> got = copies.get();
-    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), got.begin())) << algorithm << ", run " << run;
+    std::vector<std::byte> wanted(into.view().bytes());
+    testing::store(made, f32, wanted.data());
+    const std::vector<std::byte> got = copies.get();
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), got.begin())) << what;
     const auto expected = testing::expected_product({.m = m,
                                                      .n = n,
                                                      .k = k,
@@ -93,16 +106,23 @@ void check_gather_beside_product(World& world, const Team& team, const char* alg
                                                      .owners = {},
                                                      .dtype = f32});
     const auto compared = testing::compare(expected, got.data() + wanted.size());
-    EXPECT_EQ(compared.wrong, 0) << testing::to_string(compared) << "\n" << bulk.describe();
+    EXPECT_EQ(compared.wrong, 0) << what << ": " << testing::to_string(compared) << "\n" << bulk.describe();
   }
   team.barrier();
+}
+
+/// Each of the five collectives.
+void check_all_beside_products(World& world, const Team& team, const char* algorithm) {
+  for (const Communication& communication : testing::communications(team, m)) {
+    check_beside_product(world, team, algorithm, communication);
+  }
 }
 
 TEST_P(BulkOverlapTest, BothAreRightAtEveryTeamSize) {
   for (const int ranks : testing::team_sizes()) {
     on(ranks, [](World& world) {
       for (const char* algorithm : {"auto", "beside", "sequence"}) {
-        check_gather_beside_product(world, world.team(), algorithm);
+        check_all_beside_products(world, world.team(), algorithm);
       }
     });
   }
@@ -111,7 +131,7 @@ TEST_P(BulkOverlapTest, BothAreRightAtEveryTeamSize) {
 TEST_P(BulkOverlapTest, SubTeamsInOddOrders) {
   on(5, [](World& world) {
     for (const std::vector<int>& ranks : {std::vector<int>{3, 0, 4}, {1, 2}, {4, 2, 0, 1}}) {
-      if (const Team team = world.team(ranks)) check_gather_beside_product(world, team, "beside");
+      if (const Team team = world.team(ranks)) check_all_beside_products(world, team, "beside");
     }
     world.team().barrier();
   });
@@ -232,7 +252,7 @@ TEST(BulkOverlapOnALink, IsBeside) {
       2,
       [](World& world) {
         testing::expect_says(BulkOverlap(world.team()).describe(), {"beside (copies leave the compute alone)"});
-        check_gather_beside_product(world, world.team(), "auto");
+        check_all_beside_products(world, world.team(), "auto");
       },
       options);
 }

@@ -12,7 +12,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "tandem/collective/all_gather.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/bulk_overlap.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
@@ -20,6 +19,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/linear/tuned_product.hpp"
 
+#include "linear/communication.hpp"
 #include "linear/plan_cache_folder.hpp"
 #include "linear/tensors.hpp"
 #include "support/cuda/captured_graph.hpp"
@@ -445,22 +445,23 @@ TEST_P(LinearCapture, ABulkOverlapReplaysBothOfItsParts) {
   on(3, [](World& world) {
     const Team& team = world.team();
     BulkOverlap bulk(team, {.algorithm = "beside"});
-    AllGather gather(team, {.count = m});
     const auto gemm = team.device().gemm({.m = m, .n = n, .k = k, .transpose_b = true});
-    std::vector<GuardedTensor> inputs;
-    inputs.emplace_back(team, Dims{m}, f32);
-    inputs.emplace_back(team, Dims{m, k}, f32);
-    inputs.emplace_back(team, Dims{n, k}, f32);
-    GuardedTensor both(team, {team.size() * m + m * n}, f32);
-    const TensorView gathered = both.view().narrow(0, 0, team.size() * m);
-    const TensorView product = both.view().narrow(0, team.size() * m, m * n);
-    check_replays(team, inputs, both, f32, bulk.describe(), [&](StreamRef stream) {
-      bulk(
-          stream, [&](StreamRef beside) { gather(inputs[0].view(), gathered, beside); },
-          [&](StreamRef main) {
-            gemm->run(main, {.a = inputs[1].view().data(), .b = inputs[2].view().data(), .d = product.data()});
-          });
-    });
+    for (const testing::Communication& communication : testing::communications(team, m)) {
+      std::vector<GuardedTensor> inputs;
+      inputs.emplace_back(team, Dims{communication.given}, f32);
+      inputs.emplace_back(team, Dims{m, k}, f32);
+      inputs.emplace_back(team, Dims{n, k}, f32);
+      GuardedTensor both(team, {communication.made + m * n}, f32);
+      const TensorView into = both.view().narrow(0, 0, communication.made);
+      const TensorView product = both.view().narrow(0, communication.made, m * n);
+      check_replays(team, inputs, both, f32, communication.name + " in " + bulk.describe(), [&](StreamRef stream) {
+        bulk(
+            stream, [&](StreamRef beside) { communication.queue(inputs[0].view(), into, beside); },
+            [&](StreamRef main) {
+              gemm->run(main, {.a = inputs[1].view().data(), .b = inputs[2].view().data(), .d = product.data()});
+            });
+      });
+    }
   });
 }
 
