@@ -2,6 +2,7 @@
 // What the linear operations' plans have in common.
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <regex>
 #include <string>
@@ -14,7 +15,9 @@
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 
+#include "linear/tensors.hpp"
 #include "support/devices.hpp"
 #include "support/errors.hpp"
 #include "support/ranks.hpp"
@@ -40,6 +43,43 @@ TEST_P(LinearPlans, HandOnThatTheirProductsMayRoundToTf32) {
         EXPECT_TRUE(std::regex_search(text, in_tf32)) << text;
       }
     }
+  });
+}
+
+// Beside the plan's own memory that peers reach, and with runs into plain memory in between: the same bits.
+TEST_P(LinearPlans, LeaveASumInASymmetricTensorAsInAnyOther) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const auto& device = world.shared_device();
+    const auto own = static_cast<std::uint64_t>(team.rank());
+    const Stream stream(*device);
+    const auto check = [&](const LinearSpec& spec, const std::string& algorithm) {
+      LinearAllReduce plan(team, spec, {.algorithm = algorithm});
+      SymmetricTensor symmetric = SymmetricTensor::empty(team, {spec.m, spec.n}, spec.dtype);
+      symmetric.rendezvous();
+      const TensorView y = symmetric.local();
+      testing::GuardedTensor plain(team, y.sizes(), spec.dtype);
+      const auto weight = testing::Matrix::random(testing::key(testing::seed(), {own}), spec.n, spec.k, spec.dtype);
+      const auto weight_on = weight.on(device, spec.dtype);
+      for (std::uint64_t run = 0; run < 3; ++run) {
+        const auto key = testing::key(testing::seed(), {100 + own, run});
+        const auto x = testing::Matrix::random(key, spec.m, spec.k, spec.dtype).on(device, spec.dtype);
+        plain.poison();
+        device->fill(stream, y.data(), testing::poison_of(spec.dtype), y.bytes());
+        testing::maybe_delay(stream, testing::random_bits(key, 0));
+        plan(x.view(), weight_on.view(), plain.view(), stream);
+        plan(x.view(), weight_on.view(), y, stream);
+        team.synchronize(stream);
+        testing::Bytes got(y.bytes());
+        device->download(got.data(), y.data(), got.size());
+        EXPECT_TRUE(got == plain.get()) << "run " << run << "\n" << plan.describe();
+      }
+    };
+    for (const std::string& algorithm : linear_algorithms(LinearKind::linear_all_reduce)) {
+      check({.m = 37, .n = 21, .k = 13, .dtype = bf16}, algorithm);
+      check({.m = 2100, .n = 520, .k = 8}, algorithm);  // more than mailboxes take
+    }
+    team.barrier();
   });
 }
 
