@@ -1,13 +1,6 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the peers are measured on. Without torch.
+"""What Tandem and its peers are measured on. Without torch."""
 
-    plan.py --size node --ranks 4 [--device cuda] [--iters N]
-
-prints what `tandem bench` is to be told for each of its runs: WAY OPERATION ARGUMENT...
-"""
-
-import argparse
 from dataclasses import dataclass
 
 MIB = 1 << 20
@@ -25,12 +18,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Collective:
-    """One that is measured by itself."""
+class Case:
+    """What everyone is measured on in one turn."""
+    way: str  # eager, graph, or beside a product
     operation: str
-    sizes: tuple  # bytes, as SIZE of `tandem bench` counts them
-    ways: tuple
-    forms: tuple  # apart, in place
+    sizes: tuple = ()  # of a collective: bytes, as SIZE of `tandem bench` counts them
+    forms: tuple = ()  # of a collective: apart, in place
+    shape: tuple = ()  # of a product: M, N, K
+
+    @property
+    def name(self):
+        return ".".join((self.way, self.operation, *(["x".join(map(str, self.shape))] if self.shape else [])))
 
 
 REDUCING = ((8192, 8192, 28672), (8192, 8192, 8192), (4096, 12288, 49152), (1024, 8192, 28672), (64, 8192, 28672))
@@ -62,23 +60,28 @@ def ways(device):
     return ("eager", "graph") if device == "cuda" else ("eager", )
 
 
-def collectives(plan, device, ranks):
+def cases(plan, device, ranks):
+    """In the order in which one would miss them: a limit of time cuts off the last ones."""
     sharded = tuple(ranks * size for size in plan.shards)
     every = ways(device)
-    return (
-        Collective("all_gather", sharded, every, ("apart", "in place")),
-        Collective("reduce_scatter", sharded, every, ("apart", "in place")),
+
+    def collective(operation, sizes, forms, called=every):
+        return [Case(way, operation, sizes, forms) for way in called]
+
+    def linear(way):
+        return [Case(way, operation, shape=shape) for operation, shapes in plan.shapes.items() for shape in shapes
+                if way == "eager" or shape[0] <= FEW_TOKENS]
+
+    return [
         # All reductions are compared in one way: in place, as most peers do them, and as graphs where there are any.
-        Collective("all_reduce", plan.reduced, every[-1:], ("in place", )),
-        Collective("all_to_all", sharded, every, ("apart", )),
-        Collective("broadcast", plan.spread, every, ("in place", )),
-    )
-
-
-def shapes_in(plan, way):
-    """{operation: its shapes} of linear operations that are called in this way."""
-    return {operation: tuple(shape for shape in shapes if way == "eager" or shape[0] <= FEW_TOKENS)
-            for operation, shapes in plan.shapes.items()}
+        *collective("all_reduce", plan.reduced, ("in place", ), every[-1:]),
+        *collective("all_gather", sharded, ("apart", "in place")),
+        Case("beside", "all_gather", (ranks * plan.beside_bytes, ), ("apart", "in place"), plan.beside_shape),
+        *(case for way in every for case in linear(way)),
+        *collective("reduce_scatter", sharded, ("apart", "in place")),
+        *collective("all_to_all", sharded, ("apart", )),
+        *collective("broadcast", plan.spread, ("in place", )),
+    ]
 
 
 def most_bytes(plan, ranks):
@@ -90,23 +93,21 @@ def most_bytes(plan, ranks):
     return max(*exchanges, *gathers, *sums, *(2 * size for size in plan.reduced), *plan.spread)
 
 
-def tandem_runs(plan, device, ranks, iterations, calls, launches):
-    """(way, operation, arguments) of each run of `tandem bench`."""
-    dtype, beside_dtype = dtypes(device)
-    repetitions = {"eager": ["--iters", str(iterations)], "graph": ["--iters", str(calls), "-G", str(launches)]}
-    runs = []
-    for each in collectives(plan, device, ranks):
-        sizes = ["-b", str(each.sizes[0]), "-e", str(each.sizes[-1]), "-f", str(each.sizes[1] // each.sizes[0])]
-        form = ["--in-place"] if each.forms == ("in place", ) else []
-        runs += [(way, each.operation, ["-d", dtype, *sizes, *form, *repetitions[way]]) for way in each.ways]
-    beside = str(plan.beside_bytes * ranks)
-    runs.append(("beside", "all_gather", ["-d", beside_dtype, "-b", beside, "-e", beside, "--beside",
-                                          ",".join(map(str, plan.beside_shape)), *repetitions["eager"]]))
-    for way in ways(device):
-        for operation, shapes in shapes_in(plan, way).items():
-            given = [word for shape in shapes for word in ("--shape", ",".join(map(str, shape)))]
-            runs.append((way, operation, ["-d", dtype, *given, *repetitions[way]]))
-    return runs
+def tandem_arguments(case, options):
+    """What `tandem bench OPERATION` is told besides; `options` are those of add_arguments."""
+    dtype, beside_dtype = dtypes(options.device)
+    words = ["--device", options.device, "-d", beside_dtype if case.way == "beside" else dtype]
+    if case.sizes:
+        words += ["-b", str(case.sizes[0]), "-e", str(case.sizes[-1])]
+    if len(case.sizes) > 1:
+        words += ["-f", str(case.sizes[1] // case.sizes[0])]
+    if case.forms == ("in place", ):
+        words.append("--in-place")
+    if case.shape:
+        words += ["--beside" if case.way == "beside" else "--shape", ",".join(map(str, case.shape))]
+    if case.way == "graph":
+        return [*words, "--iters", str(options.calls), "-G", str(options.launches)]
+    return [*words, "--iters", str(options.iters)]
 
 
 def add_arguments(parser):
@@ -116,17 +117,3 @@ def add_arguments(parser):
     parser.add_argument("--iters", type=int, default=20, help="timed calls (default 20)")
     parser.add_argument("--calls", type=int, default=50, help="calls in a CUDA graph (default 50)")
     parser.add_argument("--launches", type=int, default=10, help="timed launches of a graph (default 10)")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser)
-    parser.add_argument("--ranks", type=int, default=2)
-    options = parser.parse_args()
-    for way, operation, words in tandem_runs(PLANS[options.size], options.device, options.ranks, options.iters,
-                                             options.calls, options.launches):
-        print(way, operation, *words)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,11 +11,10 @@ A process has one kind of symmetric memory, so the peers are of two runs:
     registered  nccl on registered memory: registered (its default policy) and copy-engine (its zero-CTA policy)
 
 Every result is compared with fp64 sums, or with what was sent, of generated tensors before it is timed. All peers of a
-place run in turns.
+place run in turns. With --asked, the ranks run the cases of the plan that turns.py asks them for; else, all.
 """
 
 import argparse
-import itertools
 import json
 import os
 import re
@@ -39,6 +38,7 @@ try:
     import collectives
     import cublasmp
     import linear
+    from asked import asked_for
     from beside import Beside, Product
     from peer import OneShot, Peer, Plain, Symmetric, TwoShot
     from ranks import agreed, first_line, over_ranks
@@ -57,6 +57,8 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rows", type=int, help="compare only so many rows of each product, evenly spread")
     parser.add_argument("--shared", action="store_true", help="ranks share GPUs: check what can run so, and time nothing")
+    parser.add_argument("--asked", type=float, metavar="SECONDS",
+                        help="run what the socket that is standard input asks for; end if that takes longer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     options = parser.parse_args()
     if options.memory == "registered" and (options.device == "host" or options.shared):
@@ -91,7 +93,7 @@ def copy_engine_group(ranks, device):
 
 
 class Comparison:
-    """All places of the plan, one after the other, and all peers of each in turns."""
+    """Cases of the plan, one after the other, and at each of their places all peers in turns."""
 
     def __init__(self, options, device):
         self.options, self.device = options, device
@@ -222,39 +224,33 @@ class Comparison:
     def takers(self, operation, size, graphs=False):
         return [peer for peer in self.peers if peer.takes(operation, size) and (peer.captures or not graphs)]
 
-    def collectives(self):
-        dtype = DTYPES[self.dtype]
-        for each in plans.collectives(self.plan, self.options.device, dist.get_world_size()):
-            for way, form, size in itertools.product(each.ways, each.forms, each.sizes):
-                place = Place(each.operation, str(size), self.dtype, f"{way}, {form}")
-                graphs = way == "graph"
-                makers = {peer.name: lambda peer=peer, each=each, form=form, size=size: collectives.OF[each.operation](
+    def collective(self, case):
+        dtype, graphs = DTYPES[self.dtype], case.way == "graph"
+        for form in case.forms:
+            for size in case.sizes:
+                place = Place(case.operation, str(size), self.dtype, f"{case.way}, {form}")
+                makers = {peer.name: lambda peer=peer, form=form, size=size: collectives.OF[case.operation](
                     peer, size // dtype.itemsize, dtype, form == "in place", self.options.seed, self.device)
-                    for peer in self.takers(each.operation, size, graphs)}
+                    for peer in self.takers(case.operation, size, graphs)}
                 self.time_calls(place, self.checked(place, makers, graphs), graphs)
 
-    def besides(self):
-        shape, dtype = self.plan.beside_shape, DTYPES[self.beside_dtype]
-        size = dist.get_world_size() * self.plan.beside_bytes
+    def beside(self, case):
+        shape, dtype = case.shape, DTYPES[self.beside_dtype]
+        size, = case.sizes
         peers = self.takers("all_gather", size)
         if not peers:
             return
         product = Product(shape, dtype, self.options.seed, self.device, self.options.rows)
-        for form in ("apart", "in place"):
+        for form in case.forms:
             place = Place(beside(",".join(map(str, shape))), str(size), self.beside_dtype, form)
             makers = {peer.name: lambda peer=peer, form=form: Beside(peer, size // dtype.itemsize, product, dtype,
                                                                      form == "in place", self.options.seed, self.device)
                       for peer in peers}
             self.time_parts(place, self.checked(place, makers))
 
-    def linears(self):
-        for way in plans.ways(self.options.device):
-            for operation, shapes in plans.shapes_in(self.plan, way).items():
-                for shape in shapes:
-                    self.linear(operation, shape, way)
-
-    def linear(self, operation, shape, way):
-        place, graphs = Place(operation, ",".join(map(str, shape)), self.dtype, way), way == "graph"
+    def linear(self, case):
+        operation, shape, way, graphs = case.operation, case.shape, case.way, case.way == "graph"
+        place = Place(operation, ",".join(map(str, shape)), self.dtype, way)
         where, dtype = f"{operation} {place.what}, {way}", DTYPES[self.dtype]
         operands = self.attempt("everyone", where, lambda: linear.Operands(
             operation, shape, dtype, self.options.seed, self.device, self.options.rows))
@@ -289,20 +285,34 @@ class Comparison:
                 by = ("kernels: " + ", ".join(kernels) if kernels else
                       "copies alone: " + ", ".join(copies) if copies else "nothing that the profiler saw")
                 self.notes.append(f"{peer.name}, {what}: {by}")
+
+    def measure(self, case):
+        if case.way == "beside":
+            self.beside(case)
+        elif case.operation in collectives.OF:
+            self.collective(case)
+        else:
+            self.linear(case)
+        if self.device.type == "cuda":  # which it has for itself until here
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+    def finish(self):
+        """What is to be said at the end."""
+        if self.cublasmp:
+            algorithms = ", ".join(f"{operation} {name}" for operation, name in self.cublasmp.algorithms.items())
+            self.notes.append(f"cublasmp is version {self.cublasmp.version()}; its algorithms: {algorithms}")
+        if self.options.memory == "registered" and dist.get_world_size() > 1:
+            self.look_at_engines()
         self.save()
 
     def run(self):
         self.meet_peers()
         self.save()
-        self.collectives()
-        self.besides()
-        self.linears()
-        if self.cublasmp:
-            algorithms = ", ".join(f"{operation} {name}" for operation, name in self.cublasmp.algorithms.items())
-            self.notes.append(f"cublasmp is version {self.cublasmp.version()}; its algorithms: {algorithms}")
-            self.save()
-        if self.options.memory == "registered" and dist.get_world_size() > 1:
-            self.look_at_engines()
+        cases = {case.name: case for case in plans.cases(self.plan, self.options.device, dist.get_world_size())}
+        for case in asked_for(cases, self.options.asked) if self.options.asked else cases.values():
+            self.measure(case)
+        self.finish()
 
 
 def ran_on_device(body):

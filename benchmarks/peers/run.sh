@@ -12,11 +12,13 @@ usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|no
 all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, a gather beside a product, and linear layers with their
 communication: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
 symmetric memory's one-shot and two-shot all_reduce, async TP; on the host with gloo); the layers on CUDA through
-cuBLASMp, too. On CUDA, collectives and linear layers of few tokens also in graphs. They run in turns, N rounds long
-(default 3); no round begins that would last beyond the limit (default 3600 s). The medians of the rounds are printed, then
-for each place the peer that is fastest there. Every result is checked first (--rows N: N rows of each product), and a wrong
-one has no time. A peer that is missing is a line that says why. Where ranks share GPUs, what can run so is checked, and
-nothing is timed. cuBLASMp is looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
+cuBLASMp, too. On CUDA, collectives and linear layers of few tokens also in graphs. N rounds (default 3): in each, one
+operation or shape after the other is measured through all of them in turns, and who comes first changes from round to
+round. After the limit (default 3600 s) nothing more begins; what that leaves out is a line of the table. The medians of the
+rounds are printed, then for each place the peer that is fastest there, and where Tandem is behind a peer, or slower than
+its own sequence. Every result is checked first (--rows N: N rows of each product), and a wrong one has no time. A peer that
+is missing is a line that says why. Where ranks share GPUs, what can run so is checked, and nothing is timed. cuBLASMp is
+looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
 --size node is what others publish, small (default) is for machines without GPUs. --calls and --launches are of CUDA
 graphs. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
 Examples:
@@ -32,7 +34,7 @@ device=host
 python=python3
 out=
 limit=3600
-plan=()     # what both are told
+plan=()     # what all are told
 pytorch=()  # what PyTorch is told besides
 while (($#)); do
   case $1 in
@@ -80,32 +82,9 @@ if ! has_torch "$python" >"$folder/torch"; then
   memories=()
 fi
 
-runs=()
-while read -r run; do runs+=("$run"); done < <(python3 "$here/plan.py" --device "$device" --ranks "$ranks" "${plan[@]}")
-if ((${#runs[@]} == 0)); then exit 2; fi
-
-# left: seconds that the next program may take; at least one, for it to be seen that there was no time.
-left() { echo $((limit > SECONDS ? limit - SECONDS : 1)); }
-
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
-longest=0
-for ((round = 1; round <= rounds && SECONDS + longest < limit; ++round)); do
-  echo "round $round of $rounds" >&2
-  began=$SECONDS
-  for run in "${runs[@]}"; do
-    read -r way operation words <<<"$run"
-    # shellcheck disable=SC2086  # the words of an argument list
-    measure "tandem bench $operation" "$(left)" "$tandem" bench "$operation" -n "$ranks" --device "$device" $words \
-      --json "$out/tandem.$round.$way.$operation.json"
-  done
-  for memory in "${memories[@]}"; do
-    measure "pytorch, $memory" "$(left)" "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
-      "$here/pytorch.py" --device "$device" --memory "$memory" "${plan[@]}" "${pytorch[@]}" \
-      --json "$out/pytorch.$round.$memory.json"
-  done
-  ((SECONDS - began <= longest)) || longest=$((SECONDS - began))
-done
-((round > rounds)) || echo "# $((round - 1)) of $rounds rounds: another one would have lasted beyond $limit s"
-
-python3 "$here/table.py" "$out" || failures=$((failures + 1))
-exit $((failures > 0))
+status=0
+python3 "$here/turns.py" --tandem "$tandem" --out "$out" --ranks "$ranks" --rounds "$rounds" --limit $((limit - SECONDS)) \
+  --python "$python" "${memories[@]/#/--memory=}" --device "$device" "${plan[@]}" -- "${pytorch[@]}" || status=1
+python3 "$here/table.py" "$out" || status=1
+exit $status

@@ -4,9 +4,9 @@
 
     table.py FOLDER [--ratios]
 
-reads FOLDER/tandem.ROUND.WAY.OPERATION.json (tandem bench --json), FOLDER/pytorch.ROUND.MEMORY.json (pytorch.py --json)
-and FOLDER/left_out.txt, a line for each peer that is missing. With --ratios, only the last part: one line for each place,
-with the peer that is fastest there.
+reads FOLDER/tandem.ROUND.WAY.OPERATION[.SHAPE].json (tandem bench --json), FOLDER/pytorch.*.json (pytorch.py --json) and
+FOLDER/left_out.txt, a line for what is missing. With --ratios, only the last part: one line for each place, with the peer
+that is fastest there.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def main():
     options = parser.parse_args()
     tandem = []
     for path, document in load(options.folder, "tandem.*.json").items():
-        _, number, way, _, _ = path.name.split(".")
+        _, number, way, *_ = path.name.split(".")
         tandem.append((int(number), way, document))
     if not tandem:
         sys.exit(f"table.py: {options.folder} has no tandem.*.json")

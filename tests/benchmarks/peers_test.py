@@ -5,12 +5,19 @@ usage: peers_test.py [TestCase...]; the drivers run the program in the folder th
 TANDEM_TEST_PYTHON names a python, that is the one with torch.
 """
 
+import argparse
+import contextlib
 import importlib.util
+import io
+import json
 import math
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -23,48 +30,74 @@ import columns  # noqa: E402
 import cublasmp  # noqa: E402
 import plan  # noqa: E402
 import table  # noqa: E402
+import turns  # noqa: E402
 from columns import Place  # noqa: E402
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
+OPTIONS = argparse.Namespace(iters=7, calls=50, launches=10)
+
+
+def tandem_words(case, device):
+    return plan.tandem_arguments(case, argparse.Namespace(device=device, **vars(OPTIONS)))
+
+
 class Plan(unittest.TestCase):
     def test_gives_tandem_the_sizes_that_ranks_give(self):
         for name, chosen in plan.PLANS.items():
+            given = {"all_gather": [3 * size for size in chosen.shards], "all_reduce": list(chosen.reduced),
+                     "broadcast": list(chosen.spread)}
+            given["reduce_scatter"] = given["all_to_all"] = given["all_gather"]
             for device in ("host", "cuda"):
-                runs = plan.tandem_runs(chosen, device, 3, 7, 50, 10)
-                self.assertEqual(len({(way, operation) for way, operation, _ in runs}), len(runs))  # each has its file
-                given = {"all_gather": [3 * size for size in chosen.shards], "all_reduce": list(chosen.reduced),
-                         "broadcast": list(chosen.spread)}
-                given["reduce_scatter"] = given["all_to_all"] = given["all_gather"]
-                for each in plan.collectives(chosen, device, 3):
-                    last = each.ways[-1], each.operation
-                    words, = (words for way, operation, words in runs if (way, operation) == last)
+                collectives = [case for case in plan.cases(chosen, device, 3) if case.sizes and not case.shape]
+                self.assertEqual({case.operation for case in collectives}, set(columns.COLLECTIVES))
+                for case in collectives:
+                    words = tandem_words(case, device)
                     begin, end, factor = (int(words[words.index(option) + 1]) for option in ("-b", "-e", "-f"))
                     sizes = []
                     while begin <= end:
                         sizes.append(begin)
                         begin *= factor
-                    self.assertEqual((sizes, list(each.sizes)), (given[each.operation], ) * 2, name)
-                    self.assertEqual("--in-place" in words, "apart" not in each.forms)
+                    self.assertEqual((sizes, list(case.sizes)), (given[case.operation], ) * 2, name)
+                    self.assertEqual("--in-place" in words, "apart" not in case.forms)
+
+    def test_names_each_case_once_and_without_what_paths_have(self):
+        for chosen in plan.PLANS.values():
+            names = [case.name for case in plan.cases(chosen, "cuda", 2)]
+            self.assertEqual(len(set(names)), len(names))
+            for name in names:
+                self.assertRegex(name, r"^(eager|graph|beside)\.[a-z_]+(\.\d+x\d+x\d+)?$")
 
     def test_captures_where_there_are_graphs(self):
         for device, graphs in (("host", 0), ("cuda", 8)):  # every operation
-            runs = plan.tandem_runs(plan.PLANS["small"], device, 2, 7, 50, 10)
-            self.assertEqual(sum(way == "graph" for way, _, _ in runs), graphs)
-            self.assertEqual(sum("-G" in words for _, _, words in runs), graphs)
+            captured = [case for case in plan.cases(plan.PLANS["small"], device, 2) if case.way == "graph"]
+            self.assertEqual(len(captured), graphs)
+            for case in captured:
+                self.assertEqual(tandem_words(case, device)[-4:], ["--iters", "50", "-G", "10"])
 
-    def test_has_every_operation(self):
+    def test_has_every_operation_and_shape(self):
         for chosen in plan.PLANS.values():
-            self.assertEqual({each.operation for each in plan.collectives(chosen, "host", 2)}, set(columns.COLLECTIVES))
-            self.assertEqual(set(chosen.shapes), {"all_gather_linear", "linear_reduce_scatter", "linear_all_reduce"})
+            linear = [case for case in plan.cases(chosen, "host", 2) if case.shape and case.way == "eager"]
+            self.assertEqual({case.operation for case in linear},
+                             {"all_gather_linear", "linear_reduce_scatter", "linear_all_reduce"})
+            for operation, shapes in chosen.shapes.items():
+                self.assertEqual(tuple(case.shape for case in linear if case.operation == operation), shapes)
 
     def test_captures_products_of_few_tokens(self):
         for chosen in plan.PLANS.values():
-            self.assertEqual(plan.shapes_in(chosen, "eager"), chosen.shapes)
-            for operation, shapes in plan.shapes_in(chosen, "graph").items():
-                self.assertTrue(shapes)  # without one, tandem bench has shapes of its own
-                self.assertEqual(shapes, tuple(shape for shape in chosen.shapes[operation] if shape[0] <= 1024))
+            cases = plan.cases(chosen, "cuda", 2)
+            few = [case for case in cases if case.way == "eager" and case.shape and case.shape[0] <= 1024]
+            graphs = [case for case in cases if case.way == "graph" and case.shape]
+            self.assertEqual([(case.operation, case.shape) for case in graphs],
+                             [(case.operation, case.shape) for case in few])
+
+    def test_begins_with_what_one_would_miss_most(self):
+        cases = plan.cases(plan.PLANS["node"], "cuda", 2)
+        self.assertEqual([case.operation for case in cases[:2]], ["all_reduce", "all_gather"])
+        self.assertEqual(cases[-1].operation, "broadcast")
+        self.assertLess(max(i for i, case in enumerate(cases) if case.shape),
+                        min(i for i, case in enumerate(cases) if case.operation == "all_to_all"))
 
     def test_leaves_room_for_every_case(self):
         for chosen in plan.PLANS.values():
@@ -384,6 +417,25 @@ class WithTorch(unittest.TestCase):
         self.expect_to_see(beside, product.y)
         self.expect_to_see(beside, beside.gather.out)
 
+    def asked(self, cases, limit, names):
+        """(the cases that are run, what is answered) where the names are asked for, and then no more."""
+        from asked import asked_for
+
+        asker, own = socket.socketpair()
+        with asker, mock.patch.object(os, "dup", return_value=own.detach()):
+            asker.sendall(names)
+            if names:
+                asker.shutdown(socket.SHUT_WR)
+            ran = list(asked_for(cases, limit))
+            return ran, asker.recv(100)
+
+    def test_runs_what_it_is_asked_for_until_nobody_asks(self):
+        self.assertEqual(self.asked({"a": 1, "b": 2, "c": 3}, 60, b"b\na\n"), ([2, 1], b"ready\nb\na\n"))
+
+    def test_waits_for_no_name_without_end(self):
+        with self.assertRaises(TimeoutError):
+            self.asked({}, 0.1, b"")
+
     def test_cuts_one_allocation_at_the_same_places_each_time(self):
         import torch.distributed._symmetric_memory as symmetric_memory
         from peer import ALIGNMENT, Symmetric
@@ -403,6 +455,129 @@ class WithTorch(unittest.TestCase):
             self.assertEqual((one.shape, two.dtype), ((3, 5), self.torch.float32))
             with self.assertRaises(MemoryError):
                 memory.empty((ALIGNMENT + 1, ), self.torch.uint8)
+
+
+# Stands for `tandem bench` and for PyTorch's ranks, of which it is all: writes down what it is asked for, and does it in no
+# time, unless BREAKS says otherwise: {"WHO CASE": "end" or "hang"}.
+STAND_IN = """#!{python} -IS
+import json, os, pathlib, socket, sys, time
+
+def option(name):
+    return sys.argv[sys.argv.index(name) + 1]
+
+def do(who, what):
+    with open(os.environ["NOTES"], "a") as notes:
+        print(who, what, file=notes)
+    how = json.loads(os.environ["BREAKS"]).get(who + " " + what)
+    if how == "end":
+        sys.exit("broken")
+    if how == "hang":
+        time.sleep(15)
+
+if "bench" in sys.argv:
+    do("tandem", pathlib.Path(option("--json")).name.split(".", 2)[2][:-len(".json")])
+    sys.exit()
+memory = option("--memory")
+do(memory, "start")
+with socket.socket(fileno=0) as asker:
+    asker.sendall(b"ready\\n")
+    for line in asker.makefile():
+        do(memory, line.strip())
+        asker.sendall(line.encode())
+do(memory, "end")
+"""
+
+
+class Turns(unittest.TestCase):
+    MEMORIES = ("symmetric", "registered")
+    NAMES = [case.name for case in plan.cases(plan.PLANS["small"], "host", 2)]
+
+    def run_turns(self, *more, **breaks):
+        """(the exit status, what was said, what was asked for in order, what was left out)"""
+        with tempfile.TemporaryDirectory() as folder:
+            out, notes, stand_in = Path(folder) / "out", Path(folder) / "notes", Path(folder) / "stand-in"
+            out.mkdir()
+            stand_in.write_text(STAND_IN.replace("{python}", sys.executable), encoding="utf-8")
+            stand_in.chmod(0o700)
+            words = ["turns.py", "--tandem", str(stand_in), "--python", str(stand_in), "--out", str(out),
+                     *(f"--memory={memory}" for memory in self.MEMORIES), *more]
+            said = io.StringIO()
+            with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(said), \
+                 contextlib.redirect_stderr(io.StringIO()), mock.patch.object(turns.Program, "failed", 0), \
+                 mock.patch.dict(os.environ, {"NOTES": str(notes), "BREAKS": json.dumps(breaks)}), \
+                 mock.patch.object(signal, "signal"):
+                status = turns.main()
+            left_out = out / "left_out.txt"
+            return (status, said.getvalue(), notes.read_text(encoding="utf-8").splitlines() if notes.exists() else [],
+                    left_out.read_text(encoding="utf-8") if left_out.exists() else "")
+
+    def test_take_case_by_case_and_another_first_in_each_round(self):
+        status, said, notes, left_out = self.run_turns("--rounds", "3")
+        self.assertEqual((status, said, left_out), (0, "", ""))
+        sides = ("tandem", *self.MEMORIES)
+        asked = [note for note in notes if not note.endswith((" start", " end"))]
+        self.assertEqual(asked, [f"{side} {name}" for first in range(3) for name in self.NAMES
+                                 for side in sides[first:] + sides[:first]])
+        for memory in self.MEMORIES:  # the ranks stay for a round
+            self.assertEqual(notes.count(f"{memory} start"), 3)
+            self.assertEqual(notes.count(f"{memory} end"), 3)
+
+    def test_go_on_where_one_breaks(self):
+        broken = self.NAMES[1]
+        status, said, notes, _ = self.run_turns("--rounds", "1", **{f"tandem {broken}": "end", f"symmetric {broken}": "end"})
+        self.assertEqual(status, 1)
+        for who in ("tandem", "pytorch, symmetric"):
+            self.assertIn(f"{who}, {broken}: ended with 1; the last that it said:\nbroken\n", said)
+        for name in self.NAMES:
+            for side in ("tandem", *self.MEMORIES):
+                self.assertEqual(notes.count(f"{side} {name}"), 1)
+        self.assertEqual([notes.count(f"{memory} start") for memory in self.MEMORIES], [2, 1])
+
+    def test_do_without_ranks_that_do_not_start(self):
+        status, said, notes, _ = self.run_turns("--rounds", "1", **{"symmetric start": "end"})
+        self.assertEqual((status, said.count("ended with")), (1, 1))
+        self.assertIn("pytorch, symmetric, their start: ended with 1", said)
+        self.assertEqual(notes.count("symmetric start"), 1)
+        for name in self.NAMES:
+            self.assertIn(f"tandem {name}", notes)
+            self.assertIn(f"registered {name}", notes)
+
+    def test_wait_for_nobody_without_end(self):
+        with mock.patch.object(turns, "PATIENCE", 1):
+            status, said, notes, _ = self.run_turns("--rounds", "1", **{f"registered {self.NAMES[2]}": "hang",
+                                                                      f"tandem {self.NAMES[3]}": "hang"})
+        self.assertEqual(status, 1)
+        self.assertIn(f"pytorch, registered, {self.NAMES[2]}: ended with -15", said)
+        self.assertIn(f"tandem, {self.NAMES[3]}: ended with -15", said)
+        self.assertIn(f"tandem {self.NAMES[-1]}", notes)
+        self.assertIn(f"registered {self.NAMES[-1]}", notes)
+
+    def test_end_between_cases_at_the_limit_and_say_what_is_missing(self):
+        passed = iter(range(100))
+        with mock.patch.object(turns.time, "monotonic", lambda: next(passed)):  # a second for each look
+            status, _, notes, left_out = self.run_turns("--rounds", "3", "--limit", "4")
+        self.assertEqual(status, 0)
+        self.assertEqual([name for name in self.NAMES if f"tandem {name}" in notes], self.NAMES[:3])
+        self.assertEqual(left_out, f"of round 1 of 3 {', '.join(self.NAMES[3:])}: the limit of 4 s came first\n")
+
+    def test_leave_nobody_behind_if_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            stand_in, notes = Path(folder) / "stand-in", Path(folder) / "notes"
+            stand_in.write_text(STAND_IN.replace("{python}", sys.executable), encoding="utf-8")
+            stand_in.chmod(0o700)
+            variables = os.environ | {"NOTES": str(notes), "BREAKS": json.dumps({f"tandem {self.NAMES[0]}": "hang"})}
+            words = [sys.executable, "-B", PEERS / "turns.py", "--tandem", stand_in, "--python", stand_in, "--out", folder,
+                     *(f"--memory={memory}" for memory in self.MEMORIES)]
+            with subprocess.Popen(words, env=variables, stderr=subprocess.DEVNULL) as process:
+                self.wait_for(lambda: notes.exists() and f"tandem {self.NAMES[0]}" in notes.read_text(encoding="utf-8"))
+                process.kill()
+            self.wait_for(lambda: all(f"{memory} end" in notes.read_text(encoding="utf-8") for memory in self.MEMORIES))
+
+    def wait_for(self, is_so):
+        until = time.monotonic() + 20
+        while not is_so():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
 
 
 def run_driver(*more, **variables):
@@ -428,7 +603,7 @@ class Driver(unittest.TestCase):
     def test_passes_on_what_goes_wrong(self):
         run = run_driver("--python", "false", "--rounds", "1", "--iters", "-1")
         self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
-        self.assertRegex(run.stdout, r"(?m)^tandem bench all_gather: ended with [1-9]")
+        self.assertRegex(run.stdout, r"(?m)^tandem, eager.all_gather: ended with [1-9]")
 
     def test_shows_no_time_of_a_wrong_result(self):
         run = run_driver("--python", "false", "--rounds", "1", TANDEM_TEST_CORRUPT="1")
@@ -436,9 +611,10 @@ class Driver(unittest.TestCase):
         self.assertRegex(run.stdout, r"(?m)^  all_reduce +1024 +f32 eager, in place tandem +[1-9]\d*( +-){4}$")
         self.assertRegex(run.stdout, r"(?m)^# wrong: linear_all_reduce .*, tandem: [1-9]\d* elements$")
 
-    def test_begins_no_round_that_would_last_too_long(self):
-        run = run_driver("--python", "false", "--rounds", "1000", "--limit", "6")
-        self.assertRegex(run.stdout, r"(?m)^# \d+ of 1000 rounds: another one would have lasted beyond 6 s$")
+    def test_begins_nothing_beyond_its_limit(self):
+        run = run_driver("--python", "false", "--rounds", "1000", "--limit", "3")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertRegex(run.stdout, r"(?m)^# of round \d+ of 1000 .*eager.broadcast: left out, the limit of \d s came first$")
 
 
 class DriverWithTorch(unittest.TestCase):
