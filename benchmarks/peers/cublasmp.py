@@ -20,11 +20,8 @@ NAMES = "libcublasmp.so*", "libcublasMp.so*"
 STATUSES = ("success", "not initialised", "allocation failed", "invalid value", "architecture mismatch", "execution failed",
             "internal error", "not supported")
 TRANSA, ALGORITHM, EPILOGUE = 0, 3, 5
-# Chunks beside products, and for what has no such pipeline, one after the other. The other pipelines need NVLink
-# multicast, or kernels that wait.
+# Chunks beside products, and one after the other. The other pipelines need NVLink multicast, or kernels that wait.
 ALGORITHMS = {"SPLIT_P2P": 1, "NO_OVERLAP": 5}
-# With an all-reduce, version 0.7 takes NO_OVERLAP; what it gave, on one rank, was the GELU of the product.
-ALGORITHMS_OF_ALL_REDUCE = {"SPLIT_P2P": 1}
 NOT_SUPPORTED = 7
 EPILOGUE_ALLREDUCE = 1
 LAYOUT_COLUMN_MAJOR, LAYOUT_ROW_MAJOR = 0, 1
@@ -134,7 +131,9 @@ class Library:
             self.grids[split] = c_void_p()
             self.call("cublasMpGridCreate", *map(c_int64, sides), c_int(layout), communicator, byref(self.grids[split]))
         self.workspaces = {}  # split of y: its address and size
-        self.algorithms = {}  # operation: what its products run
+        # Up to version 0.7 the ranks share NVSHMEM's memory.
+        self.registers = hasattr(self.library, "cublasMpBufferRegister")
+        self.algorithms = {}  # operation: those that it has had
 
     @staticmethod
     def check(function, status):
@@ -169,7 +168,7 @@ class Library:
         address, has = self.workspaces.get(split, (None, 0))
         if size <= has:
             return address
-        if not hasattr(self.library, "cublasMpBufferRegister"):  # up to version 0.7
+        if not self.registers:
             nvshmem = loaded("libnvshmem_host.so.3")
             nvshmem.nvshmem_malloc.restype = c_void_p
             address = nvshmem.nvshmem_malloc(c_size_t(size))
@@ -185,30 +184,38 @@ class Library:
         self.workspaces[split] = (address, size)
         return address
 
-    def product(self, operation, shape, dtype, weight, x, y):
-        """What runs an operation once: y = x·Wᵀ of these addresses, whose blocks are stored by rows and dense."""
+    def products(self, operation, shape, dtype, weight, x, y):
+        """{algorithm: what runs an operation once by it}: y = x·Wᵀ of these addresses, whose blocks are stored by rows and
+        dense."""
+        made = {}
+        for algorithm in ALGORITHMS:
+            # With an all-reduce, version 0.7 takes this one; what it gave, on one rank, was the GELU of the product.
+            if operation == "linear_all_reduce" and algorithm == "NO_OVERLAP" and not self.registers:
+                continue
+            try:
+                made[algorithm] = self.product(operation, shape, dtype, weight, x, y, algorithm)
+            except NotSupported as error:
+                refused = error
+        if not made:
+            raise refused
+        self.algorithms[operation] = tuple(made)
+        return made
+
+    def product(self, operation, shape, dtype, weight, x, y, algorithm):
         m, n, k = shape
         splits = matrices(operation, shape, self.ranks)
         a, b, d = (self.describe(matrix, dtype) for matrix in splits)
         description = c_void_p()
         self.call("cublasMpMatmulDescriptorCreate", byref(description), c_int(COMPUTE_32F))
         self.set(description, TRANSA, OP_T)
+        self.set(description, ALGORITHM, ALGORITHMS[algorithm])
         if operation == "linear_all_reduce":
             self.set(description, EPILOGUE, EPILOGUE_ALLREDUCE)
         one, zero, first = c_float(1), c_float(0), c_int64(1)
         arguments = (self.handle, description, *map(c_int64, (n, m, k)), byref(one), c_void_p(weight), first, first, a,
                      c_void_p(x), first, first, b, byref(zero), None, first, first, None, c_void_p(y), first, first, d)
         on_device, on_host = c_size_t(), c_size_t()
-        algorithms = ALGORITHMS_OF_ALL_REDUCE if operation == "linear_all_reduce" else ALGORITHMS
-        for name, number in algorithms.items():
-            self.set(description, ALGORITHM, number)
-            try:
-                self.call("cublasMpMatmul_bufferSize", *arguments, byref(on_device), byref(on_host))
-                break
-            except NotSupported:
-                if name == list(algorithms)[-1]:
-                    raise
-        self.algorithms[operation] = name
+        self.call("cublasMpMatmul_bufferSize", *arguments, byref(on_device), byref(on_host))
         work = c_void_p(self.workspace(on_device.value, splits[2].split))
         host_work = ctypes.create_string_buffer(max(on_host.value, 1))
         return lambda: self.call("cublasMpMatmul", *arguments, work, on_device, host_work, on_host)

@@ -103,15 +103,23 @@ class AsyncTp(Sequence):
 
 
 class CublasMp(Sequence):
-    """What cuBLASMp does in one call; its parts and its sequence are those of its plain peer."""
+    """What cuBLASMp does in one call, beside one another or in sequence; its parts are those of its plain peer."""
 
     def __init__(self, peer, operands, library, dtype):
         super().__init__(peer, operands)
         x = self.shard if operands.operation == "all_gather_linear" else operands.x
         for tensor in (operands.weight, x, self.y):
             assert tensor.is_contiguous(), "it takes rows that are dense"
-        self.overlap = library.product(operands.operation, operands.shape, dtype, operands.weight.data_ptr(), x.data_ptr(),
-                                       self.y.data_ptr())
+        calls = library.products(operands.operation, operands.shape, dtype, operands.weight.data_ptr(), x.data_ptr(),
+                                 self.y.data_ptr())
+        self.overlap, self.sequence = calls.get("SPLIT_P2P"), calls.get("NO_OVERLAP")
+        self.run, *self.others = calls.values()
 
-    def run(self):
-        self.overlap()
+    def wrong(self):
+        """Of all that it runs: what `run` has left, then the others."""
+        wrong = super().wrong()
+        for call in self.others:
+            self.prepare()
+            call()
+            wrong += super().wrong()
+        return wrong

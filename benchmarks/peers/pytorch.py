@@ -300,7 +300,8 @@ class Comparison:
     def finish(self):
         """What is to be said at the end."""
         if self.cublasmp:
-            algorithms = ", ".join(f"{operation} {name}" for operation, name in self.cublasmp.algorithms.items())
+            algorithms = ", ".join(f"{operation} {' and '.join(names)}"
+                                   for operation, names in self.cublasmp.algorithms.items())
             self.notes.append(f"cublasmp is version {self.cublasmp.version()}; its algorithms: {algorithms}")
         if self.options.memory == "registered" and dist.get_world_size() > 1:
             self.look_at_engines()

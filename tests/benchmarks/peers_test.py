@@ -248,6 +248,31 @@ class CuBlasMp(unittest.TestCase):
                 cublasmp.Library(installation, rank, 2, 0, lambda own, rank=rank: own if rank == 0 else b"", lambda yes: yes)
         installation.nccl.ncclCommInitRank.assert_not_called()
 
+    def library(self, refuses=(), registers=True):
+        """One whose products are their algorithms' names, but for those that it refuses."""
+        def product(*arguments):
+            if arguments[-1] in refuses:
+                raise cublasmp.NotSupported(arguments[-1])
+            return arguments[-1]
+
+        library = cublasmp.Library.__new__(cublasmp.Library)
+        library.registers, library.algorithms, library.product = registers, {}, product
+        return library
+
+    def test_has_each_algorithm_that_it_takes(self):
+        shape = (6, 12, 18)
+        library = self.library()
+        for operation in ("all_gather_linear", "linear_all_reduce"):
+            self.assertEqual(library.products(operation, shape, "bf16", 1, 2, 3),
+                             {"SPLIT_P2P": "SPLIT_P2P", "NO_OVERLAP": "NO_OVERLAP"})
+        self.assertEqual(library.algorithms["linear_all_reduce"], ("SPLIT_P2P", "NO_OVERLAP"))
+        self.assertEqual(list(self.library(("SPLIT_P2P", )).products("linear_all_reduce", shape, "bf16", 1, 2, 3)),
+                         ["NO_OVERLAP"])
+        self.assertEqual(list(self.library(registers=False).products("linear_all_reduce", shape, "bf16", 1, 2, 3)),
+                         ["SPLIT_P2P"])
+        with self.assertRaises(cublasmp.NotSupported):
+            self.library(("SPLIT_P2P", ), registers=False).products("linear_all_reduce", shape, "bf16", 1, 2, 3)
+
     def test_names_what_was_refused(self):
         cublasmp.Library.check("cublasMpMatmul", 0)
         with self.assertRaisesRegex(cublasmp.NotSupported, "cublasMpMatmul: not supported"):
@@ -404,7 +429,6 @@ class WithTorch(unittest.TestCase):
 
     def test_sees_one_wrong_element_of_a_product(self):
         import linear
-        from beside import Beside, Product
         from peer import Peer, Plain
 
         peer = Peer("gloo", Plain(self.device))
@@ -412,6 +436,34 @@ class WithTorch(unittest.TestCase):
             operands = linear.Operands(operation, (12, 10, 14), self.torch.float32, 1, self.device, None)
             case = linear.Sequence(peer, operands)
             self.expect_to_see(case, case.y)
+
+    def test_sees_one_wrong_element_of_either_of_two_ways(self):
+        import linear
+        from peer import Peer, Plain
+
+        operands = linear.Operands("linear_reduce_scatter", (12, 10, 14), self.torch.float32, 1, self.device, None)
+        peer = Peer("gloo", Plain(self.device))
+        right = linear.Sequence(peer, operands)
+
+        def broken():
+            right.sequence()
+            right.y[3, 5] += 1
+
+        for ways, wrong in (((right.sequence, right.sequence), 0), ((broken, right.sequence), 1), ((right.sequence, broken), 1),
+                            ((broken, broken), 2)):
+            library = mock.Mock()
+            library.products.return_value = dict(zip(("SPLIT_P2P", "NO_OVERLAP"), ways))
+            case = linear.CublasMp(peer, operands, library, "f32")
+            case.y = right.y
+            case.prepare()
+            case.run()
+            self.assertEqual(case.wrong(), wrong)
+
+    def test_sees_one_wrong_element_of_a_product_beside_a_gather(self):
+        from beside import Beside, Product
+        from peer import Peer, Plain
+
+        peer = Peer("gloo", Plain(self.device))
         product = Product((12, 10, 14), self.torch.float32, 1, self.device, None)
         beside = Beside(peer, 77, product, self.torch.float32, False, 1, self.device)
         self.expect_to_see(beside, product.y)
