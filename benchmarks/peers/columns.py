@@ -55,12 +55,16 @@ def algbw(place, us):
     return int(place.what) / us * 1e-3 if us else 0
 
 
-def taken(times):
-    """What a caller waits for: of operations that a peer does not overlap, their sequence."""
-    for name in ("time", "t_overlap", "t_seq"):
-        if times.get(name) is not None:
-            return times[name]
-    return None
+def taken(peer, times):
+    """What a caller waits for: of an overlap Tandem's plan, which has chosen, and of a peer the faster of what it has."""
+    names = ("time", "t_overlap") if peer == "tandem" else ("time", "t_overlap", "t_seq")
+    return min((times[name] for name in names if times.get(name) is not None), default=None)
+
+
+def over_sequence(times):
+    """Its sequence's time over the overlap's: below 1, the overlap is the slower one."""
+    sequence, overlap = times.get("t_seq"), times.get("t_overlap")
+    return sequence / overlap if sequence and overlap else None
 
 
 def ideal(times):

@@ -6,7 +6,7 @@
 
 reads FOLDER/tandem.ROUND.WAY.OPERATION[.SHAPE].json (tandem bench --json), FOLDER/pytorch.*.json (pytorch.py --json) and
 FOLDER/left_out.txt, a line for what is missing. With --ratios, only the last part: one line for each place, with the peer
-that is fastest there.
+that is fastest there, and where Tandem is behind.
 """
 
 import argparse
@@ -15,9 +15,11 @@ import statistics
 import sys
 from pathlib import Path
 
-from columns import PEERS, TIMES, algbw, bus_factor, from_pytorch, from_tandem, ideal, is_overlap, order, taken
+from columns import (PEERS, TIMES, algbw, bus_factor, from_pytorch, from_tandem, ideal, is_overlap, order, over_sequence,
+                     taken)
 
 SAME = ("ranks", "device")
+SLOWER_THAN_SEQUENCE = 1.01  # and no more may an overlap be
 
 
 def load(folder, pattern):
@@ -47,10 +49,22 @@ def text(value, digits=1):
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def relative(times, peers):
+def relative(peer, peers):
     """A peer's time / Tandem's."""
-    own, other = taken(peers.get("tandem", (0, {}))[1]), taken(times)
+    own, other = (taken(name, peers.get(name, (0, {}))[1]) for name in ("tandem", peer))
     return other / own if own and other else None
+
+
+def efficiency(peer, place, times):
+    """T_ideal / T of an overlap."""
+    best, whole = ideal(times), taken(peer, times)
+    return best / whole if is_overlap(place) and best and whole else None
+
+
+def best_peer(peers):
+    """Who is the fastest of the others."""
+    others = {peer: taken(peer, times) for peer, (_, times) in peers.items() if peer != "tandem" and taken(peer, times)}
+    return min(others, key=others.get, default=None)
 
 
 def collective_lines(places, ranks):
@@ -65,7 +79,7 @@ def collective_lines(places, ranks):
             bus = speed * bus_factor(place.operation, ranks) if us else None
             lines.append(f"  {place.operation:<14} {place.what:>10} {place.dtype:>4} {place.way:<15} {peer:<11} "
                          f"{wrong:>6} {text(us, 2):>9} {text(speed, 2):>7} {text(bus, 2):>7} "
-                         f"{text(relative(times, peers), 3):>8}")
+                         f"{text(relative(peer, peers), 3):>8}")
     return lines
 
 
@@ -75,29 +89,38 @@ def overlap_lines(places):
              f"# {'':<32} {'(B or M,N,K)':<17} {'':>4} {'':<8} {'':<11} {'':>6}" + f" {'(us)':>9}" * 5]
     for place, peers in places.items():
         for peer, (wrong, times) in peers.items():
-            best, whole = ideal(times), taken(times)
-            ratio = best / whole if best and whole else None
             lines.append(f"  {place.operation:<32} {place.what:<17} {place.dtype:>4} {place.way:<8} {peer:<11} {wrong:>6}" +
-                         "".join(f" {text(us):>9}" for us in (*(times.get(name) for name in TIMES), best)) +
-                         f" {text(ratio, 3):>6} {text(relative(times, peers), 3):>8}")
+                         "".join(f" {text(us):>9}" for us in (*(times.get(name) for name in TIMES), ideal(times))) +
+                         f" {text(efficiency(peer, place, times), 3):>6} {text(relative(peer, peers), 3):>8}")
     return lines
 
 
 def ratio_lines(places):
-    lines = [f"# {'operation':<32} {'what':<17} {'way':<15} {'Tandem':>9} {'best peer':>9} {'':<11} {'/Tandem':>8} {'T_i/T':>6} "
-             "peer's",
+    lines = [f"# {'operation':<32} {'what':<17} {'way':<15} {'Tandem':>9} {'best peer':>9} {'':<11} {'/Tandem':>8} "
+             f"{'t_seq/T':>7} {'T_i/T':>6} peer's",
              f"# {'':<32} {'(B or M,N,K)':<17} {'':<15} {'(us)':>9} {'(us)':>9}"]
     for place, peers in places.items():
-        others = {peer: taken(times) for peer, (_, times) in peers.items() if peer != "tandem" and taken(times)}
-        best = min(others, key=others.get, default=None)
-        own = peers.get("tandem", (0, {}))[1]
-        shares = [ideal(times) / taken(times) if is_overlap(place) and ideal(times) and taken(times) else None
-                  for times in (own, peers[best][1] if best else {})]
-        lines.append(f"  {place.operation:<32} {place.what:<17} {place.way:<15} {text(taken(own)):>9} "
-                     f"{text(others.get(best)):>9} {best or '-':<11} "
-                     f"{text(relative(peers[best][1], peers) if best else None, 3):>8} {text(shares[0], 3):>6} "
-                     f"{text(shares[1], 3):>6}")
+        best = best_peer(peers)
+        own, other = (peers.get(name, (0, {}))[1] for name in ("tandem", best))
+        lines.append(f"  {place.operation:<32} {place.what:<17} {place.way:<15} {text(taken('tandem', own)):>9} "
+                     f"{text(taken(best, other)):>9} {best or '-':<11} {text(relative(best, peers), 3):>8} "
+                     f"{text(over_sequence(own), 3):>7} {text(efficiency('tandem', place, own), 3):>6} "
+                     f"{text(efficiency(best, place, other), 3):>6}")
     return lines
+
+
+def miss_lines(places):
+    """Where Tandem is behind a peer, or by more than 1 % behind its own sequence; and how often."""
+    lines, judged = [], 0
+    for place, peers in places.items():
+        own, best = peers.get("tandem", (0, {}))[1], best_peer(peers)
+        ahead, kept = relative(best, peers), over_sequence(own)
+        judged += ahead is not None or kept is not None
+        why = [f"{best} takes {ahead:.3f} of its time"] if ahead is not None and ahead < 1 else []
+        why += [f"its own sequence takes {kept:.3f} of its time"] if kept is not None and kept < 1 / SLOWER_THAN_SEQUENCE else []
+        if why:
+            lines.append(f"# behind: {place.operation} {place.what} {place.way}: {', '.join(why)}")
+    return lines + [f"# Tandem is behind in {len(lines)} of {judged}"] if judged else []
 
 
 def remarks(tandem, pytorch, left_out):
@@ -135,7 +158,7 @@ def render(tandem, pytorch, left_out=(), ratios=False):
     lines += remarks([number for number, _, _ in tandem], pytorch, left_out)
     if not ratios:
         lines += collective_lines(collectives, ranks) + overlap_lines(overlaps)
-    lines += ratio_lines(places)
+    lines += ratio_lines(places) + miss_lines(places)
     wrong = [f"# wrong: {place.operation} {place.what} {place.way}, {peer}: {count} elements"
              for place, peers in places.items() for peer, (count, _) in peers.items() if count]
     return lines + wrong, not wrong

@@ -158,10 +158,18 @@ class Columns(unittest.TestCase):
         self.assertEqual(entry.place, Place(columns.beside("8,4,2"), "4096", "f32", "in place"))
         self.assertTrue(columns.is_overlap(entry.place))
 
-    def test_count_the_sequence_of_who_does_not_overlap(self):
-        self.assertEqual(columns.taken({"t_seq": 3, "t_overlap": None}), 3)
-        self.assertEqual(columns.taken({"t_seq": 3, "t_overlap": 2}), 2)
-        self.assertIsNone(columns.taken({}))
+    def test_count_the_faster_of_what_a_peer_has_and_what_tandem_has_chosen(self):
+        self.assertEqual(columns.taken("nccl", {"t_seq": 3, "t_overlap": None}), 3)
+        self.assertEqual(columns.taken("cublasmp", {"t_seq": 3, "t_overlap": 2}), 2)
+        self.assertEqual(columns.taken("cublasmp", {"t_seq": 2, "t_overlap": 3}), 2)
+        self.assertEqual(columns.taken("tandem", {"t_seq": 2, "t_overlap": 3}), 3)
+        self.assertEqual(columns.taken("nccl", {"time": 4}), 4)
+        self.assertIsNone(columns.taken("nccl", {}))
+
+    def test_hold_an_overlap_against_its_sequence(self):
+        self.assertEqual(columns.over_sequence({"t_seq": 3, "t_overlap": 2}), 1.5)
+        self.assertIsNone(columns.over_sequence({"t_seq": 3, "t_overlap": None}))
+        self.assertIsNone(columns.over_sequence({"time": 3}))
 
     def test_have_nccl_tests_bus_bandwidth(self):
         self.assertEqual(columns.bus_factor("all_gather", 4), 0.75)
@@ -190,7 +198,27 @@ class Table(unittest.TestCase):
         self.assertTrue(right)
         self.assertRegex("\n".join(lines), r"tandem +0 +10\.0 +5\.0 +20\.0 +12\.5 +10\.0 +0\.800 +1\.000")
         self.assertRegex("\n".join(lines), r"nccl +0 +20\.0 +30\.0 +60\.0 +- +30\.0 +0\.500 +4\.800")
-        self.assertRegex(lines[-1], r"12\.5 +60\.0 nccl +4\.800 +0\.800 +0\.500")
+        self.assertRegex(lines[-2], r"12\.5 +60\.0 nccl +4\.800 +1\.600 +0\.800 +0\.500")
+        self.assertEqual(lines[-1], "# Tandem is behind in 0 of 1")
+
+    def test_counts_a_peer_with_the_faster_of_its_two(self):
+        times = {"t_gemm": 5, "t_comm": 5, "t_seq": 10, "t_overlap": 20}
+        lines, _ = table.render([(1, "eager", tandem_overlap(10))], [pytorch_round([(SCATTER, "cublasmp", 0, times)])])
+        self.assertRegex("\n".join(lines), r"cublasmp +0 +5\.0 +5\.0 +10\.0 +20\.0 +5\.0 +0\.500 +0\.800")
+        self.assertEqual(lines[-2:], ["# behind: linear_reduce_scatter 8,4,2 eager: cublasmp takes 0.800 of its time",
+                                      "# Tandem is behind in 1 of 1"])
+
+    def test_names_what_is_slower_than_its_sequence_by_more_than_a_hundredth(self):
+        def behind(**changed):
+            tandem = [(1, "eager", tandem_overlap(10, **changed)), (1, "eager", tandem_gather(10))]
+            lines, right = table.render(tandem, [pytorch_round([(GATHER, "nccl", 0, {"time": 10})])], ratios=True)
+            self.assertTrue(right)
+            return [line for line in lines if line.startswith(("# behind", "# Tandem"))]
+
+        self.assertEqual(behind(t_seq_us=100, t_overlap_us=100.9), ["# Tandem is behind in 0 of 2"])
+        self.assertEqual(behind(t_seq_us=100, t_overlap_us=101.1),
+                         ["# behind: linear_reduce_scatter 8,4,2 eager: its own sequence takes 0.989 of its time",
+                          "# Tandem is behind in 1 of 2"])
 
     def test_shows_no_time_of_what_was_wrong_once(self):
         pytorch = [pytorch_round([(GATHER, "nccl", wrong, {} if wrong else {"time": 60})]) for wrong in (0, 3)]
