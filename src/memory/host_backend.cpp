@@ -181,10 +181,16 @@ class HostBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) override {
     auto memory = mapped().find(static_cast<const std::byte*>(data), bytes);
-    if (memory == nullptr || !memory->fd()) {
+    if (memory == nullptr) {
       throw Unsupported(
           format("{} bytes at {} are not memory that peers can map (malloc's is private to its process); allocate "
                  "with SymmetricTensor::empty or SymmetricMemory::allocate",
+                 bytes, data));
+    }
+    if (!memory->fd()) {
+      throw Unsupported(
+          format("{} bytes at {} are a peer's memory, which only the rank that allocated it can share; each rank wraps "
+                 "its own, from SymmetricTensor::empty or SymmetricMemory::allocate",
                  bytes, data));
     }
     return std::make_shared<HostSegment>(std::move(memory));

@@ -57,6 +57,21 @@ TEST(HostBackend, TakesItsPagesWhateverSignalsCome) {
   });
 }
 
+TEST(HostBackend, APeersMemoryIsWrappedByNobodyElse) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ranks are threads here: one mapping is everybody's, and its owner's too";
+#endif
+  run_ranks(2, [](World& world) {
+    auto memory = SymmetricMemory::allocate(world.team(), 64);
+    memory.rendezvous();
+    testing::expect_error<Unsupported>(
+        [&] { static_cast<void>(SymmetricMemory::wrap(world.team(), memory.remote(1 - world.rank()), 64)); },
+        {"64 bytes at ", "are a peer's memory", "each rank wraps its own"});
+    EXPECT_NO_THROW(static_cast<void>(SymmetricMemory::wrap(world.team(), memory.data(), 64)));
+    world.team().barrier();
+  });
+}
+
 TEST(HostBackend, AThousandAllocationsOutgrowTheSoftLimitOfDescriptors) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
