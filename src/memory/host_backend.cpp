@@ -23,8 +23,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t huge_page = std::size_t{2} << 20;
-
 /// What names a memfd within a machine: its inode. Sent with the descriptor.
 struct Description {
   std::uint64_t device;
@@ -41,43 +39,17 @@ Description describe(int fd) {
           static_cast<std::uint64_t>(status.st_size)};
 }
 
-/// One mapping of a memfd in this process.
-class Memory {
- public:
-  Memory(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)), bytes_(bytes) {
-    void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
-    if (address == MAP_FAILED) {
-      throw OutOfMemory(format("mapping {} bytes of shared memory failed: {}", bytes, std::strerror(errno)));
-    }
-    data_ = static_cast<std::byte*>(address);
-    if (bytes >= huge_page) ::madvise(address, bytes, MADV_HUGEPAGE);  // where the system offers them; else as it is
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() { ::munmap(data_, bytes_); }
-
-  [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  [[nodiscard]] const FileDescriptor& fd() const noexcept { return fd_; }
-  void close() noexcept { fd_ = FileDescriptor(); }
-
- private:
-  FileDescriptor fd_;
-  std::size_t bytes_;
-  std::byte* data_ = nullptr;
-};
-
 /// The memfds that this process has mapped. One address space has one such table, however many ranks live in it: ranks
 /// that are threads of one process share the mapping, and a pointer leads back to its segment.
 class Mapped {
  public:
-  std::shared_ptr<Memory> find(const Description& description) {
+  std::shared_ptr<SharedMemory> find(const Description& description) {
     const std::scoped_lock lock(mutex_);
     const auto at = by_inode_.find(description);
     return at == by_inode_.end() ? nullptr : at->second.lock();
   }
 
-  std::shared_ptr<Memory> find(const std::byte* data, std::size_t bytes) {
+  std::shared_ptr<SharedMemory> find(const std::byte* data, std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     for (const auto& [description, weak] : by_inode_) {
       const auto memory = weak.lock();
@@ -90,7 +62,7 @@ class Mapped {
   }
 
   /// Keeps the one that is there already, if another thread was faster.
-  std::shared_ptr<Memory> insert(const Description& description, std::shared_ptr<Memory> memory) {
+  std::shared_ptr<SharedMemory> insert(const Description& description, std::shared_ptr<SharedMemory> memory) {
     const std::scoped_lock lock(mutex_);
     std::erase_if(by_inode_, [](const auto& entry) { return entry.second.expired(); });
     auto& slot = by_inode_[description];
@@ -101,7 +73,7 @@ class Mapped {
 
  private:
   std::mutex mutex_;
-  std::map<Description, std::weak_ptr<Memory>> by_inode_;
+  std::map<Description, std::weak_ptr<SharedMemory>> by_inode_;
 };
 
 Mapped& mapped() {
@@ -111,29 +83,29 @@ Mapped& mapped() {
 
 class HostSegment final : public Segment {
  public:
-  explicit HostSegment(std::shared_ptr<Memory> memory)
+  explicit HostSegment(std::shared_ptr<SharedMemory> memory)
       : Segment(memory->data(), memory->bytes()), memory_(std::move(memory)) {}
 
   [[nodiscard]] Parcel share() const override {
-    const Description description = describe(memory_->fd().get());
+    const Description description = describe(memory_->descriptor().get());
     Parcel parcel;
     parcel.bytes.resize(sizeof(description));
     std::memcpy(parcel.bytes.data(), &description, sizeof(description));
-    parcel.descriptors.push_back(duplicate(memory_->fd()));
+    parcel.descriptors.push_back(duplicate(memory_->descriptor()));
     return parcel;
   }
 
  private:
-  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<SharedMemory> memory_;
 };
 
 class HostMapping final : public Mapping {
  public:
-  explicit HostMapping(std::shared_ptr<Memory> memory)
+  explicit HostMapping(std::shared_ptr<SharedMemory> memory)
       : Mapping(memory->data(), memory->bytes()), memory_(std::move(memory)) {}
 
  private:
-  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<SharedMemory> memory_;
 };
 
 /// Several memfds, mapped a second time into one reserved range.
@@ -173,10 +145,9 @@ class HostBackend final : public MemoryBackend {
       throw OutOfMemory(
           format("{} bytes of shared host memory were asked for; this machine has {} left", bytes, available));
     }
-    FileDescriptor fd = create_shared_memory(rounded);
-    const Description description = describe(fd.get());
-    return std::make_shared<HostSegment>(
-        mapped().insert(description, std::make_shared<Memory>(std::move(fd), rounded)));
+    auto memory = std::make_shared<SharedMemory>(rounded);
+    const Description description = describe(memory->descriptor().get());
+    return std::make_shared<HostSegment>(mapped().insert(description, std::move(memory)));
   }
 
   [[nodiscard]] std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) override {
@@ -187,7 +158,7 @@ class HostBackend final : public MemoryBackend {
                  "with SymmetricTensor::empty or SymmetricMemory::allocate",
                  bytes, data));
     }
-    if (!memory->fd()) {
+    if (!memory->descriptor()) {
       throw Unsupported(
           format("{} bytes at {} are a peer's memory, which only the rank that allocated it can share; each rank wraps "
                  "its own, from SymmetricTensor::empty or SymmetricMemory::allocate",
@@ -207,9 +178,8 @@ class HostBackend final : public MemoryBackend {
       throw InvalidArgument("the descriptor that came with a host segment is not the one that its description names");
     }
     if (auto memory = mapped().find(description)) return std::make_shared<HostMapping>(std::move(memory));
-    auto memory =
-        std::make_shared<Memory>(std::move(parcel.descriptors[0]), static_cast<std::size_t>(description.bytes));
-    memory->close();  // thousands of mappings need no thousands of descriptors
+    auto memory = std::make_shared<SharedMemory>(parcel.descriptors[0], static_cast<std::size_t>(description.bytes),
+                                                 SharedMemory::Access::write);
     return std::make_shared<HostMapping>(mapped().insert(description, std::move(memory)));
   }
 

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 
 #include "tandem/device/signal.hpp"
 #include "tandem/team/file_descriptor.hpp"
+
+#include "team/shared_memory.hpp"
 
 namespace tandem {
 
@@ -18,18 +19,14 @@ class ControlPage {
   ControlPage();
   /// A peer's, read only. Throws OutOfMemory.
   explicit ControlPage(const FileDescriptor& shared);
-  ControlPage(ControlPage&& other) noexcept;
-  ControlPage& operator=(ControlPage&&) = delete;
-  ~ControlPage();
 
   [[nodiscard]] static std::size_t bytes() noexcept;
-  [[nodiscard]] WaitControl* data() const noexcept { return data_; }
+  [[nodiscard]] WaitControl* data() const noexcept { return reinterpret_cast<WaitControl*>(memory_.data()); }
   /// For the peers; it can be taken once.
-  [[nodiscard]] FileDescriptor take_descriptor() noexcept { return std::move(descriptor_); }
+  [[nodiscard]] FileDescriptor take_descriptor() noexcept { return memory_.take_descriptor(); }
 
  private:
-  FileDescriptor descriptor_;
-  WaitControl* data_ = nullptr;
+  SharedMemory memory_;
 };
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tandem/base/error.hpp"
 
@@ -16,9 +17,34 @@
 namespace tandem {
 namespace {
 
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+OutOfMemory refusal(std::size_t bytes, const char* call) {
+  const int error = errno;
+  return OutOfMemory(format("{} bytes of shared host memory were asked for; {} failed: {}{}{}", bytes, call,
+                            std::strerror(error), error == EMFILE ? "; " : "",
+                            error == EMFILE ? describe_descriptor_limit() : ""));
+}
+
+FileDescriptor create(std::size_t bytes) {
+  FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw refusal(bytes, "memfd_create");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw refusal(bytes, "ftruncate");
+  return fd;
+}
+
+std::byte* map(const FileDescriptor& fd, std::size_t bytes, int protection) {
+  void* const address = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd.get(), 0);
+  if (address == MAP_FAILED) {
+    throw OutOfMemory(format("mapping {} bytes of shared memory failed: {}", bytes, std::strerror(errno)));
+  }
+  if (bytes >= huge_page) ::madvise(address, bytes, MADV_HUGEPAGE);  // where the system offers them; else as it is
+  return static_cast<std::byte*>(address);
+}
+
 /// fallocate for all of a file; false with its errno. Any signal interrupts a call and undoes what it has done, and a
 /// profiler's come all the time: steps are so small that most get through, and cost no more than one for all.
-bool take_pages(int fd, std::size_t bytes) {
+bool allocate_in_steps(int fd, std::size_t bytes) {
   constexpr std::size_t largest_step = 64 * 1024;
   constexpr std::size_t smallest_step = 4 * 1024;
   std::size_t step = largest_step;
@@ -36,23 +62,39 @@ bool take_pages(int fd, std::size_t bytes) {
   return true;
 }
 
+/// Takes all pages now: a machine that is full says so here, and not as SIGBUS at some later write.
+bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes) {
+  // Huge pages come to a mapping that has asked for them; fallocate, which knows of none, takes small ones. What the
+  // kernel refuses here (before Linux 5.14 all) fallocate tries again, for its reason if for nothing else.
+  if (bytes >= huge_page && ::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  return allocate_in_steps(fd.get(), bytes);
+}
+
 }  // namespace
 
-FileDescriptor create_shared_memory(std::size_t bytes) {
-  const auto refuse = [&](const char* call) {
-    const int error = errno;
-    return OutOfMemory(format("{} bytes of shared host memory were asked for; {} failed: {}{}{}", bytes, call,
-                              std::strerror(error), error == EMFILE ? "; " : "",
-                              error == EMFILE ? describe_descriptor_limit() : ""));
-  };
-  FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw refuse("memfd_create");
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw refuse("ftruncate");
-  // Pages are taken now: a machine that is full says so here, and not as SIGBUS at some later write.
-  if (!take_pages(fd.get(), bytes)) throw refuse("fallocate");
+SharedMemory::SharedMemory(FileDescriptor fd, std::size_t bytes)
+    : descriptor_(std::move(fd)), data_(map(descriptor_, bytes, PROT_READ | PROT_WRITE)), bytes_(bytes) {}
+
+SharedMemory::SharedMemory(std::size_t bytes) : SharedMemory(create(bytes), bytes) {
+  if (!take_pages(descriptor_, data_, bytes)) throw refusal(bytes, "fallocate");
   // Nobody can shrink it under a peer's feet.
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw refuse("sealing");
-  return fd;
+  if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throw refusal(bytes, "sealing");
+  }
 }
+
+SharedMemory::SharedMemory(const FileDescriptor& fd, std::size_t bytes, Access access)
+    : data_(map(fd, bytes, access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ)), bytes_(bytes) {}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : descriptor_(std::move(other.descriptor_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+FileDescriptor SharedMemory::take_descriptor() noexcept { return std::move(descriptor_); }
 
 }  // namespace tandem

@@ -4,11 +4,17 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -69,6 +75,47 @@ TEST(HostBackend, APeersMemoryIsWrappedByNobodyElse) {
         {"64 bytes at ", "are a peer's memory", "each rank wraps its own"});
     EXPECT_NO_THROW(static_cast<void>(SymmetricMemory::wrap(world.team(), memory.data(), 64)));
     world.team().barrier();
+  });
+}
+
+constexpr std::size_t some_huge_pages = std::size_t{64} << 20;
+
+/// How much of the mapping that begins at `data` is in huge pages; -1 if the system does not say.
+long huge_kibibytes(const void* data) {
+  std::ifstream maps("/proc/self/smaps");
+  std::ostringstream begin;
+  begin << std::hex << reinterpret_cast<std::uintptr_t>(data) << '-';
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.starts_with(begin.str())) here = true;
+    if (constexpr std::string_view key = "ShmemPmdMapped:"; here && line.starts_with(key)) {
+      return std::atol(line.c_str() + key.size());
+    }
+  }
+  return -1;
+}
+
+/// What the system gives to a plain memfd whose mapping asks for huge pages before it takes any.
+long huge_kibibytes_of_another() {
+  const int fd = ::memfd_create("tandem-test", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(some_huge_pages)) != 0) return -1;
+  void* const data = ::mmap(nullptr, some_huge_pages, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (data == MAP_FAILED) return -1;
+  ::madvise(data, some_huge_pages, MADV_HUGEPAGE);
+  const long kibibytes = ::madvise(data, some_huge_pages, MADV_POPULATE_WRITE) == 0 ? huge_kibibytes(data) : -1;
+  ::munmap(data, some_huge_pages);
+  return kibibytes;
+}
+
+TEST(HostBackend, TakesHugePagesWhereTheSystemGivesThem) {
+  if (huge_kibibytes_of_another() <= 0) {
+    GTEST_SKIP() << "no huge pages for shared memory here; /sys/kernel/mm/transparent_hugepage/shmem_enabled: "
+                 << testing::contents_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  }
+  run_ranks(1, [](World& world) {
+    const auto memory = SymmetricMemory::allocate(world.team(), some_huge_pages);
+    EXPECT_GT(huge_kibibytes(memory.data()), 0);
   });
 }
 
