@@ -60,7 +60,7 @@ lint_shell() {
 
 lint_checks() {
   local check status=0
-  for check in floors headers spdx paths links snippets; do
+  for check in floors headers endings spdx paths links snippets; do
     python3 -B "scripts/checks/$check.py" || status=1
   done
   return "$status"

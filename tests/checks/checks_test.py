@@ -107,6 +107,31 @@ class Headers(CheckTest):
         self.assert_finds("headers", "-Werror=conversion")
 
 
+class Endings(CheckTest):
+    def test_errors_and_ends_of_teams_are_right(self):
+        self.write("src/team/a.cpp", 'void T::abort(const char* why) { team.abort(why); static_assert(true); abort(why); }\n'
+                   '// exit(1)\n/* std::abort();\n trap; */\nconst char* text = "call exit(1), or std::terminate()";\n'
+                   'const char quote = \'"\';\nint at_exit(int); int x = at_exit(1\'000) + p->exit(2);\n')
+        self.write("tools/run.cpp", "int main() { exit(1); }\n")
+        self.assert_passes("endings")
+
+    def test_ends_of_the_process_are_found(self):
+        calls = ["exit(1)", "std::exit(1)", "::_exit(0)", "std::abort()", "abort ( )", "std::terminate()", "raise(6)",
+                 "assert(x)", "__trap()", "__builtin_trap()", "std::quick_exit(3)", "_Exit(1)", 'asm volatile("trap;")']
+        for name in ["src/team/a.cpp", "include/tandem/team/a.hpp", "src/device/cuda/a.cuh"]:
+            with self.subTest(name=name):
+                text = "".join(f"  {call};\n" for call in calls)
+                self.write(name, f'/* two\n lines */ const char* a = "text"; void f() {{\n{text}}}\n')
+                run = self.run_check("endings")
+                self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+                self.assertEqual([line.split(": ")[0] for line in run.stdout.splitlines()],
+                                 [f"{name}:{number}" for number in range(3, 3 + len(calls))], run.stdout)
+                (self.root / name).unlink()
+
+    def test_nothing_to_look_at_is_a_failure(self):
+        self.assert_finds("endings", "nothing to look at")
+
+
 class Spdx(CheckTest):
     def test_the_line_is_right_on_top_or_after_the_interpreter(self):
         self.write("src/base/a.cpp", SPDX)
