@@ -125,7 +125,7 @@ TransformerLayer TransformerLayer::local(const Team& team, const LayerSizes& siz
   for (const Part& part : parts_of(sizes)) {
     const Block weight = block_of(part, Operand::weight, sizes.tokens, team.size(), team.rank());
     const LinearSizes linear{.tokens = sizes.tokens, .inputs = weight.columns.count, .outputs = weight.rows.count};
-    layer.parts_.push_back(std::make_unique<LocalLinear>(team.device(), linear, dtype));
+    layer.parts_.push_back(std::make_unique<LocalLinear>(team, linear, dtype));
   }
   return layer;
 }

@@ -78,7 +78,7 @@ class TransformerLayer {
  public:
   /// Collective.
   TransformerLayer(const Team& team, const LayerSizes& sizes, DType dtype, const LinearOptions& options = {});
-  /// What one rank multiplies, without the communication; for make_local_operands. Local.
+  /// What one rank multiplies, without the communication; for make_local_operands. Collective.
   [[nodiscard]] static TransformerLayer local(const Team& team, const LayerSizes& sizes, DType dtype);
 
   /// `operands` are in the order of the parts.

@@ -2,6 +2,7 @@
 #include "transformer_layer/linear.hpp"
 
 #include "tandem/device/trace_range.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 namespace tandem::transformer_layer {
 namespace {
@@ -76,12 +77,12 @@ RowParallel::RowParallel(const Team& team, const LinearSizes& sizes, DType dtype
                        .dtype = dtype,
                        .weight = Layout::transposed},
                       {.algorithm = options.algorithm, .groups = options.groups, .keep_gathered = true}),
-      weight_gradient_(team.device().gemm({.m = sizes.outputs,
-                                           .n = own_share(team, sizes.inputs),
-                                           .k = sizes.tokens,
-                                           .transpose_a = true,
-                                           .dtype = dtype,
-                                           .out_dtype = f32})) {}
+      weight_gradient_(tuned_gemm(team, {.m = sizes.outputs,
+                                         .n = own_share(team, sizes.inputs),
+                                         .k = sizes.tokens,
+                                         .transpose_a = true,
+                                         .dtype = dtype,
+                                         .out_dtype = f32})) {}
 
 void RowParallel::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
   forward_(x, weight, y, stream);
@@ -104,21 +105,21 @@ ParallelLinear::Algorithms RowParallel::algorithms() const {
 
 // Three products of one rank alone.
 
-LocalLinear::LocalLinear(Device& device, const LinearSizes& sizes, DType dtype)
-    : forward_(device.gemm({.m = sizes.tokens,
-                            .n = sizes.outputs,
-                            .k = sizes.inputs,
-                            .transpose_b = true,
-                            .dtype = dtype,
-                            .out_dtype = dtype})),
-      input_gradient_(
-          device.gemm({.m = sizes.tokens, .n = sizes.inputs, .k = sizes.outputs, .dtype = dtype, .out_dtype = dtype})),
-      weight_gradient_(device.gemm({.m = sizes.outputs,
-                                    .n = sizes.inputs,
-                                    .k = sizes.tokens,
-                                    .transpose_a = true,
-                                    .dtype = dtype,
-                                    .out_dtype = f32})) {}
+LocalLinear::LocalLinear(const Team& team, const LinearSizes& sizes, DType dtype)
+    : forward_(tuned_gemm(team, {.m = sizes.tokens,
+                                 .n = sizes.outputs,
+                                 .k = sizes.inputs,
+                                 .transpose_b = true,
+                                 .dtype = dtype,
+                                 .out_dtype = dtype})),
+      input_gradient_(tuned_gemm(
+          team, {.m = sizes.tokens, .n = sizes.inputs, .k = sizes.outputs, .dtype = dtype, .out_dtype = dtype})),
+      weight_gradient_(tuned_gemm(team, {.m = sizes.outputs,
+                                         .n = sizes.inputs,
+                                         .k = sizes.tokens,
+                                         .transpose_a = true,
+                                         .dtype = dtype,
+                                         .out_dtype = f32})) {}
 
 void LocalLinear::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
   forward_->run(stream, {.a = x.data(), .b = weight.data(), .d = y.data()});

@@ -97,7 +97,8 @@ class RowParallel final : public ParallelLinear {
 /// outputs].
 class LocalLinear final : public ParallelLinear {
  public:
-  LocalLinear(Device& device, const LinearSizes& sizes, DType dtype);
+  /// Collective.
+  LocalLinear(const Team& team, const LinearSizes& sizes, DType dtype);
 
   void forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) override;
   void input_gradient(const TensorView& dy, const TensorView& weight, const TensorView& dx, StreamRef stream) override;
