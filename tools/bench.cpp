@@ -42,9 +42,11 @@ Examples:
   tandem bench all_reduce -n 4 --device cuda -d bf16 -b 1K -e 64M -f 4 --iters 50 -G 20
   tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
+  tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --bias --activation gelu_erf --auxiliary output
+  tandem bench linear_reduce_scatter -n 4 --shape 512,1024,2048 --layout NN    # its gradient of x
 )";
 
-constexpr std::array<OptionOfSome, 12> options_of_some{{{"-b", is_collective, "collectives"},
+constexpr std::array<OptionOfSome, 16> options_of_some{{{"-b", is_collective, "collectives"},
                                                         {"-e", is_collective, "collectives"},
                                                         {"-f", is_collective, "collectives"},
                                                         {"-i", is_collective, "collectives"},
@@ -55,7 +57,11 @@ constexpr std::array<OptionOfSome, 12> options_of_some{{{"-b", is_collective, "c
                                                         {"--root", is_broadcast, "broadcast"},
                                                         {"--shape", is_linear, "linear operations"},
                                                         {"--groups", is_linear, "linear operations"},
-                                                        {"--tf32", is_linear, "linear operations"}}};
+                                                        {"--tf32", is_linear, "linear operations"},
+                                                        {"--layout", multiplies_weight, layers},
+                                                        {"--bias", multiplies_weight, layers},
+                                                        {"--activation", multiplies_weight, layers},
+                                                        {"--auxiliary", is_all_gather_linear, "all_gather_linear"}}};
 
 void check(const BenchOptions& options, const CLI::App& app) {
   expect_taken(options.operation, app, options_of_some);
@@ -67,6 +73,7 @@ void check(const BenchOptions& options, const CLI::App& app) {
                                  bytes_to_string(options.end)));
   }
   expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
+  expect_epilogue(options.epilogue);
   const DType dtype = options.dtype.value_or(f32);
   if (options.beside && dtype != f32 && dtype != f16 && dtype != bf16) {
     throw InvalidArgument(format("-d is {}; products, as of --beside, are of f32, f16 or bf16", name(dtype)));
@@ -184,6 +191,8 @@ int bench(Arguments arguments) {
   integer("--groups", "--groups", "linear operations: into how many parts what travels is cut", groups, 1);
   add_sms(app, options.sms);
   add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
+  add_layouts(app, options.layouts);
+  add_epilogue(app, options.epilogue);
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },
          "collectives: beside a product of this size on each rank")

@@ -38,6 +38,8 @@ struct BenchOptions {
   bool stats = false;
   int root = 0;
   std::vector<Shape> shapes;
+  Layouts layouts;
+  Epilogue epilogue;
   std::optional<Shape> beside;  ///< collectives: the product that each rank computes beside them
   std::uint64_t seed = 1;
   std::string timeline;

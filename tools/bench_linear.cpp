@@ -21,6 +21,11 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const 
           .dtype = *options.dtype,
           .tf32 = options.tf32,
           .device = world.device().id().type,
+          .x = options.layouts.x,
+          .weight = options.layouts.weight,
+          .bias = options.epilogue.bias,
+          .activation = options.epilogue.activation,
+          .auxiliary = options.epilogue.auxiliary,
           .key = options.seed};
 }
 
@@ -104,10 +109,17 @@ int bench_linear(const World& world, const BenchOptions& given) {
   options.dtype = linear_dtype(given.dtype, given.tf32, world.device().id().type);
   if (options.shapes.empty()) options.shapes.push_back(cuda ? Shape{8192, 10240, 8192} : Shape{512, 1024, 1024});
 
-  Report report(
-      world, format("tandem bench {}: {}, {}", name(options.operation), to_string(options.repetitions), setting(world)),
-      options.report);
+  Report report(world,
+                format("tandem bench {}{}: {}, {}", name(options.operation),
+                       in_words(options.layouts, options.epilogue), to_string(options.repetitions), setting(world)),
+                options.report);
   report.set("operation", name(options.operation));
+  if (multiplies_weight(options.operation)) {
+    report.set("layout", to_string(options.layouts));
+    report.set("bias", options.epilogue.bias);
+    report.set("activation", name(options.epilogue.activation));
+    report.set("auxiliary", name(options.epilogue.auxiliary));
+  }
   const bool sampled = std::ranges::any_of(
       options.shapes, [&](const Shape& shape) { return !is_checked_whole(problem_of(options, shape, world), 0); });
   print_header(report, sampled, options.stats);

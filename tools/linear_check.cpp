@@ -70,7 +70,13 @@ std::int64_t wrong_elements(const Team& team, const LinearProblem& problem, Line
   team.synchronize(stream);
   std::vector<std::byte> result = run.result();
   if (corrupted) corrupt(result, problem.output_dtype());
-  return count_over_ranks(team, wrong_here(result, problem, team.rank()));
+  std::int64_t wrong = wrong_here(result, problem, team.rank());
+  if (problem.auxiliary == Auxiliary::output) {
+    LinearProblem before = problem;
+    before.activation = Activation::none;
+    wrong += wrong_here(run.auxiliary(), before, team.rank());
+  }
+  return count_over_ranks(team, wrong);
 }
 
 }  // namespace tandem::tools

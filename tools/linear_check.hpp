@@ -18,7 +18,8 @@ inline constexpr std::int64_t sampled_lines = 64;
 [[nodiscard]] bool is_checked_whole(const LinearProblem& problem, int rank);
 
 /// Collective. Calls `body`, which queues runs, over poison, so that no earlier result can be taken for this one's, and
-/// counts the wrong elements of all ranks. `corrupted`: one of this rank's is made wrong first (see `corrupts`).
+/// counts the wrong elements of all ranks' outputs, and of what auxiliaries keep. `corrupted`: one of this rank's is
+/// made wrong first (see `corrupts`).
 [[nodiscard]] std::int64_t wrong_elements(const Team& team, const LinearProblem& problem, LinearRun& run,
                                           const std::function<void()>& body, StreamRef stream, bool corrupted);
 

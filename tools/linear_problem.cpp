@@ -56,6 +56,12 @@ LinearSpec LinearProblem::spec(int rank) const {
   return spec;
 }
 
+LinearSpec LinearProblem::costed_spec(int rank) const {
+  LinearSpec costed = spec(rank);
+  if (is_gradient() && gathered == GatheredOperand::dy) std::swap(costed.n, costed.k);
+  return costed;
+}
+
 LinearProblem::Block LinearProblem::block(Operand operand, int rank) const {
   const RowRange tokens{0, shape.m};
   const RowRange own_tokens = shard_rows(shape.m, ranks, rank);
@@ -194,7 +200,10 @@ LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
   }
 }
 
-void LinearRun::reset_output() { upload(output_); }
+void LinearRun::reset_output() {
+  upload(output_);
+  if (problem_.auxiliary == Auxiliary::output) upload(aux_);
+}
 
 void LinearRun::poison_tensor(Tensor& tensor) const {
   std::ranges::fill(tensor.content, poison);

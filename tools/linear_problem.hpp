@@ -50,6 +50,8 @@ struct LinearProblem {
 
   /// What the plan on `rank` is asked.
   [[nodiscard]] LinearSpec spec(int rank) const;
+  /// The same as `choose` takes it: a weight gradient's k counts the columns that are gathered, and dy's are n.
+  [[nodiscard]] LinearSpec costed_spec(int rank) const;
   /// The part of an operand that `rank` has, and the part of the global output.
   [[nodiscard]] Block block(Operand operand, int rank) const;
   [[nodiscard]] Block output(int rank) const;

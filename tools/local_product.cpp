@@ -44,10 +44,17 @@ LocalProduct::LocalProduct(const Team& team, const GemmSpec& spec, std::size_t b
       copies_(std::max<std::size_t>((bytes_of_weights + pitch_ - 1) / pitch_, 1)),
       b_(random_buffer(team, copies_ * pitch_, spec.dtype)),
       d_(team.shared_device(), static_cast<std::size_t>(spec.m * spec.n) * size_of(spec.out_dtype)),
+      bias_(random_buffer(team, spec.bias ? static_cast<std::size_t>(spec.n) * size_of(spec.out_dtype) : 0,
+                          spec.out_dtype)),
+      aux_(random_buffer(team, spec.auxiliary != Auxiliary::none ? d_.bytes() : 0, spec.out_dtype)),
       gemm_(tuned_gemm(team, spec)) {}
 
 void LocalProduct::run(Gemm& gemm, StreamRef stream, std::size_t copy) const {
-  gemm.run(stream, {.a = a_.data(), .b = b_.data_as<std::byte>() + copy * pitch_, .d = d_.data()});
+  gemm.run(stream, {.a = a_.data(),
+                    .b = b_.data_as<std::byte>() + copy * pitch_,
+                    .d = d_.data(),
+                    .bias = bias_.data(),
+                    .aux = aux_.data()});
 }
 
 std::vector<std::byte> LocalProduct::result() const {

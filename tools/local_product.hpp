@@ -18,8 +18,8 @@ namespace tandem::tools {
 /// A product of one rank alone, of random data: the compute that something else is measured beside.
 class LocalProduct {
  public:
-  /// Collective. Dense operands; no bias. By the algorithms that a plan would take for it. With as many copies of B,
-  /// the weights, as make at least so many bytes.
+  /// Collective. Dense operands. By the algorithms that a plan would take for it. With as many copies of B, the
+  /// weights, as make at least so many bytes.
   LocalProduct(const Team& team, const GemmSpec& spec, std::size_t bytes_of_weights = 0);
   /// Queues one run.
   void operator()(StreamRef stream) const { run(*gemm_, stream); }
@@ -38,6 +38,8 @@ class LocalProduct {
   std::size_t copies_;
   Buffer b_;
   Buffer d_;
+  Buffer bias_;
+  Buffer aux_;
   std::unique_ptr<Gemm> gemm_;
 };
 

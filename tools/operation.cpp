@@ -77,6 +77,36 @@ void expect_options(Operation operation, const std::string& algorithm, std::opti
   }
 }
 
+std::string to_string(const Layouts& layouts) {
+  return format("{}{}", layouts.x == Layout::normal ? 'N' : 'T', layouts.weight == Layout::normal ? 'T' : 'N');
+}
+
+Layouts parse_layouts(std::string_view option, std::string_view text) {
+  for (const Layout x : {Layout::normal, Layout::transposed}) {
+    for (const Layout weight : {Layout::normal, Layout::transposed}) {
+      if (const Layouts layouts{.x = x, .weight = weight}; to_string(layouts) == text) return layouts;
+    }
+  }
+  throw InvalidArgument(format("{} is '{}'; allowed: NT, NN, TT, TN", option, text));
+}
+
+void expect_epilogue(const Epilogue& epilogue) {
+  if (epilogue.auxiliary == Auxiliary::none || epilogue.activation != Activation::none) return;
+  throw InvalidArgument(format("--auxiliary {} goes with an activation; allowed: --activation gelu_erf or gelu_tanh",
+                               name(epilogue.auxiliary)));
+}
+
+std::string in_words(const Layouts& layouts, const Epilogue& epilogue) {
+  std::string text;
+  if (const std::string layout = to_string(layouts); layout != to_string(Layouts{})) text += ", layout " + layout;
+  if (epilogue.bias) text += ", bias";
+  if (epilogue.activation != Activation::none) text += format(", {}", name(epilogue.activation));
+  if (epilogue.auxiliary != Auxiliary::none) text += format(", auxiliary {}", name(epilogue.auxiliary));
+  return text;
+}
+
+std::string in_words(GatheredOperand gathered) { return gathered == GatheredOperand::dy ? ", dy gathered" : ""; }
+
 void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> options) {
   for (const auto& [option, taken_by, takers] : options) {
     if (app.count(option) == 0 || taken_by(operation)) continue;

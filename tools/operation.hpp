@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/linear/cost_model.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
 
 #include "tools/command.hpp"
 
@@ -37,6 +38,16 @@ enum class Operation : std::uint8_t {
 }
 [[nodiscard]] constexpr bool is_collective(Operation operation) noexcept { return !is_linear(operation); }
 [[nodiscard]] constexpr bool is_broadcast(Operation operation) noexcept { return operation == Operation::broadcast; }
+[[nodiscard]] constexpr bool is_all_gather_linear(Operation operation) noexcept {
+  return operation == Operation::all_gather_linear;
+}
+[[nodiscard]] constexpr bool is_weight_gradient(Operation operation) noexcept {
+  return operation == Operation::linear_weight_gradient;
+}
+/// y = x·Wᵀ: what has layouts, a bias and an activation.
+[[nodiscard]] constexpr bool multiplies_weight(Operation operation) noexcept {
+  return is_linear(operation) && !is_weight_gradient(operation);
+}
 /// For linear operations.
 [[nodiscard]] LinearKind linear_kind(Operation operation);
 /// Whether a collective adds: then its dtype needs arithmetic, and results are rounded.
@@ -53,12 +64,35 @@ void expect_options(Operation operation, const std::string& algorithm, std::opti
 /// What a linear operation computes in unless -d says.
 [[nodiscard]] DType linear_dtype(std::optional<DType> given, bool tf32, DeviceType device);
 
+/// How x and the weight of y = x·Wᵀ are stored.
+struct Layouts {
+  Layout x = Layout::normal;
+  Layout weight = Layout::normal;
+};
+/// "NT", …: what BLAS is told of x and Wᵀ. The weight is T as PyTorch stores it, [N, K].
+[[nodiscard]] std::string to_string(const Layouts& layouts);
+[[nodiscard]] Layouts parse_layouts(std::string_view option, std::string_view text);
+
+/// What follows the sum.
+struct Epilogue {
+  bool bias = false;
+  Activation activation = Activation::none;
+  Auxiliary auxiliary = Auxiliary::none;
+};
+/// Throws InvalidArgument for an auxiliary of no activation.
+void expect_epilogue(const Epilogue& epilogue);
+/// ", layout NN, bias, gelu_erf": what is not as it is by default.
+[[nodiscard]] std::string in_words(const Layouts& layouts, const Epilogue& epilogue = {});
+[[nodiscard]] std::string in_words(GatheredOperand gathered);
+
 /// An option that not all operations take.
 struct OptionOfSome {
   const char* option;
   bool (*taken_by)(Operation operation);
   const char* takers;  ///< as in "that is for collectives"
 };
+/// The takers that `multiplies_weight` tells.
+inline constexpr const char* layers = "all_gather_linear, linear_reduce_scatter and linear_all_reduce";
 /// Throws InvalidArgument if the command line of `app` has one of these options, and the operation does not take it.
 void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> options);
 

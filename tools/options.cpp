@@ -2,9 +2,19 @@
 #include "tools/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <limits>
 
 namespace tandem::tools {
+namespace {
+
+template <typename All> std::vector<std::string> names(const All& all) {
+  std::vector<std::string> names;
+  for (const auto each : all) names.emplace_back(name(each));
+  return names;
+}
+
+}  // namespace
 
 void add_operation(CLI::App& app, Operation& operation, const std::vector<std::string>& known) {
   app.add_option_function<std::string>(
@@ -33,6 +43,48 @@ void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& he
 void add_tf32(CLI::App& app, bool& tf32) {
   app.add_flag("--tf32", tf32,
                "linear operations in f32: what is multiplied may be rounded to TF32, where there is such");
+}
+
+void add_layouts(CLI::App& app, Layouts& layouts) {
+  app.add_option_function<std::string>(
+         "--layout", [&layouts](const std::string& text) { layouts = parse_layouts("--layout", text); },
+         "linear layers: N or T for x as [M, K] or [K, M], then N or T for the weight as [K, N] or [N, K] (default NT, "
+         "as PyTorch stores them; the gradient of x multiplies by the same weight as NN)")
+      ->type_name("NT|NN|TT|TN");
+}
+
+void add_epilogue(CLI::App& app, Epilogue& epilogue) {
+  app.add_flag("--bias", epilogue.bias, "linear layers: with a bias");
+  app.add_option_function<std::string>(
+         "--activation",
+         [&epilogue](const std::string& text) {
+           constexpr std::array all{Activation::none, Activation::gelu_erf, Activation::gelu_tanh};
+           epilogue.activation = all[parse_name("--activation", text, names(all))];
+         },
+         "linear layers: none (default), gelu_erf or gelu_tanh")
+      ->type_name("NAME");
+  app.add_option_function<std::string>(
+         "--auxiliary",
+         [&epilogue](const std::string& text) {
+           constexpr std::array all{Auxiliary::none, Auxiliary::output, Auxiliary::gradient};
+           epilogue.auxiliary = all[parse_name("--auxiliary", text, names(all))];
+         },
+         "all_gather_linear: output keeps what the activation was applied to, gradient multiplies by its derivative "
+         "there (default none)")
+      ->type_name("NAME");
+}
+
+void add_gathered(CLI::App& app, GatheredOperand& gathered) {
+  app.add_option_function<std::string>(
+         "--gathered",
+         [&gathered](const std::string& text) {
+           constexpr std::array all{GatheredOperand::x, GatheredOperand::dy};
+           gathered = all[parse_name("--gathered", text, {"x", "dy"})];
+         },
+         "linear_weight_gradient: x (default), as a column-parallel layer does, or dy, as a row-parallel one, whose K "
+         "is "
+         "split")
+      ->type_name("NAME");
 }
 
 void add_sms(CLI::App& app, std::optional<int>& sms) {

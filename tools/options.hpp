@@ -27,6 +27,12 @@ void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& he
 void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help);
 /// --tf32
 void add_tf32(CLI::App& app, bool& tf32);
+/// --layout
+void add_layouts(CLI::App& app, Layouts& layouts);
+/// --bias, --activation and --auxiliary
+void add_epilogue(CLI::App& app, Epilogue& epilogue);
+/// --gathered
+void add_gathered(CLI::App& app, GatheredOperand& gathered);
 /// --sms
 void add_sms(CLI::App& app, std::optional<int>& sms);
 /// --json and --csv

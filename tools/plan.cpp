@@ -33,18 +33,27 @@ rank's link, and those of its memory.
 
 Examples:
   tandem plan all_gather_linear -n 4 --shape 8192,16384,8192 --link 20us,10GB/s
+  tandem plan linear_reduce_scatter -n 4 --shape 8192,8192,16384 --layout NN    # its gradient of x
   tandem plan all_reduce -n 4 --size 64M
 )";
 
-constexpr std::array<OptionOfSome, 4> options_of_some{{{"--size", is_collective, "collectives"},
+constexpr std::array<OptionOfSome, 9> options_of_some{{{"--size", is_collective, "collectives"},
                                                        {"--shape", is_linear, "linear operations"},
                                                        {"--groups", is_linear, "linear operations"},
-                                                       {"--tf32", is_linear, "linear operations"}}};
+                                                       {"--tf32", is_linear, "linear operations"},
+                                                       {"--layout", multiplies_weight, layers},
+                                                       {"--bias", multiplies_weight, layers},
+                                                       {"--activation", multiplies_weight, layers},
+                                                       {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
+                                                       {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
 
 struct PlanOptions {
   Operation operation = Operation::all_reduce;
   RankOptions ranks;
   std::optional<Shape> shape;
+  Layouts layouts;
+  Epilogue epilogue;
+  GatheredOperand gathered = GatheredOperand::x;
   std::int64_t size = std::int64_t{64} << 20;
   std::optional<DType> dtype;
   bool tf32 = false;
@@ -77,22 +86,29 @@ int plan_linear(const PlanOptions& options) {
                               .ranks = ranks,
                               .dtype = linear_dtype(options.dtype, options.tf32, device->id().type),
                               .tf32 = options.tf32,
-                              .device = device->id().type};
+                              .device = device->id().type,
+                              .x = options.layouts.x,
+                              .weight = options.layouts.weight,
+                              .bias = options.epilogue.bias,
+                              .activation = options.epilogue.activation,
+                              .auxiliary = options.epilogue.auxiliary,
+                              .gathered = options.gathered};
   const LinearChoice choice =
-      choose_tuned(problem.kind, problem.spec(0), ranks, *device,
+      choose_tuned(problem.kind, problem.costed_spec(0), ranks, *device,
                    {.algorithm = options.algorithm, .groups = options.groups, .sms = options.sms},
                    PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));
   const std::string where = on_device(*device, env.link);
+  const std::string spec = to_string(problem.spec(0)) + in_words(problem.gathered);
   const LinearPrediction& predicted = choice.predicted;
   tell(options,
        format("# tandem plan {} of {}: {} ranks on {}\n{} {} on rank 0\n{}\n", name(options.operation),
-              to_string(*options.shape), ranks, where, name(problem.kind), to_string(problem.spec(0)),
-              to_string(choice)),
+              to_string(*options.shape), ranks, where, name(problem.kind), spec, to_string(choice)),
        {{"operation", name(options.operation)},
         {"m", options.shape->m},
         {"n", options.shape->n},
         {"k", options.shape->k},
         {"type", problem.type()},
+        {"spec", spec},
         {"ranks", ranks},
         {"device", where},
         {"algorithm", choice.algorithm},
@@ -152,6 +168,9 @@ int plan(Arguments arguments) {
          "--shape", [&](const Text& text) { options.shape = parse_shape("--shape", text); },
          "linear operations: the global sizes")
       ->type_name("M,N,K");
+  add_layouts(app, options.layouts);
+  add_epilogue(app, options.epilogue);
+  add_gathered(app, options.gathered);
   app.add_option_function<Text>(
          "--size", [&](const Text& text) { options.size = parse_bytes("--size", text); },
          "collectives: how much, as `tandem bench` counts it (default 64M)")
@@ -172,6 +191,7 @@ int plan(Arguments arguments) {
   if (const auto code = parse(app, arguments)) return *code;
   expect_taken(options.operation, app, options_of_some);
   expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
+  expect_epilogue(options.epilogue);
   return is_linear(options.operation) ? plan_linear(options) : plan_collective(options, arguments);
 }
 

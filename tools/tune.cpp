@@ -34,7 +34,8 @@ For each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split o
 is reduced), each algorithm and number of groups runs in turns with what the cost model would choose; the best of them
 then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
 same operation, sizes, dtype, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
-from then on and say so in describe(). The model's choice stays where nothing is faster by 1 %.
+from then on and say so in describe(), whatever their bias and activation. The model's choice stays where nothing is
+faster by 1 %.
 
 On CUDA the products come first: what a rank multiplies, whole and in halves, quarters and eighths of its rows (a weight
 gradient's whole), runs by each of the best few algorithms that cuBLASLt offers for it, in turns. The fastest are
@@ -46,6 +47,7 @@ Times are medians of the slowest rank's; #wrong counts elements that differ from
 Examples:
   tandem tune all_gather_linear -n 4 --shape 8192,57344,8192 --dtype bf16
   tandem tune linear_reduce_scatter -n 3 --shape 512,1024,1024 --link 50us,500MB/s --cache plans
+  tandem tune linear_reduce_scatter -n 4 --shape 8192,8192,57344 --layout NN    # the gradient of x of the first one
 )";
 
 /// What is as fast as the model's choice but for this much is not worth another choice than everyone else's.
@@ -61,10 +63,15 @@ std::vector<std::string> linear_names() {
   return names;
 }
 
+constexpr std::array<OptionOfSome, 2> options_of_some{
+    {{"--layout", multiplies_weight, layers}, {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
+
 struct TuneOptions {
   Operation operation = Operation::all_gather_linear;
   RankOptions ranks;
   std::vector<Shape> shapes;
+  Layouts layouts;
+  GatheredOperand gathered = GatheredOperand::x;
   std::optional<DType> dtype;
   bool tf32 = false;
   double seconds = 2;
@@ -90,13 +97,13 @@ std::string text_of(const LinearOptions& options) {
 
 /// All there is to run, the model's choice first.
 std::vector<Candidate> candidates(const LinearProblem& problem, const Device& device) {
-  const LinearChoice model = choose(problem.kind, problem.spec(0), problem.ranks, device.costs());
+  const LinearChoice model = choose(problem.kind, problem.costed_spec(0), problem.ranks, device.costs());
   std::vector<Candidate> all;
   const auto add = [&](const LinearOptions& options) {
     if (all.empty() || !is_same(options, all.front().options)) all.push_back({.options = options});
   };
   add({.algorithm = model.algorithm, .groups = model.groups > 0 ? std::optional(model.groups) : std::nullopt});
-  const int most = most_groups(problem.kind, problem.spec(0), problem.ranks);
+  const int most = most_groups(problem.kind, problem.costed_spec(0), problem.ranks);
   for (const std::string& algorithm : linear_algorithms(problem.kind)) {
     if (algorithm != "pipeline") add({.algorithm = algorithm, .groups = std::nullopt});
     for (int groups = 1; algorithm == "pipeline" && groups <= most; ++groups) {
@@ -123,6 +130,9 @@ class Tuner {
                                 .dtype = *options_.dtype,
                                 .tf32 = options_.tf32,
                                 .device = world_.device().id().type,
+                                .x = options_.layouts.x,
+                                .weight = options_.layouts.weight,
+                                .gathered = options_.gathered,
                                 .key = 1};
     const std::vector<ProductTimes> products = tune_products(problem, report);
     LinearRun run(world_.team(), problem);
@@ -235,7 +245,7 @@ class Tuner {
     const Candidate& fastest = *std::ranges::min_element(best, {}, &Candidate::seconds);
     const Candidate& kept = fastest.seconds < worthwhile * model.seconds ? fastest : model;
     cache_.keep(
-        plan_cache_key(problem.kind, problem.spec(0), problem.ranks, world_.device()),
+        plan_cache_key(problem.kind, problem.costed_spec(0), problem.ranks, world_.device()),
         {.algorithm = kept.options.algorithm, .groups = kept.options.groups.value_or(0), .seconds = kept.seconds});
     report.comment(format("{}: of {} ways {} is kept{}", to_string(problem.shape), ways, text_of(kept.options),
                           &kept == &model ? ", as the model chose"
@@ -303,6 +313,8 @@ int tune(Arguments arguments) {
   add_operation(app, options.operation, linear_names());
   add_rank_options(app, options.ranks);
   add_shapes(app, options.shapes, "the global sizes; may be given several times");
+  add_layouts(app, options.layouts);
+  add_gathered(app, options.gathered);
   add_dtype(app, options.dtype, "the element type (default f32; on cuda: bf16)");
   add_tf32(app, options.tf32);
   app.add_option_function<Text>(
@@ -319,6 +331,7 @@ int tune(Arguments arguments) {
   if (options.shapes.empty()) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
+  expect_taken(options.operation, app, options_of_some);
   expect_options(options.operation, "auto", options.dtype, options.tf32);
   expect_one_stdout(options.report);
 
@@ -332,10 +345,11 @@ int tune(Arguments arguments) {
   options.dtype = linear_dtype(options.dtype, options.tf32, world.device().id().type);
 
   Report report(world,
-                format("tandem tune {}: up to {} s a shape, kept in {}", name(options.operation), options.seconds,
-                       env.plan_cache),
+                format("tandem tune {}{}{}: up to {} s a shape, kept in {}", name(options.operation),
+                       in_words(options.layouts), in_words(options.gathered), options.seconds, env.plan_cache),
                 options.report);
   report.set("operation", name(options.operation));
+  if (multiplies_weight(options.operation)) report.set("layout", to_string(options.layouts));
   report.set("plan_cache", env.plan_cache);
   print_header(report);
   Tuner tuner(world, options);

@@ -111,6 +111,29 @@ TEST_P(Commands, LinearOperationsMayRoundToTf32) {
   EXPECT_EQ(nlohmann::json::parse(planned.out)["type"], "tf32") << planned.out;
 }
 
+TEST_P(Commands, BenchMeasuresEveryLayoutAndEpilogueOfALinearLayer) {
+  for (const std::string operation : {"all_gather_linear", "linear_reduce_scatter", "linear_all_reduce"}) {
+    std::vector<std::string> epilogues{"", " --bias --activation gelu_tanh"};
+    if (operation == "all_gather_linear") {
+      epilogues = {"", " --bias --activation gelu_erf --auxiliary output",
+                   " --activation gelu_tanh --auxiliary gradient"};
+    }
+    for (const std::string layout : {"NT", "NN", "TT", "TN"}) {
+      for (const std::string& epilogue : epilogues) {
+        const std::string form = " --layout " + layout + epilogue;
+        const Outcome outcome =
+            tandem_command("bench " + operation + ranks() + form + " --shape 33,17,29 --iters 1 -w 0 --json -");
+        ASSERT_EQ(outcome.code, success) << operation << form << outcome.out;
+        const auto document = nlohmann::json::parse(outcome.out);
+        EXPECT_EQ(document["layout"], layout);
+        EXPECT_EQ(document["bias"], contains(form, "--bias"));
+        EXPECT_EQ(document["wrong"], 0) << operation << form;
+        EXPECT_GT(document["rows"][0]["t_overlap_us"].get<double>(), 0) << operation << form;
+      }
+    }
+  }
+}
+
 TEST_P(Commands, VerifyPassesEveryOperation) {
   const Outcome outcome = tandem_command("verify all --cases 8 --delay" + ranks());
   EXPECT_EQ(outcome.code, success);
@@ -165,6 +188,42 @@ TEST_P(CommandsOfSeveralRanks, TuneKeepsWhatPlansThenRun) {
   }
   EXPECT_EQ(nlohmann::json::parse(tandem_command("info --json", "TANDEM_PLAN_CACHE=" + cache).out)["plan_cache"],
             cache + ": 4 tuned plans and products");
+}
+
+TEST_P(CommandsOfSeveralRanks, WhatTuneKeepsIsOfOneLayoutAndOfEveryEpilogue) {
+  struct Row {
+    const char* operation;
+    const char* tuned;
+    const char* other;
+    const char* shape = " --shape 33,17,29";
+    const char* same = "";
+    const char* same_shape = " --shape 33,17,29";
+  };
+  for (const Row& row :
+       {Row{"all_gather_linear", " --layout NN", " --layout NT"}, Row{"linear_reduce_scatter", "", " --layout TT"},
+        Row{"linear_all_reduce", " --layout TN", ""},
+        // What travels counts, not whether it is called x or dy.
+        Row{"linear_weight_gradient", " --gathered dy", "", " --shape 33,17,30", "", " --shape 33,30,17"}}) {
+    const std::string cache = ::testing::TempDir() + "layout" + std::to_string(GetParam());
+    std::filesystem::remove(cache);
+    const auto plan = [&](const std::string& arguments) {
+      const Outcome outcome = tandem_command(
+          "plan " + (row.operation + ranks()) + arguments + " --link 5us,1GB/s --json -", "TANDEM_PLAN_CACHE=" + cache);
+      return nlohmann::json::parse(outcome.out);
+    };
+    const Outcome outcome = tandem_command("tune " + (row.operation + ranks()) + row.tuned + row.shape +
+                                           " --link 5us,1GB/s --seconds 1 --json - --cache " + cache);
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const std::string tuned = std::string(row.tuned) + row.shape;
+    EXPECT_TRUE(contains(plan(tuned)["why"], "tuned")) << row.operation;
+    EXPECT_FALSE(contains(plan(std::string(row.other) + row.shape)["why"], "tuned")) << row.operation;
+    if (contains(row.operation, "gradient")) {
+      EXPECT_TRUE(contains(plan(row.same_shape)["why"], "tuned"));
+      EXPECT_TRUE(contains(plan(tuned)["spec"], "dy gathered"));
+    } else {
+      EXPECT_TRUE(contains(plan(tuned + " --bias --activation gelu_erf")["why"], "tuned")) << row.operation;
+    }
+  }
 }
 
 TEST_P(CommandsOfSeveralRanks, TuneKeepsNothingThatIsWrong) {
@@ -412,6 +471,29 @@ TEST(CommandLine, TuneSaysWhatItCannotTune) {
   refused("all_gather_linear -n 2" + cache, {"--shape"});
   refused(linear + "--seconds 0" + cache, {"--seconds", "from 1"});
   refused(linear + "-d i32" + cache, {"i32"});
+  refused("linear_weight_gradient -n 2 --shape 8,8,8 --layout NN" + cache, {"no --layout", "linear_all_reduce"});
+  refused(linear + "--gathered dy" + cache, {"no --gathered", "linear_weight_gradient"});
+}
+
+TEST(CommandLine, LayoutsAndEpiloguesThatCannotBe) {
+  const auto refused = [](const std::string& arguments, std::initializer_list<std::string> parts) {
+    const Outcome outcome = tandem_command(arguments + " 2>&1");
+    EXPECT_EQ(outcome.code, bad_command_line) << arguments;
+    testing::expect_says(outcome.out, parts);
+  };
+  for (const std::string command : {"bench ", "plan "}) {
+    const std::string layer = command + "all_gather_linear -n 2 --shape 8,8,8 ";
+    refused(layer + "--layout XY", {"--layout is 'XY'", "NT, NN, TT, TN"});
+    refused(layer + "--activation relu", {"--activation 'relu'", "none, gelu_erf, gelu_tanh"});
+    refused(layer + "--activation gelu_erf --auxiliary both", {"--auxiliary 'both'", "none, output, gradient"});
+    refused(layer + "--auxiliary output", {"--auxiliary output", "allowed: --activation gelu_erf"});
+    refused(command + "linear_all_reduce -n 2 --shape 8,8,8 --activation gelu_erf --auxiliary output",
+            {"linear_all_reduce has no --auxiliary", "all_gather_linear"});
+    for (const char* option : {"--layout NN", "--bias", "--activation gelu_erf"}) {
+      refused(command + "linear_weight_gradient -n 2 --shape 8,8,8 " + option, {"linear_weight_gradient has no --"});
+      refused(command + "all_reduce -n 2 " + option, {"all_reduce has no --"});
+    }
+  }
 }
 
 TEST(CommandLine, WrongOnesExitWithTwo) {
