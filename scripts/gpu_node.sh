@@ -1,27 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in ten parts of at most eight minutes each:
+# What only a node with GPUs can show, in thirteen parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
 #                those again on one connection to the GPU
 #   replays      10^4 replays of everything, alone and beside another team's; what is let go of in odd orders
-#   memcheck, memcheck-collectives
-#                the GPU tests under compute-sanitizer, those that take it no longer than minutes
+#   memcheck, memcheck-collectives, memcheck-collectives-3, memcheck-linear
+#                the GPU tests under compute-sanitizer, those that take it no longer than minutes: of collectives at teams of
+#                two, and of three; of linear layers' sums, weight gradients, meeting kernels and bulk overlap
 #   fault        the tests that kill ranks
-#   bench        collectives and overlapped linear layers
+#   bench        collectives and overlapped linear layers, alone, in graphs and beside products; three timelines
+#   tune         tandem tune of a transformer layer's products, how long each takes, and what is as fast as that says
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
 # Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
-# otherwise.
+# otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, and does an Nth of the
+# kinds, all of them in N calls, which may run side by side, on GPUs of their own or on the same ones.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
-# graphs and replays start one of their own, which ends with them; with a lone GPU bench and peers too. Without it (--no-mps),
+# graphs and replays start one of their own, which ends with them; with a lone GPU bench, tune and peers too. Without it (--no-mps),
 # they take turns of milliseconds on the GPU.
 # CUDA_VISIBLE_DEVICES restricts a part to some of the node's GPUs; so two parts can run side by side.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
 #
-#   scripts/gpu_node.sh --part check [--build DIR] [--out DIR] [--no-mps]
+#   scripts/gpu_node.sh --part check [--build DIR] [--out DIR] [--no-mps] [--shard I/N]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -30,17 +33,27 @@ usage() {
   exit "$1"
 }
 
-parts="check, collectives, graphs, replays, memcheck, memcheck-collectives, fault, bench, peers, layer"
+parts="check, collectives, graphs, replays, memcheck, memcheck-collectives, memcheck-collectives-3, memcheck-linear"
+parts+=", fault, bench, tune, peers, layer"
 part=""
 build=""
 out="${OUT:-build/gpu_node}"
 mps=true
+shard=()  # of the kill tests: what is put in front of them
 while [ $# -gt 0 ]; do
   case "$1" in
     --part) part="${2:?--part needs one of $parts}"; shift 2 ;;
     --build) build="${2:?--build needs a directory}"; shift 2 ;;
     --out) out="${2:?--out needs a directory}"; shift 2 ;;
     --no-mps) mps=false; shift ;;
+    --shard)
+      if [[ ! ${2:-} =~ ^([0-9]+)/([0-9]+)$ ]] || ((BASH_REMATCH[1] >= BASH_REMATCH[2] || BASH_REMATCH[2] > 16)); then
+        echo "--shard is '${2:-}'; allowed: I/N with I from 0 to N - 1 and N at most 16, as in 0/10" >&2
+        exit 2
+      fi
+      shard=(env "GTEST_TOTAL_SHARDS=${BASH_REMATCH[2]}" "GTEST_SHARD_INDEX=${BASH_REMATCH[1]}")
+      shift 2
+      ;;
     -h | --help) usage 0 ;;
     *) echo "unknown argument '$1'" >&2; usage 2 ;;
   esac
@@ -49,7 +62,12 @@ if [[ -z $part || ", $parts," != *", $part,"* ]]; then
   echo "--part is '$part'; allowed: $parts" >&2
   exit 2
 fi
+if [[ ${#shard[@]} -gt 0 && $part != fault ]]; then
+  echo "--shard is for --part fault" >&2
+  exit 2
+fi
 out="$out/$part"
+[ "${#shard[@]}" -eq 0 ] || out+="-${shard[2]#*=}-of-${shard[1]#*=}"
 rm -rf "$out"
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
@@ -58,8 +76,13 @@ out="$(cd "$out" && pwd)"
 export PATH="$PATH:/usr/local/cuda/bin"
 # NVLink multicast stays off, also in libraries that might use it on their own.
 export NCCL_NVLS_ENABLE=0
-# Killed ranks take their world with them, and to start one takes seconds: one world for each kind of operation.
-[ "$part" != fault ] || export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.06}"
+# Killed ranks take their world with them, and to start one takes seconds: one world for each kind of operation, unless
+# the kinds are shared out.
+if [ "${#shard[@]}" -gt 0 ]; then
+  export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-1}"
+elif [ "$part" = fault ]; then
+  export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.06}"
+fi
 export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.1}"
 # What somebody tuned on this node is not what is checked, nor measured.
 export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}"
@@ -141,6 +164,19 @@ figures() {
   done
 }
 
+# timeline OPERATION ARGUMENT...: a step that writes one iteration's timeline.
+timeline() {
+  local picture=()
+  ! python3 -c 'import matplotlib' 2>/dev/null || picture=(--plot "$out/$1.png")
+  step "timeline of $1" 60 "$tandem" bench "$1" -n "$ranks" --device cuda -d bf16 --iters 5 "${@:2}" \
+    --timeline "$out/$1.json" "${picture[@]}"
+}
+
+# tuned OPERATION SHAPE ARGUMENT...: a step that tunes one shape; its time is the row's.
+tuned() {
+  step "tune $*" 60 "$tandem" tune "$1" -n "$ranks" --device cuda -d bf16 --shape "${@:2}"
+}
+
 # test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has one matching FILTER, so that a hang
 # in one leaves the others standing; none for suites whose names match the regular expression NOT. That none matches FILTER
 # is a failure: names change, and filters are forgotten.
@@ -162,7 +198,7 @@ test_steps() {
   fi
   while read -r suite; do
     [[ -z ${4:-} || ! $suite =~ $4 ]] || continue
-    step "${suite%.} ($1$setting)" "$3" "$binary" --gtest_filter="$(matching "$suite" "$2")"
+    step "${suite%.} ($1$setting)" "$3" "${shard[@]}" "$binary" --gtest_filter="$(matching "$suite" "$2")"
   done <<<"$suites"
 }
 
@@ -205,7 +241,7 @@ run_at_once() {
 at_once=false
 case "$part" in
   check | collectives | graphs | replays) sharing=true ;;
-  bench | peers) sharing=$([ "$gpus" -eq 1 ] && echo true || echo false) ;;
+  bench | tune | peers) sharing=$([ "$gpus" -eq 1 ] && echo true || echo false) ;;
   *) sharing=false ;;
 esac
 if $sharing && $mps && run_at_once; then at_once=true; fi
@@ -251,6 +287,10 @@ case "$part" in
     for n in "${sizes[@]}"; do
       step "verify all, $n ranks" 60 "$tandem" verify all -n "$n" --device cuda --cases "$cases"
     done
+    # A team of eight, also where its ranks have to share GPUs: each has multiprocessors of its own for what waits.
+    if [ "$gpus" -lt 8 ]; then
+      step "verify all, 8 ranks that share GPUs" 90 "$tandem" verify all -n 8 --device cuda --cases 5
+    fi
     step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
       --cache "$out/plans"
     # The parts `graphs` and `replays` have the others.
@@ -305,11 +345,30 @@ case "$part" in
     step "memcheck of collective, 2 ranks" 470 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
       --gtest_filter='*/cuda_2'
     ;;
+  memcheck-collectives-3)
+    step "memcheck of collective, 3 ranks" 470 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
+      --gtest_filter='*/cuda_3'
+    ;;
+  memcheck-linear)
+    # Left out: two collectives beside each other, whose waits would stand in each other's way.
+    export TANDEM_TEST_MAX_RANKS=2
+    linear=("${memcheck[@]}" "$build/tests/linear/tandem-test-linear")
+    step "memcheck of sums of two ranks in groups" 120 "${linear[@]}" --gtest_filter='*/RowParallel.TwoRanks*/cuda'
+    step "memcheck of meeting kernels" 120 "${linear[@]}" \
+      --gtest_filter='*/RowParallel.WhatIsNotSmall*/cuda:*/AllGatherLinearTest.LargeShards*/cuda'
+    step "memcheck of weight gradients" 120 "${linear[@]}" \
+      --gtest_filter='*/WeightGradient.EveryTeamSize*/cuda:*/WeightGradient.*Start*/cuda'
+    step "memcheck of bulk overlap" 60 "${linear[@]}" --gtest_filter='*/BulkOverlapTest.BothAreRight*/cuda'
+    step "memcheck of sums, layouts and epilogues" 240 "${linear[@]}" \
+      --gtest_filter='*/RowParallel.Layouts*/cuda:*/RowParallel.BothGelus*/cuda'
+    ;;
   fault)
-    step "info" 60 "$tandem" info
-    for room in device memory collective; do  # those that have such tests
-      test_steps "$room" '*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 60
-    done
+    if [ "${#shard[@]}" -eq 0 ]; then
+      step "info" 60 "$tandem" info
+      for room in device memory collective; do  # those that have such tests
+        test_steps "$room" '*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 60
+      done
+    fi
     test_steps fault '*.*/cuda*' 240
     ;;
   bench)
@@ -319,6 +378,10 @@ case "$part" in
     # As others measure it: without the host's part.
     step "bench all_reduce in graphs" 60 "$tandem" bench all_reduce -n "$ranks" --device cuda -d bf16 -b 1K -e 64M -f 4 \
       --iters 50 -G 20
+    for operation in all_gather reduce_scatter all_to_all broadcast; do
+      step "bench $operation in graphs" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 -b 1K -e 64M \
+        -f 16 --iters 50 -G 20
+    done
     # Column-parallel layers first, then row-parallel ones: the shapes that others publish.
     step "bench all_gather_linear" 90 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
       --shape 8192,57344,8192 --shape 8192,10240,8192 --shape 4096,49152,12288 --shape 1024,28672,8192 --shape 64,28672,8192
@@ -326,6 +389,45 @@ case "$part" in
       step "bench $operation" 90 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 \
         --shape 8192,8192,28672 --shape 8192,8192,8192 --shape 4096,12288,49152 --shape 1024,8192,28672 --shape 64,8192,28672
     done
+    step "bench linear_weight_gradient" 60 "$tandem" bench linear_weight_gradient -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,57344,8192 --shape 8192,10240,8192
+    step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
+      "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
+    for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do
+      step "bench $operation beside a product" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d f16 -b 16M \
+        -e 256M -f 16 --beside 8192,8192,8192
+    done
+    # What is exposed, to look at: a Chrome trace of each, and its picture where Python can draw.
+    timeline all_gather_linear --shape 8192,10240,8192
+    timeline linear_all_reduce --shape 8192,8192,8192
+    timeline all_gather -b 64M -e 64M --beside 8192,8192,8192
+    figures
+    ;;
+  tune)
+    # Forward, the gradient of x and that of the weight: of column-parallel layers (QKV, MLP up), then of row-parallel ones.
+    export TANDEM_PLAN_CACHE="$out/plans"
+    for shape in 8192,10240,8192 8192,57344,8192; do
+      tuned all_gather_linear "$shape"
+      IFS=, read -r m n k <<<"$shape"
+      tuned linear_reduce_scatter "$m,$k,$n" --layout NN
+      tuned linear_weight_gradient "$shape"
+    done
+    for shape in 8192,8192,8192 8192,8192,28672; do
+      tuned linear_reduce_scatter "$shape"
+      IFS=, read -r m n k <<<"$shape"
+      tuned all_gather_linear "$m,$k,$n" --layout NN
+      tuned linear_weight_gradient "$shape" --gathered dy
+    done
+    step "bench all_gather_linear" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,10240,8192 --shape 8192,57344,8192
+    step "bench all_gather_linear NN" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,8192,8192 --shape 8192,28672,8192 --layout NN
+    step "bench linear_reduce_scatter" 60 "$tandem" bench linear_reduce_scatter -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,8192,8192 --shape 8192,8192,28672
+    step "bench linear_reduce_scatter NN" 60 "$tandem" bench linear_reduce_scatter -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,8192,10240 --shape 8192,8192,57344 --layout NN
+    step "bench linear_weight_gradient" 60 "$tandem" bench linear_weight_gradient -n "$ranks" --device cuda -d bf16 \
+      --shape 8192,10240,8192 --shape 8192,57344,8192
     step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
       "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
     figures
