@@ -159,8 +159,8 @@ class Launcher {
     for (int rank = 0; rank < options_.ranks; ++rank) start(rank);
     while (running() > 0) turn();
     drain();
+    if (options_.report || first_failure_ >= 0) report();
     if (first_failure_ < 0) return 0;
-    report();
     return code_of(*ranks_[static_cast<std::size_t>(first_failure_)].status);
   }
 

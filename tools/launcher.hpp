@@ -14,13 +14,14 @@ struct LaunchOptions {
   bool stop_on_failure = true;                                   ///< else the others go on when a rank fails
   bool bind = false;                                             ///< each rank keeps to its share of the CPUs
   bool prefix = true;                                            ///< each line of output begins with "[RANK] "
+  bool report = false;                                           ///< says how each rank ended also where none failed
 };
 
 /// Starts the ranks and waits until all have ended. Passes on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
 /// Each rank is a process group of its own: when the rank ends, what it started ends too, unless that left the group;
 /// when this process is killed, even by SIGKILL, all ranks end so. Rank 0 reads this process's input unless that is a
 /// terminal; the others read nothing. Returns 0, or the exit code of the rank that failed first (128 + N for signal N);
-/// says on stderr which rank failed and how each one ended. Throws Error if the program cannot be started, and
+/// says on stderr which rank failed and then how each one ended. Throws Error if the program cannot be started, and
 /// InvalidArgument if ranks are to be bound that do not divide over the CPUs.
 [[nodiscard]] int launch(const LaunchOptions& options);
 

@@ -33,8 +33,8 @@ int run(Arguments arguments) {
   CLI::App app("Starts a program as several ranks of this machine, and stays until they have ended.", "run");
   app.footer(
       "After the options: the program and its arguments. What a rank starts ends with it; all ranks end with this "
-      "command, even if it is killed.\nExample: tandem run -n 4 --device host -- ./prog --steps "
-      "100");
+      "command, even if it is killed. Its exit code is that of the rank that failed first; then stderr says how each "
+      "rank ended.\nExample: tandem run -n 4 --device host -- ./prog --steps 100");
   app.prefix_command();
   bool counted = false;
   app.add_option_function<std::string>(
@@ -68,6 +68,7 @@ int run(Arguments arguments) {
          "core: each rank keeps to its share of the CPUs; none (default): the system moves ranks about")
       ->type_name("WHAT");
   app.add_flag_callback("--no-prefix", [&] { options.prefix = false; }, "leave the ranks' output as it is");
+  app.add_flag("--report", options.report, "say how each rank ended, as after a failure, in any case");
   if (const auto code = parse(app, arguments)) return *code;
 
   options.program = app.remaining();

@@ -60,6 +60,21 @@ TEST(Launchers, TandemRunHearsOfItsRanksWhereChildrenAreIgnored) {
   EXPECT_EQ(outcome.code, 3) << outcome.out;
 }
 
+TEST(Launchers, TandemRunReportsHowEachRankEnded) {
+  const std::string fine = "-- sh -c 'exit 0'";
+  const Outcome quiet = run(tandem_run + "-n 2 " + fine);
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.out, "");
+  const Outcome reported = run(tandem_run + "-n 2 --report " + fine);
+  EXPECT_EQ(reported.code, 0);
+  for (const char* rank : {"  rank 0 (pid ", "  rank 1 (pid "}) expect_says(reported, rank);
+  EXPECT_EQ(reported.out.find("failed"), std::string::npos) << reported.out;
+  const Outcome failed = run(tandem_run + "-n 2 --on-failure continue -- sh -c 'exit $TANDEM_RANK'");
+  EXPECT_EQ(failed.code, 1);
+  expect_says(failed, "): exit code 0\n");
+  expect_says(failed, "): exit code 1, the first to fail\n");
+}
+
 TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
   const auto before = std::chrono::steady_clock::now();
   const Outcome outcome = run(tandem_run + "-n 3 -- sh -c 'test $TANDEM_RANK = 1 && exit 7; exec sleep 50'");
