@@ -2,6 +2,7 @@
 #include "tools/info.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -15,10 +16,12 @@
 #include "tandem/base/env.hpp"
 #include "tandem/collective/plan_cache.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/gpu_link.hpp"
 #include "tandem/memory/backend.hpp"
 #include "tandem/team/launch.hpp"
 
 #include "base/format.hpp"
+#include "tools/report.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -83,14 +86,29 @@ std::vector<std::shared_ptr<Device>> one_of_each(const Devices& devices) {
   return chosen;
 }
 
+/// What lies between ranks: on the host memory that they share, on CUDA what links each pair of GPUs.
 Json links(const Devices& devices) {
+  Json lines = Json::array();
+  lines.push_back(
+      {{"id", "host"}, {"is", devices.link ? format("emulated link {}", to_string(*devices.link)) : "shared memory"}});
+  const int gpus = device_count(DeviceType::cuda);
+  for (int one = 0; one < gpus; ++one) {
+    for (int other = one + 1; other < gpus; ++other) {
+      lines.push_back({{"id", format("cuda:{}, cuda:{}", one, other)},
+                       {"is", found([&] { return describe_gpu_link(one, other); })}});
+    }
+  }
+  return lines;
+}
+
+/// What the cost model reckons with, whatever links there are.
+Json cost_model(const Devices& devices) {
   Json lines = Json::array();
   for (const auto& device : one_of_each(devices)) {
     const CostTable costs = device->costs();
-    const char* source = devices.link ? "emulated" : "assumed by the cost model, not measured here";
     lines.push_back({{"id", name(device->id().type)},
-                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer, {}",
-                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6, source)}});
+                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer",
+                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6)}});
   }
   return lines;
 }
@@ -170,6 +188,7 @@ Json gather() {
   document["launcher"] = launcher();
   document["devices"] = all.lines;
   document["links"] = links(all);
+  document["cost_model"] = cost_model(all);
   document["memory_backends"] = memory_backends(all);
   document["gemm"] = gemm_libraries(all);
   document["plan_cache"] = plan_cache();
@@ -179,9 +198,11 @@ Json gather() {
 }
 
 void print_section(const char* title, const Json& lines) {
+  std::size_t width = 6;
+  for (const Json& line : lines) width = std::max(width, line["id"].get_ref<const std::string&>().size());
   std::string text = format("\n{}\n", title);
   for (const Json& line : lines) {
-    text += format("  {:<8}{}\n", line["id"].get<std::string>(), line["is"].get<std::string>());
+    text += format("  {:<{}}{}\n", line["id"].get<std::string>(), width + 2, line["is"].get<std::string>());
   }
   std::fputs(text.c_str(), stdout);
 }
@@ -194,6 +215,7 @@ void print_text(const Json& document) {
   std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
   print_section("devices", document["devices"]);
   print_section("links", document["links"]);
+  print_section("cost model's constants (measured: docs/performance.md)", document["cost_model"]);
   print_section("memory backends", document["memory_backends"]);
   print_section("matrix products", document["gemm"]);
   std::string text = "\nenvironment\n";

@@ -366,9 +366,11 @@ TEST(CommandLine, InfoSaysWhatThereIsAndWhyNot) {
   EXPECT_FALSE(contains(line_of(document, "gemm", "host"), "cannot be used")) << document["gemm"];
   EXPECT_EQ(document["launcher"], "none: a world of one");
   EXPECT_EQ(document["plan_cache"], "none: plans run what the cost model chooses");
-  EXPECT_EQ(line_of(document, "links", "host"), "1.0 GB/s and 20.0 us from a rank to a peer, emulated");
-  EXPECT_TRUE(contains(line_of(nlohmann::json::parse(tandem_command("info --json").out), "links", "host"),
-                       "assumed by the cost model, not measured here"));
+  EXPECT_EQ(line_of(document, "links", "host"), "emulated link 20us,1GB/s");
+  EXPECT_EQ(line_of(document, "cost_model", "host"), "1.0 GB/s and 20.0 us from a rank to a peer");
+  EXPECT_EQ(line_of(nlohmann::json::parse(tandem_command("info --json").out), "links", "host"), "shared memory");
+  const auto gpus = static_cast<std::size_t>(device_count(DeviceType::cuda));
+  EXPECT_EQ(document["links"].size(), 1 + (gpus < 2 ? 0 : gpus * (gpus - 1) / 2)) << document["links"];
   if (device_count(DeviceType::cuda) == 0) {
     EXPECT_TRUE(contains(line_of(document, "memory_backends", "cuda"), "none: ")) << document["memory_backends"];
   }
@@ -394,8 +396,9 @@ TEST(CommandLine, InfoSaysWhyThereIsNoCuda) {
 TEST(CommandLine, InfoPrintsItAsText) {
   const Outcome outcome = tandem_command("info");
   EXPECT_EQ(outcome.code, success);
-  for (const char* part : {"\ndevices\n  host", "\nmemory backends\n", "\nmatrix products\n", "\nenvironment\n",
-                           "TANDEM_DEVICE    = host"}) {
+  for (const char* part :
+       {"\ndevices\n  host", "\nlinks\n  host", "\ncost model's constants (measured: ", "\nmemory backends\n",
+        "\nmatrix products\n", "\nenvironment\n", "TANDEM_DEVICE    = host"}) {
     EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
   }
 }

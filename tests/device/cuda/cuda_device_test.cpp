@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/gpu_link.hpp"
 
 #include "device/with_control.hpp"
 #include "support/cuda/captured_graph.hpp"
@@ -244,6 +245,17 @@ TEST_P(CudaDeviceTest, LeavesTheCallersContextAlone) {
     EXPECT_EQ(current(&context), CUDA_SUCCESS);
     EXPECT_EQ(context, nullptr);
   }).join();
+}
+
+TEST_P(CudaDeviceTest, SaysWhatLinksTwoGpus) {
+  const int gpus = device_count(DeviceType::cuda);
+  for (const int other : {0, -1, gpus}) EXPECT_THROW(static_cast<void>(describe_gpu_link(0, other)), InvalidArgument);
+  if (gpus < 2) GTEST_SKIP() << "there is one GPU";
+  int can = 0;
+  ASSERT_EQ(cudaDeviceCanAccessPeer(&can, 0, 1), cudaSuccess);
+  const std::string link = describe_gpu_link(0, 1);
+  EXPECT_NE(link.find(can != 0 ? ", peer access with" : ", no peer access: "), std::string::npos) << link;
+  EXPECT_TRUE(link.starts_with("NVLink") || link.starts_with("PCIe") || link.starts_with("wires unknown")) << link;
 }
 
 TEST_P(CudaDeviceTest, AnErrorIsToldOnce) {

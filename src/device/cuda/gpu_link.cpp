@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/gpu_link.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cuda_runtime_api.h>
+#include <optional>
+#include <span>
+
+#include "base/format.hpp"
+#include "device/cuda/check.hpp"
+#include "device/cuda/nvml.hpp"
+#include "device/cuda/properties.hpp"
+
+namespace tandem::cuda {
+namespace {
+
+int peer_attribute(cudaDeviceP2PAttr which, int from, int to) {
+  int value = 0;
+  check(cudaDeviceGetP2PAttribute(&value, which, from, to), "cudaDeviceGetP2PAttribute");
+  return value;
+}
+
+/// As NVML names a GPU: "GPU-" and its bytes in groups of 4, 2, 2, 2 and 6.
+std::string uuid_text(int device) {
+  std::string text = "GPU";
+  const Properties properties = query_properties(device);
+  std::span<const std::byte> left(properties.uuid);
+  for (const std::size_t group : {4U, 2U, 2U, 2U, 6U}) {
+    text += '-';
+    for (const std::byte each : left.first(group)) text += format("{:02x}", std::to_integer<unsigned>(each));
+    left = left.subspan(group);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_gpu_link(int one, int other) {
+  const std::unique_ptr<const Nvml> nvml = Nvml::open();
+  const std::optional<Nvml::Pair> pair = nvml ? nvml->pair(uuid_text(one), uuid_text(other)) : std::nullopt;
+  const std::string wires = pair ? pair->wires : "wires unknown, since NVML does not tell";
+  // Peers write into each other's memory: both ways count.
+  if (peer_attribute(cudaDevP2PAttrAccessSupported, one, other) == 0 ||
+      peer_attribute(cudaDevP2PAttrAccessSupported, other, one) == 0) {
+    const std::string why = pair && !pair->why_no_peers.empty() ? pair->why_no_peers : "the driver does not say why";
+    return format("{}, no peer access: {}; ranks on both cannot share memory", wires, why);
+  }
+  return format("{}, peer access {} atomics, performance rank {}", wires,
+                peer_attribute(cudaDevP2PAttrNativeAtomicSupported, one, other) != 0 ? "with" : "without",
+                peer_attribute(cudaDevP2PAttrPerformanceRank, one, other));
+}
+
+}  // namespace tandem::cuda
