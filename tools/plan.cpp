@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/h200_costs.hpp"
 #include "tandem/linear/tuned_choice.hpp"
 
 #include "base/format.hpp"
@@ -25,7 +26,8 @@ namespace {
 constexpr const char* footer = R"(
 Linear operations: --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered,
 K where y is reduced). The cost model answers for rank 0, which has the largest share, or the plan cache where it knows
-better (see `tandem tune`); no ranks are started.
+better (see `tandem tune`); no ranks are started. With --device cuda it answers also where there is no GPU, by the
+constants of an H200 over NVLink, and says so; nothing tuned counts then.
 Collectives: -n ranks start and make the plan for --size, which allocates its staging memory; nothing is run. The plan
 says what it would do with smaller ones as well. What is predicted are the times for symmetric tensors and for plain
 ones by the cost model's constants, which nobody measured here: a latency for each round of data, the bytes of one
@@ -73,31 +75,45 @@ void tell(const PlanOptions& options, const std::string& text, const nlohmann::o
   if (!options.json.empty()) write_text(options.json, document.dump(2) + "\n");
 }
 
+/// What a linear operation would run, and on what.
+struct Answer {
+  LinearChoice choice;
+  std::string where;
+};
+
+Answer choice_on(DeviceType type, const LinearProblem& problem, const Env& env, const PlanOptions& given) {
+  const LinearOptions options{.algorithm = given.algorithm, .groups = given.groups, .sms = given.sms};
+  const LinearSpec spec = problem.costed_spec(0);
+  if (type == DeviceType::cuda && device_count(type) == 0) {
+    return {choose(problem.kind, spec, problem.ranks, h200_costs(), options),
+            "cuda, no GPU here: costs of an H200 over NVLink"};
+  }
+  const auto device = open_device({type, 0}, {.link = env.link, .gemm = env.gemm, .ranks = problem.ranks});
+  return {choose_tuned(problem.kind, spec, problem.ranks, *device, options, PlanCache(env.plan_cache),
+                       Log(env.log, env.log_file, 0)),
+          on_device(*device, env.link)};
+}
+
 int plan_linear(const PlanOptions& options) {
   if (!options.shape) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
   const Env env = environment(options.ranks);
   const int ranks = options.ranks.ranks.value_or(2);
-  const auto device =
-      open_device({parse_device("TANDEM_DEVICE", env.device), 0}, {.link = env.link, .gemm = env.gemm, .ranks = ranks});
+  const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
   const LinearProblem problem{.kind = linear_kind(options.operation),
                               .shape = *options.shape,
                               .ranks = ranks,
-                              .dtype = linear_dtype(options.dtype, options.tf32, device->id().type),
+                              .dtype = linear_dtype(options.dtype, options.tf32, device),
                               .tf32 = options.tf32,
-                              .device = device->id().type,
+                              .device = device,
                               .x = options.layouts.x,
                               .weight = options.layouts.weight,
                               .bias = options.epilogue.bias,
                               .activation = options.epilogue.activation,
                               .auxiliary = options.epilogue.auxiliary,
                               .gathered = options.gathered};
-  const LinearChoice choice =
-      choose_tuned(problem.kind, problem.costed_spec(0), ranks, *device,
-                   {.algorithm = options.algorithm, .groups = options.groups, .sms = options.sms},
-                   PlanCache(env.plan_cache), Log(env.log, env.log_file, 0));
-  const std::string where = on_device(*device, env.link);
+  const auto [choice, where] = choice_on(device, problem, env, options);
   const std::string spec = to_string(problem.spec(0)) + in_words(problem.gathered);
   const LinearPrediction& predicted = choice.predicted;
   tell(options,

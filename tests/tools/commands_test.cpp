@@ -387,6 +387,24 @@ TEST(CommandLine, TheDeviceOfTheCommandLineCountsAlsoIfItIsAuto) {
   EXPECT_EQ(nlohmann::json::parse(outcome.out)["device"], device_count(DeviceType::cuda) > 0 ? "cuda" : "host");
 }
 
+TEST(CommandLine, PlanAnswersForGpusAlsoWhereThereAreNone) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const Outcome outcome =
+      tandem_command("plan all_gather_linear -n 4 --shape 8192,57344,8192 --device cuda --json - 2>&1");
+  const std::string why = why_no_device(DeviceType::cuda);
+  if (why == "built without CUDA") {
+    EXPECT_EQ(outcome.code, failure);
+    testing::expect_says(outcome.out, {"H200", why});
+    return;
+  }
+  ASSERT_EQ(outcome.code, success) << outcome.out;
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(document["device"], "cuda, no GPU here: costs of an H200 over NVLink");
+  EXPECT_EQ(document["type"], "bf16");
+  EXPECT_EQ(document["algorithm"], "pipeline");
+  EXPECT_LT(document["t_pipeline_us"].get<double>(), document["t_sequence_us"].get<double>());
+}
+
 TEST(CommandLine, InfoSaysWhyThereIsNoCuda) {
   if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
   const auto document = nlohmann::json::parse(tandem_command("info --json").out);
