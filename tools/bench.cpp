@@ -28,6 +28,10 @@ Linear operations print, for each --shape M,N,K (M tokens of all ranks, N output
 x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
 after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap - T_ideal;
 hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
+With --wire, a copy to one peer runs in turns with them: every rank sends to the next one what it sends to any peer (a
+shard; of broadcast all), on CUDA by copy engines. Comments, and JSON, say its rate, and of collectives busbw over that
+rate; of linear operations t_wire, which the bytes of the collective (its size times the factor above) take at that
+rate, and max(t_gemm, t_wire) / t_overlap.
 Collectives with --beside M,N,K print the same columns, of the collective beside a product of that size on each rank
 (bulk overlap); #wrong then counts elements of the product that it does not give alone, as well.
 A time is the median over iterations of the slowest rank's, or with -G over launches, of which it is one iteration's
@@ -41,6 +45,7 @@ Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2
   tandem bench all_reduce -n 4 --device cuda -d bf16 -b 1K -e 64M -f 4 --iters 50 -G 20
   tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
+  tandem bench linear_all_reduce -n 4 --device cuda --shape 8192,8192,8192 --wire
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --bias --activation gelu_erf --auxiliary output
   tandem bench linear_reduce_scatter -n 4 --shape 512,1024,2048 --layout NN    # its gradient of x
@@ -77,6 +82,9 @@ void check(const BenchOptions& options, const CLI::App& app) {
   const DType dtype = options.dtype.value_or(f32);
   if (options.beside && dtype != f32 && dtype != f16 && dtype != bf16) {
     throw InvalidArgument(format("-d is {}; products, as of --beside, are of f32, f16 or bf16", name(dtype)));
+  }
+  if (options.wire && options.beside) {
+    throw InvalidArgument("--wire and --beside were given; allowed: one of them");
   }
   if (options.in_place && options.operation == Operation::all_to_all) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
@@ -204,6 +212,7 @@ int bench(Arguments arguments) {
   app.add_flag("--in-place", options.in_place, "collectives in place alone");
   integer("--root", "--root", "broadcast: the rank that sends (default 0)", options.root, 0, 63);
   app.add_flag("--blocking", options.blocking, "the host waits for each run on CUDA too");
+  app.add_flag("--wire", options.wire, "hold it against the rate of a copy to one peer");
   app.add_flag("-I,--stats", options.stats, "show the 99th percentile as well");
   integer("--seed", "--seed", "of the random data (default 1)", options.seed, 0,
           std::numeric_limits<std::int64_t>::max());
@@ -225,6 +234,9 @@ int bench(Arguments arguments) {
   if (repetitions.graph_launches > 0 && world.device().id().type != DeviceType::cuda) {
     throw InvalidArgument(format("-G is {}, and the ranks' devices are the {}'s; CUDA graphs need --device cuda",
                                  repetitions.graph_launches, name(world.device().id().type)));
+  }
+  if (options.wire && world.size() == 1) {
+    throw InvalidArgument("--wire was given to one rank, which has no peer; allowed: two ranks and more");
   }
   if (options.beside) return bench_beside(world, options);
   return is_linear(options.operation) ? bench_linear(world, options) : bench_collective(world, options);

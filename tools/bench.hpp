@@ -36,6 +36,7 @@ struct BenchOptions {
   bool in_place = false;  ///< in place alone
   bool blocking = false;
   bool stats = false;
+  bool wire = false;  ///< hold it against a copy to one peer
   int root = 0;
   std::vector<Shape> shapes;
   Layouts layouts;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -11,6 +10,7 @@
 #include "tools/collective_check.hpp"
 #include "tools/collective_run.hpp"
 #include "tools/corruption.hpp"
+#include "tools/peer_copy.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -21,6 +21,8 @@ struct Figures {
   std::int64_t wrong = 0;
   double time = 0;  ///< seconds
   double p99 = 0;
+  double copy = 0;  ///< with --wire: a copy to one peer, in turns with it
+  double wire = 0;  ///< and what its bytes take at the rate of that copy
 };
 
 /// What is measured: out of place unless --in-place was given, and in place where there is such a form.
@@ -56,9 +58,19 @@ class CollectiveBench {
     figures.wrong = wrong_elements(team, run, data, {.queue = body}, stream_, false);
     if (figures.wrong == 0 && runs.runs != 1) figures.wrong = wrong_elements(team, run, data, runs, stream_, false);
     if (figures.wrong != 0) return figures;
-    const std::vector<double> times = timing_.repeated(std::span(&runs, 1), options_.repetitions).front();
-    figures.time = median(times);
-    figures.p99 = percentile(times, 99);
+    std::vector<QueuedRuns> turns{runs};
+    std::optional<PeerCopy> copy;
+    if (options_.wire) {
+      copy.emplace(team, problem);
+      turns.push_back(timing_.queued([&] { (*copy)(stream_); }, options_.repetitions));
+    }
+    const std::vector<std::vector<double>> times = timing_.repeated(turns, options_.repetitions);
+    figures.time = median(times[0]);
+    figures.p99 = percentile(times[0], 99);
+    if (copy) {
+      figures.copy = median(times[1]);
+      figures.wire = copy->wire_seconds(figures.copy);
+    }
     figures.wrong = wrong_elements(team, run, data, runs, stream_, corrupts(world_.rank()));
     if (!options_.timeline.empty()) timing_.trace(body);
     return figures;
@@ -89,6 +101,20 @@ void add_figures(nlohmann::ordered_json& values, std::string& line, const char* 
   if (stats) line += format(" {:>8}", speaks ? time_text(figures->p99 * 1e6) : none);
   line += speaks ? format(" {:>7.2f} {:>7.2f}", algbw, algbw * factor) : format(" {:>7} {:>7}", none, none);
   line += format(" {:>6}", figures == nullptr ? "N/A" : format("{}", figures->wrong));
+}
+
+/// What a copy to one peer says of a form: into the row, and in words. `bus_bytes` are those that busbw counts.
+std::string add_wire(nlohmann::ordered_json& values, const char* where, const Figures& figures, double bus_bytes) {
+  const bool speaks = figures.wrong == 0 && figures.time > 0 && figures.wire > 0;
+  const double share = speaks ? figures.wire / figures.time : 0;
+  const auto set = [&](const char* key, double value) {
+    values[std::string(where) + key] = speaks ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+  };
+  set("_copy_us", figures.copy * 1e6);
+  set("_busbw_over_copy", share);
+  if (!speaks) return "";
+  return format("{}: a copy to one peer takes {} us, {:.2f} GB/s; busbw is {:.3f} of that rate", where,
+                time_text(figures.copy * 1e6), bus_bytes / figures.wire * 1e-9, share);
 }
 
 void print_header(Report& report, bool stats) {
@@ -155,7 +181,13 @@ int bench_collective(const World& world, const BenchOptions& given) {
                 options.stats);
     add_figures(values, line, "in_place", in_place ? &*in_place : nullptr, static_cast<double>(bytes), factor,
                 options.stats);
+    std::vector<std::string> wires;
+    if (options.wire && apart)
+      wires.push_back(add_wire(values, "out_of_place", *apart, factor * static_cast<double>(bytes)));
+    if (options.wire && in_place)
+      wires.push_back(add_wire(values, "in_place", *in_place, factor * static_cast<double>(bytes)));
     report.row(values, line);
+    for (const std::string& wire : wires) report.comment(wire);
     for (const auto& figures : {apart, in_place}) {
       if (!figures) continue;
       wrong += figures->wrong;

@@ -52,7 +52,8 @@ class LinearBench {
     std::int64_t wrong = wrong_of(overlapped, false) + wrong_of(sequential, false);
     OverlapTimes times;
     if (wrong == 0) {
-      times = measure_linear(team, problem, overlapped, sequential, timing_, stream_, options_.repetitions);
+      times =
+          measure_linear(team, problem, overlapped, sequential, timing_, stream_, options_.repetitions, options_.wire);
       wrong = wrong_of(overlapped, corrupts(world_.rank()));
     }
     wrong_ += wrong;
@@ -80,7 +81,9 @@ class LinearBench {
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
     values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
     values["predicted_direct_us"] = choice.predicted.t_direct * 1e6;
+    const std::string wire = options_.wire ? add_wire(values, times, wrong) : "";
     report.row(values, line);
+    if (options_.wire) report.comment(wire);
   }
 
   const World& world_;

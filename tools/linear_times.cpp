@@ -2,6 +2,7 @@
 #include "tools/linear_times.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -10,6 +11,7 @@
 #include "support/oracle.hpp"
 #include "tools/collective_run.hpp"
 #include "tools/local_product.hpp"
+#include "tools/peer_copy.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -46,7 +48,7 @@ GemmSpec local_product(const LinearProblem& problem, int rank) {
 
 OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const QueuedRuns& overlap,
                             const QueuedRuns& sequence, Timing& timing, StreamRef stream,
-                            const Repetitions& repetitions) {
+                            const Repetitions& repetitions, bool wire) {
   LocalProduct product(team, local_product(problem, team.rank()));
   const CollectiveProblem collective = communication(problem);
   CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
@@ -56,11 +58,18 @@ OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, cons
   comm.fill(repeated_values(2, collective.input_elements(team.rank()), collective.dtype));
   team.barrier();
 
-  return measure_overlap({.gemm = timing.queued([&] { product(stream); }, repetitions),
-                          .comm = timing.queued([&] { comm(plan, stream); }, repetitions),
-                          .sequence = sequence,
-                          .overlap = overlap},
-                         timing, repetitions);
+  OverlapRuns runs{.gemm = timing.queued([&] { product(stream); }, repetitions),
+                   .comm = timing.queued([&] { comm(plan, stream); }, repetitions),
+                   .sequence = sequence,
+                   .overlap = overlap};
+  std::optional<PeerCopy> copy;
+  if (wire) {
+    copy.emplace(team, collective);
+    runs.copy = timing.queued([&] { (*copy)(stream); }, repetitions);
+  }
+  OverlapTimes times = measure_overlap(runs, timing, repetitions);
+  if (copy) times.wire = copy->wire_seconds(times.copy);
+  return times;
 }
 
 }  // namespace tandem::tools

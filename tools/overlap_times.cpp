@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/overlap_times.hpp"
 
-#include <array>
 #include <vector>
 
 #include "base/format.hpp"
@@ -10,13 +9,15 @@
 namespace tandem::tools {
 
 OverlapTimes measure_overlap(const OverlapRuns& runs, Timing& timing, const Repetitions& repetitions) {
-  const std::array<QueuedRuns, 4> all{runs.gemm, runs.comm, runs.sequence, runs.overlap};
+  std::vector<QueuedRuns> all{runs.gemm, runs.comm, runs.sequence, runs.overlap};
+  if (runs.copy) all.push_back(*runs.copy);
   const std::vector<std::vector<double>> taken = timing.repeated(all, repetitions);
   return {.gemm = median(taken[0]),
           .comm = median(taken[1]),
           .sequence = median(taken[2]),
           .overlap = median(taken[3]),
-          .overlap_p99 = percentile(taken[3], 99)};
+          .overlap_p99 = percentile(taken[3], 99),
+          .copy = runs.copy ? median(taken[4]) : 0};
 }
 
 std::string overlap_columns(bool stats) {
@@ -46,6 +47,19 @@ void add_times(nlohmann::ordered_json& values, std::string& line, const OverlapT
   add("ideal_over_overlap", efficiency, format("{:.3f}", efficiency), 7);
   add_time("exposed_us", times.exposed());
   add("hidden_percent", times.hidden() * 100, format("{:.1f}", times.hidden() * 100), 7);
+}
+
+std::string add_wire(nlohmann::ordered_json& values, const OverlapTimes& times, std::int64_t wrong) {
+  const auto add = [&](const char* key, double value) {
+    values[key] = wrong == 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+  };
+  const double efficiency = times.overlap > 0 ? times.wire_ideal() / times.overlap : 0;
+  add("t_copy_us", times.copy * 1e6);
+  add("t_wire_us", times.wire * 1e6);
+  add("wire_ideal_over_overlap", efficiency);
+  if (wrong != 0) return "no times of what is wrong";
+  return format("a copy to one peer takes {} us; at its rate t_wire is {}, and max(t_gemm, t_wire) / t_overlap {:.3f}",
+                time_text(times.copy * 1e6), time_text(times.wire * 1e6), efficiency);
 }
 
 }  // namespace tandem::tools

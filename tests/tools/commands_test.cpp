@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as a user runs them; `demo` has tests of its own.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -472,6 +473,36 @@ TEST_P(Commands, BenchMeasuresACollectiveBesideAProduct) {
   const auto row = nlohmann::json::parse(corrupted.out)["rows"][0];
   EXPECT_EQ(row["wrong"], 1);
   EXPECT_TRUE(row["t_overlap_us"].is_null());
+}
+
+TEST(CommandLine, BenchHoldsWhatSendsAgainstACopyToOnePeer) {
+  for (const std::string& operation : operation_names()) {
+    const bool linear = is_linear(parse_operation(operation));
+    const std::string command =
+        "bench " + operation + " -n 3 -w 1 --iters 2 --wire " + (linear ? "--shape 33,17,29" : "-b 12K -e 12K");
+    const Outcome outcome = tandem_command(command + " --json -");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto row = nlohmann::json::parse(outcome.out)["rows"][0];
+    const auto number = [&row](const std::string& key) { return row[key].get<double>(); };
+    if (linear) {
+      // Of three ranks, two of three shards cross; and in an all_reduce twice.
+      const double copies = parse_operation(operation) == Operation::linear_all_reduce ? 4 : 2;
+      EXPECT_NEAR(number("t_wire_us") / number("t_copy_us"), copies, 1e-6) << operation;
+      EXPECT_NEAR(number("wire_ideal_over_overlap"),
+                  std::max(number("t_gemm_us"), number("t_wire_us")) / number("t_overlap_us"), 1e-6);
+    } else {
+      const double copied = parse_operation(operation) == Operation::broadcast ? 12288 : 4096;
+      const double rate = copied / number("out_of_place_copy_us") * 1e-3;
+      EXPECT_NEAR(number("out_of_place_busbw_over_copy"), number("out_of_place_busbw_gbs") / rate, 1e-6) << operation;
+    }
+    EXPECT_TRUE(contains(tandem_command(command).out, "a copy to one peer takes")) << operation;
+  }
+  const Outcome corrupted =
+      tandem_command("bench all_reduce -n 2 -b 4 -e 4 --iters 1 --wire --json -", "TANDEM_TEST_CORRUPT=1");
+  EXPECT_TRUE(nlohmann::json::parse(corrupted.out)["rows"][0]["in_place_copy_us"].is_null());
+  const Outcome alone = tandem_command("bench all_gather -n 1 --wire 2>&1");
+  EXPECT_EQ(alone.code, bad_command_line);
+  testing::expect_says(alone.out, {"--wire", "no peer"});
 }
 
 TEST(CommandLine, TuneSaysWhatItCannotTune) {
