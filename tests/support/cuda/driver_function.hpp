@@ -9,12 +9,12 @@
 
 namespace tandem::testing {
 
-/// A function of the driver's by name. Tests link no libcuda, as the library does not.
-template <typename Function> Function driver_function(const char* name) {
+/// A function of the driver's by name, as that version of CUDA has it. Tests link no libcuda, as the library does not.
+template <typename Function> Function driver_function(const char* name, [[maybe_unused]] unsigned int version = 12000) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
 #if CUDART_VERSION >= 12050
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
 #else
   const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
 #endif
@@ -25,3 +25,4 @@ template <typename Function> Function driver_function(const char* name) {
 }  // namespace tandem::testing
 
 #define TANDEM_DRIVER(name) ::tandem::testing::driver_function<decltype(&name)>(#name)
+#define TANDEM_DRIVER_SINCE(version, name) ::tandem::testing::driver_function<decltype(&name)>(#name, version)

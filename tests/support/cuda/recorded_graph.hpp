@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <functional>
 #include <gtest/gtest.h>
+#include <string_view>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -42,9 +43,18 @@ class RecordedGraph {
   }
   /// Of all kernels that may run while one does, that one's included: no path of the graph puts them in order.
   [[nodiscard]] std::size_t most_blocks_at_once() const {
+    return most_at_once([](const CUDA_KERNEL_NODE_PARAMS&) { return true; });
+  }
+  /// The same of those kernels alone whose names, as the linker has them, are counted.
+  [[nodiscard]] std::size_t most_blocks_at_once(const std::function<bool(std::string_view)>& is_counted) const {
+    return most_at_once([&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)); });
+  }
+
+ private:
+  template <typename Counted> [[nodiscard]] std::size_t most_at_once(const Counted& is_counted) const {
     const std::vector<std::vector<bool>> before = order();
     std::vector<std::size_t> blocks;
-    for (const cudaGraphNode_t node : nodes_) blocks.push_back(blocks_of(node));
+    for (const cudaGraphNode_t node : nodes_) blocks.push_back(blocks_of(node, is_counted));
     std::size_t most = 0;
     for (std::size_t one = 0; one < nodes_.size(); ++one) {
       std::size_t all = 0;
@@ -55,14 +65,21 @@ class RecordedGraph {
     }
     return most;
   }
-
- private:
   /// The runtime knows the kernels of its own library only, the driver all.
-  [[nodiscard]] static std::size_t blocks_of(cudaGraphNode_t node) {
+  template <typename Counted>
+  [[nodiscard]] static std::size_t blocks_of(cudaGraphNode_t node, const Counted& is_counted) {
     if (type_of(node) != cudaGraphNodeTypeKernel) return 0;
     CUDA_KERNEL_NODE_PARAMS kernel{};
     EXPECT_EQ(TANDEM_DRIVER(cuGraphKernelNodeGetParams)(node, &kernel), CUDA_SUCCESS);
-    return std::size_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
+    return is_counted(kernel) ? std::size_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ : 0;
+  }
+  /// A node has its kernel in one of two forms.
+  [[nodiscard]] static std::string_view name_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
+    const char* name = "";
+    const CUresult result = kernel.kern != nullptr ? TANDEM_DRIVER_SINCE(12030, cuKernelGetName)(&name, kernel.kern)
+                                                   : TANDEM_DRIVER_SINCE(12030, cuFuncGetName)(&name, kernel.func);
+    EXPECT_EQ(result, CUDA_SUCCESS);
+    return name;
   }
   /// [one][other]: whether a path leads from one to the other.
   [[nodiscard]] std::vector<std::vector<bool>> order() const {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// That what goes with a linear plan's products takes no more multiprocessors than it may: what its captured runs would
+// launch.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "support/cuda/recorded_graph.hpp"
+#include "support/devices.hpp"
+#include "support/guarded_tensor.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::GuardedTensor;
+
+/// Kernels that move or add up what ranks send to each other: of Tandem's own neither products nor those of one block
+/// that signal and wait.
+bool is_counted(std::string_view kernel) {
+  const auto has = [kernel](std::string_view part) { return kernel.find(part) != std::string_view::npos; };
+  return has("tandem") && !has("gemm_kernel") && !has("signal_kernel") && !has("wait_kernel");
+}
+
+/// Records a run of every linear plan by each algorithm, on at most so many multiprocessors.
+class Recorder {
+ public:
+  Recorder(const Team& team, const LinearSpec& spec, std::optional<int> sms)
+      : team_(team), spec_(spec), sms_(sms), stream_(team.device()) {
+    const std::int64_t own = shard_rows(spec.m, team.size(), team.rank()).count;
+    const GuardedTensor x(team, {spec.m, spec.k}, spec.dtype);
+    const GuardedTensor x_shard(team, {own, spec.k}, spec.dtype);
+    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
+    const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
+    const GuardedTensor y_shard(team, {own, spec.n}, spec.dtype);
+    const GuardedTensor gradients(team, {spec.n, spec.k}, f32);
+    const auto layer = [this, w = weight.view()](const GuardedTensor& from, const GuardedTensor& into) {
+      return [this, w, x = from.view(), y = into.view()](auto& plan) { plan(x, w, y, stream_); };
+    };
+    const auto gradient = [this, dw = gradients.view()](const GuardedTensor& of_y, const GuardedTensor& of_x) {
+      return [this, dw, dy = of_y.view(), x = of_x.view()](auto& plan) { plan(dy, x, dw, stream_); };
+    };
+    record<AllGatherLinear>(LinearKind::all_gather_linear, layer(x_shard, y));
+    record<LinearWeightGradient>(LinearKind::linear_weight_gradient, gradient(y, x_shard), GatheredOperand::x);
+    record<LinearWeightGradient>(LinearKind::linear_weight_gradient, gradient(y_shard, x), GatheredOperand::dy);
+    if (sms != 0) {
+      record<LinearReduceScatter>(LinearKind::linear_reduce_scatter, layer(x, y_shard));
+      record<LinearAllReduce>(LinearKind::linear_all_reduce, layer(x, y));
+    }
+    team.barrier();  // before anybody lets go of what was recorded
+  }
+
+  /// By what was run: the most blocks of the kernels that count which may be there at once.
+  [[nodiscard]] const std::map<std::string, std::size_t>& blocks() const noexcept { return blocks_; }
+
+ private:
+  template <typename Plan, typename Run, typename... Operands>
+  void record(LinearKind kind, const Run& run, Operands... gathered) {
+    for (const std::string& algorithm : linear_algorithms(kind)) {
+      Plan plan(team_, spec_, gathered..., LinearOptions{.algorithm = algorithm, .sms = sms_});
+      const testing::RecordedGraph graph(team_.device(), stream_, [&] { run(plan); });
+      EXPECT_FALSE(graph.nodes().empty()) << plan.describe();
+      std::size_t& most = blocks_[plan.describe()];
+      most = std::max(most, graph.most_blocks_at_once(is_counted));
+    }
+  }
+
+  Team team_;
+  LinearSpec spec_;
+  std::optional<int> sms_;
+  Stream stream_;
+  std::map<std::string, std::size_t> blocks_;
+};
+
+class LinearSmsCapture : public testing::OnEachDevice {};
+
+// By mailboxes, on all ranks' memory, and by copies that kernels add up, which take rows that no vector access fits.
+constexpr LinearSpec specs[]{{.m = 45, .n = 512, .k = 256, .dtype = bf16},
+                             {.m = 3000, .n = 2048, .k = 1024, .dtype = bf16},
+                             {.m = 3000, .n = 2047, .k = 1023, .dtype = bf16}};
+
+TEST_P(LinearSmsCapture, NoRunLaunchesMoreBlocksThanItMay) {
+  on(3, [](World& world) {
+    for (const LinearSpec& spec : specs) {
+      for (const int sms : {0, 1, 2, 8}) {  // 0: gathers alone
+        const Recorder recorder(world.team(), spec, sms);
+        for (const auto& [what, blocks] : recorder.blocks()) {
+          EXPECT_LE(blocks, static_cast<std::size_t>(sms)) << what;
+        }
+      }
+    }
+  });
+}
+
+// Else the test above would show nothing.
+TEST_P(LinearSmsCapture, WithoutALimitSumsLaunchMore) {
+  on(3, [](World& world) {
+    for (const LinearSpec& spec : {specs[1], specs[2]}) {
+      const Recorder recorder(world.team(), spec, std::nullopt);
+      for (const auto& [what, blocks] : recorder.blocks()) {
+        if (!what.starts_with("LinearReduceScatter") && !what.starts_with("LinearAllReduce")) continue;
+        EXPECT_GT(blocks, 8U) << what;
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, LinearSmsCapture, ::testing::Values(DeviceType::cuda), testing::device_name);
+
+}  // namespace
+}  // namespace tandem
