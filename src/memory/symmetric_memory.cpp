@@ -2,10 +2,10 @@
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,52 +16,43 @@
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/or_abort.hpp"
+#include "team/wire.hpp"
 
 namespace tandem {
 namespace {
 
 constexpr std::uint32_t max_channels = 4096;
 
-/// What the ranks tell each other at a rendezvous, before their segments' parcels.
-struct Terms {
-  std::uint64_t bytes;
-  std::uint64_t offset;      ///< of the data in its segment
-  std::uint64_t pad_offset;  ///< of the pad in its segment
-  std::uint64_t data_bytes;  ///< of the data segment's parcel; the pad segment's, if it is another one, comes after it
-  std::uint32_t channels;
-  std::array<char, 20> backend;
-
-  [[nodiscard]] std::string text() const {
-    return format("{} bytes on backend '{}' with {} channels", bytes, backend.data(), channels);
-  }
-};
-
+/// What the ranks tell each other at a rendezvous.
 struct Announcement {
-  Terms terms{};
+  std::string terms;             ///< what must be equal on all ranks, in words
+  std::uint64_t offset = 0;      ///< of the data in its segment
+  std::uint64_t pad_offset = 0;  ///< of the pad in its segment
   Parcel data;
   Parcel pad;  ///< empty if the pad lies in the data's segment
 };
 
 Parcel pack(Announcement announcement) {
-  announcement.terms.data_bytes = announcement.data.bytes.size();
-  Parcel parcel;
-  parcel.bytes.resize(sizeof(Terms));
-  std::memcpy(parcel.bytes.data(), &announcement.terms, sizeof(Terms));
+  WireWriter writer;
+  writer.text(announcement.terms).number(announcement.offset).number(announcement.pad_offset);
+  writer.number(static_cast<std::uint64_t>(announcement.data.bytes.size()));
+  Parcel parcel{writer.rest(announcement.data.bytes).rest(announcement.pad.bytes).take(), {}};
   for (Parcel* part : {&announcement.data, &announcement.pad}) {
-    parcel.bytes.insert(parcel.bytes.end(), part->bytes.begin(), part->bytes.end());
     std::ranges::move(part->descriptors, std::back_inserter(parcel.descriptors));
   }
   return parcel;
 }
 
 Announcement unpack(Parcel parcel) {
+  if (parcel.descriptors.empty()) throw Error("a rendezvous message came in that is not one of Tandem's");
   Announcement result;
-  if (parcel.bytes.size() < sizeof(Terms) || parcel.descriptors.empty()) {
-    throw Error("a rendezvous message came in that is not one of Tandem's");
-  }
-  std::memcpy(&result.terms, parcel.bytes.data(), sizeof(Terms));
-  const auto rest = std::span(parcel.bytes).subspan(sizeof(Terms));
-  const auto data = rest.first(std::min<std::size_t>(result.terms.data_bytes, rest.size()));
+  WireReader reader(parcel.bytes);
+  result.terms = reader.text();
+  result.offset = reader.number<std::uint64_t>();
+  result.pad_offset = reader.number<std::uint64_t>();
+  const auto data_bytes = reader.number<std::uint64_t>();
+  const auto rest = reader.rest();
+  const auto data = rest.first(std::min<std::size_t>(data_bytes, rest.size()));
   const auto pad = rest.subspan(data.size());
   result.data.bytes.assign(data.begin(), data.end());
   result.pad.bytes.assign(pad.begin(), pad.end());
@@ -120,29 +111,33 @@ class SymmetricMemory::State {
     }
   }
 
-  void rendezvous() {
-    Announcement mine;
-    mine.terms = {bytes, offset, pad_offset, 0, channels, {}};
-    backend->name().copy(mine.terms.backend.data(), mine.terms.backend.size() - 1);
-    or_abort(team, "rendezvous of symmetric memory", [&] {
+  [[nodiscard]] std::string text() const {
+    return format("{} bytes on backend '{}' with {} channels", bytes, backend->name(), channels);
+  }
+
+  void rendezvous(std::string_view contents) {
+    const std::string_view call =
+        contents.empty() ? "rendezvous of symmetric memory" : "rendezvous of a symmetric tensor";
+    Announcement mine{contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, {}, {}};
+    or_abort(team, call, [&] {
       team.collect();
       mine.data = segment->share();
       if (pad_segment != segment) mine.pad = pad_segment->share();
     });
-    const std::string my_text = mine.terms.text();
+    const std::string my_terms = mine.terms;
 
-    std::vector<Parcel> parcels = team.exchange("rendezvous of symmetric memory", pack(std::move(mine)));
+    std::vector<Parcel> parcels = team.exchange(call, pack(std::move(mine)));
     std::vector<Announcement> all;
     for (Parcel& parcel : parcels) all.push_back(unpack(std::move(parcel)));
     // On every rank alike, so that nobody maps anything and another rendezvous may follow.
     for (int rank = 0; rank < team.size(); ++rank) {
-      const std::string their_text = all[static_cast<std::size_t>(rank)].terms.text();
-      if (their_text != my_text) {
+      const std::string& their_terms = all[static_cast<std::size_t>(rank)].terms;
+      if (their_terms != my_terms) {
         throw InvalidArgument(format("rendezvous: rank {} has {}, rank {} has {}; they must be equal",
-                                     team.world_rank(team.rank()), my_text, team.world_rank(rank), their_text));
+                                     team.world_rank(team.rank()), my_terms, team.world_rank(rank), their_terms));
       }
     }
-    or_abort(team, "rendezvous of symmetric memory", [&] { map(std::move(all)); });
+    or_abort(team, call, [&] { map(std::move(all)); });
   }
 
   std::byte* contiguous() {
@@ -191,10 +186,10 @@ class SymmetricMemory::State {
         found.pad_mappings.push_back(backend->map(std::move(theirs.pad)));
         if (!own) pad_base = found.pad_mappings.back()->data();
       }
-      found.remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.terms.offset);
-      words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.terms.pad_offset));
+      found.remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.offset);
+      words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.pad_offset));
       found.mappings.push_back(std::move(data_mapping));
-      found.offsets.push_back(theirs.terms.offset);
+      found.offsets.push_back(theirs.offset);
     }
     found.table = Buffer(team.shared_device(), found.remotes.size() * sizeof(void*));
     team.device().upload(found.table.data(), found.remotes.data(), found.remotes.size() * sizeof(void*));
@@ -246,13 +241,15 @@ SymmetricMemory::State& SymmetricMemory::reachable_state() const {
   return state;
 }
 
-void SymmetricMemory::rendezvous() {
+void SymmetricMemory::rendezvous() { rendezvous(std::string_view()); }
+
+void SymmetricMemory::rendezvous(std::string_view contents) {
   if (state().reach) {
     throw InvalidArgument(
         format("rendezvous was called twice for one allocation on rank {}; once is enough, for its whole life",
                state_->team.rank()));
   }
-  state_->rendezvous();
+  state_->rendezvous(contents);
 }
 
 bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->reach.has_value(); }

@@ -32,10 +32,7 @@ SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& 
 
 void SymmetricTensor::rendezvous() {
   // The memory alone would take [2, 8] for [4, 4]: they are of one size.
-  if (!memory_.is_reachable()) {
-    team().agree("rendezvous of a symmetric tensor", format("{}{}", name(dtype_), to_string(sizes_)));
-  }
-  memory_.rendezvous();
+  memory_.rendezvous(format("{}{}", name(dtype_), to_string(sizes_)));
 }
 
 TensorView SymmetricTensor::local() const { return {memory_.data(), sizes_, dtype_, team().device().id()}; }

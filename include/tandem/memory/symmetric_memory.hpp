@@ -69,7 +69,10 @@ class TANDEM_API SymmetricMemory {
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 
  private:
+  friend class SymmetricTensor;
   class State;
+  /// The same, of memory whose contents (a tensor's dtype and sizes, in words) must be equal on all ranks, too.
+  void rendezvous(std::string_view contents);
   explicit SymmetricMemory(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
   [[nodiscard]] State& state() const;
   [[nodiscard]] State& reachable_state() const;
