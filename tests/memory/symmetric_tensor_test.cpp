@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/memory/symmetric_tensor.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -13,12 +16,14 @@
 
 #include "support/devices.hpp"
 #include "support/errors.hpp"
+#include "support/gpu_memory.hpp"
 #include "support/ranks.hpp"
 
 namespace tandem {
 namespace {
 
 using testing::expect_error;
+using testing::GpuMemoryWatch;
 using testing::team_sizes;
 
 class Tensor : public testing::OnEachDevice {};
@@ -144,7 +149,12 @@ TEST_P(Tensor, ScalarsAndEmptyTensorsAreOrdinary) {
 }
 
 TEST_P(Tensor, ThousandsOfAllocationsComeAndGo) {
-  const int count = GetParam() == DeviceType::host ? 2'000 : 500;  // a granule of CUDA is 2 MiB
+  int count = 2'000;
+  if (GetParam() == DeviceType::cuda) {  // each takes a granule of 2 MiB on both ranks, which may share a GPU
+    const std::size_t most = GpuMemoryWatch::free_bytes() / (3 * (std::size_t{2} << 20));
+    count = static_cast<int>(std::clamp<std::size_t>(most, 500, 2'000));
+    std::printf("[   memory ] %d allocations\n", count);
+  }
   on(2, [count](World& world) {
     std::vector<SymmetricTensor> tensors;
     for (int i = 0; i < count; ++i) {

@@ -119,7 +119,7 @@ class GpuMemoryWatch::Nvml {
     const int error =
         function<int(void*, unsigned*, void*)>("nvmlDeviceGetComputeRunningProcesses_v3")(device, &processes, nullptr);
     if (error != too_little_room) expect(error, "looking at its processes");
-    return {gpu, static_cast<std::size_t>(memory.used), processes};
+    return {gpu, static_cast<std::size_t>(memory.used), static_cast<std::size_t>(memory.free), processes};
   }
   static void expect(int error, const char* what) {
     if (error != 0) throw Unsupported(std::string("NVML failed at ") + what + ": " + std::to_string(error));
@@ -163,6 +163,16 @@ void GpuMemoryWatch::note() {
   for (const Use& use : before_) {
     if (use.processes <= (has_service() ? 1U : 0U)) continue;
     why_blind_ = std::to_string(use.processes) + " processes are on GPU " + std::to_string(use.gpu) + " already";
+  }
+}
+
+std::size_t GpuMemoryWatch::free_bytes() {
+  try {
+    const std::vector<Use> uses = Nvml().uses();
+    const auto fullest = std::ranges::min_element(uses, {}, &Use::free_bytes);
+    return fullest == uses.end() ? 0 : fullest->free_bytes;
+  } catch (const Unsupported&) {
+    return 0;
   }
 }
 

@@ -26,10 +26,14 @@ class GpuMemoryWatch {
   /// GPUs now. The driver clears up behind a process that has ended: looks again and again until `patience` is over.
   [[nodiscard]] std::string left(std::chrono::milliseconds patience) const;
 
+  /// What the fullest GPU has left now; 0 where nobody tells.
+  [[nodiscard]] static std::size_t free_bytes();
+
  private:
   struct Use {
     unsigned gpu;
     std::size_t bytes;
+    std::size_t free_bytes;
     unsigned processes;
   };
   class Nvml;
