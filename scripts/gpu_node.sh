@@ -435,7 +435,8 @@ case "$part" in
   peers)
     peers=(benchmarks/peers/run.sh --build "$build" --device cuda)
     if [ "$gpus" -gt 1 ]; then
-      step "peers, $gpus ranks" 470 "${peers[@]}" --ranks "$gpus" --size node --limit 400 --out "$out/peers"
+      step "peers, $gpus ranks" 470 "${peers[@]}" --ranks "$gpus" --size node --rounds 1 --rows 32 \
+        --limit 400 --out "$out/peers"
     else
       # NCCL takes no two ranks on one GPU: what it can do alone, then what the others can do sharing it.
       step "peers, 1 rank" 240 "${peers[@]}" --ranks 1 --rounds 1 --limit 220 --out "$out/peers"
