@@ -4,9 +4,10 @@
 # usage: scripts/lint.sh [format|tidy|shell|checks]...
 #
 # All lints, or the named ones. None of them changes a file; `git ls-files -- '*.hpp' '*.cpp' | xargs clang-format-19 -i`
-# formats. clang-tidy reads build/release/compile_commands.json, so configure that preset first; and the preset cuda, if
-# the sources that only a build with CUDA has are to be looked at. With CI set, clang-tidy does a part of its work, several
-# sources at a time, and reads build/lint instead of build/release (cmake --preset lint).
+# formats. clang-tidy reads build/release/compile_commands.json, so configure that preset first (with TANDEM_BENCHMARKS=ON,
+# if benchmarks/ is to be looked at); and the preset cuda, if the sources that only a build with CUDA has are. With CI set,
+# clang-tidy does a part of its work, several sources at a time, and reads build/lint instead of build/release (cmake
+# --preset lint). It does not look at tests/: CONTRIBUTING.md says why.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -45,7 +46,10 @@ lint_tidy() {
   fi
   # A unity source includes others, of which clang-tidy checks little and the analyzer nothing: it gets their text instead.
   find "build/$host" -path '*/Unity/*.cxx' -exec sed --in-place --regexp-extended 's/^#include "(.*\.cpp)"$/cat "\1"/e' {} +
-  tidy "$host" "^$PWD/(build/$host/)?(src|tools|examples)/" || status=1
+  tidy "$host" "^$PWD/(build/$host/)?(src|tools|examples|benchmarks)/" || status=1
+  if ! grep --quiet "\"file\": .*/benchmarks/" "build/$host/compile_commands.json"; then
+    echo "build/$host was configured without TANDEM_BENCHMARKS=ON: benchmarks was not looked at"
+  fi
   if [[ -f build/cuda/compile_commands.json ]]; then
     tidy cuda "^$PWD/src/.*cuda.*\.cpp$" || status=1
   else

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <sched.h>
+#include <string>
 #include <string_view>
 
 namespace measurement {
@@ -18,7 +19,7 @@ constexpr int warm_up = 20;
 constexpr int fewest = 10;
 constexpr int most = 20'000;
 
-std::string_view name(Operation operation) { return names[static_cast<std::size_t>(operation)]; }
+std::string name(Operation operation) { return std::string(names[static_cast<std::size_t>(operation)]); }
 
 [[noreturn]] void refuse(std::string_view option, std::string_view value) {
   std::fprintf(stderr,
@@ -133,7 +134,7 @@ void measure(Library& library, Operation operation, std::size_t size, const Opti
   library.maximum(worst);
   if (library.rank() != 0) return;
   const double algbw = static_cast<double>(problem.bytes()) / time * 1e-9;
-  std::printf("%s %s %d %zu %zu float %s %.2f %.3f %.3f %.0f\n", library.name().c_str(), name(operation).data(),
+  std::printf("%s %s %d %zu %zu float %s %.2f %.3f %.3f %.0f\n", library.name().c_str(), name(operation).c_str(),
               library.ranks(), problem.bytes(), problem.count(), operation == Operation::all_gather ? "none" : "sum",
               time * 1e6, algbw, algbw * problem.link_share(), worst[0]);
   std::fflush(stdout);
@@ -145,10 +146,10 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
-    const std::string_view value = i + 1 < argc ? argv[i + 1] : "";
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
     const auto number = [&] {
       char* end = nullptr;
-      const double parsed = std::strtod(value.data(), &end);
+      const double parsed = std::strtod(value.c_str(), &end);
       if (value.empty() || *end != '\0' || !(parsed > 0)) refuse(option, value);
       return parsed;
     };
