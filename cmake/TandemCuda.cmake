@@ -41,7 +41,10 @@ function(tandem_cuda target)
   target_link_libraries(${target} PRIVATE CUDA::cudart_static)
   target_link_options(${target} PRIVATE "LINKER:--exclude-libs,libcudart_static.a")
   # CMake 3.25 does not know that nvcc has C++20, so CUDA_STANDARD cannot say it.
-  set(flags -std=c++20 -lineinfo -Xcompiler=-Wall,-Wextra,-Wshadow)
+  # tandem_warnings for the host compiler, which sees no device code. Without -Wsign-conversion: GCC says it of arrays whose
+  # length is an int template argument.
+  set(flags -std=c++20 -lineinfo -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Wnon-virtual-dtor,-Woverloaded-virtual
+      -Xcompiler=-Wcast-align,-Wformat=2,-Wimplicit-fallthrough,-Wextra-semi)
   if(TANDEM_WERROR)
     list(APPEND flags -Werror=all-warnings)
   endif()
