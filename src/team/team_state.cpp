@@ -204,9 +204,20 @@ void Team::State::agree(std::string_view what, const std::string& description) {
 }
 
 std::uint32_t Team::State::register_operation(std::string name) {
+  constexpr std::size_t most = 65536;
   const std::lock_guard lock(operations_mutex_);
-  operations_.push_back(std::move(name));
-  return static_cast<std::uint32_t>(operations_.size() - 1);
+  if (const auto known = operations_.find(name); known != operations_.end()) return known->second;
+  if (operations_.size() == most) return 0;
+  const auto number = static_cast<std::uint32_t>(operations_.size() + 1);
+  operations_.emplace(std::move(name), number);
+  return number;
+}
+
+std::string Team::State::operation_name(std::uint32_t number) const {
+  const std::lock_guard lock(operations_mutex_);
+  const auto found =
+      std::find_if(operations_.begin(), operations_.end(), [&](const auto& each) { return each.second == number; });
+  return found == operations_.end() ? "an operation" : found->first;
 }
 
 std::chrono::milliseconds Team::State::timeout() const noexcept {
@@ -287,11 +298,6 @@ void Team::State::throw_failure() {
     case Cause::timeout: throw Timeout(failure.what, failure.rank);
     default: throw Aborted(failure.what + wait_cut_short());
   }
-}
-
-std::string Team::State::operation_name(std::uint32_t number) const {
-  const std::lock_guard lock(operations_mutex_);
-  return operations_[number < operations_.size() ? number : 0];
 }
 
 bool Team::State::is_member(int world_rank) const {

@@ -107,7 +107,7 @@ class Team::State {
   Failure failure_;
 
   mutable std::mutex operations_mutex_;
-  std::vector<std::string> operations_{"an operation"};
+  std::map<std::string, std::uint32_t> operations_;  // numbered from 1 on, alike on all members
 
   std::map<std::string, std::shared_ptr<void>> cache_;
 };

@@ -344,6 +344,35 @@ TEST(Team, ATeamThatIsNotMadeNamesWhoDidNotCome) {
   });
 }
 
+TEST(Team, AnOperationHasOneNumberHoweverOftenItIsNamed) {
+  run_ranks(1, [](World& world) {
+    const Team& team = world.team();
+    const std::uint32_t one = team.register_operation("one");
+    const std::uint32_t another = team.register_operation("another");
+    EXPECT_NE(one, another);
+    EXPECT_EQ(team.register_operation("one"), one);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        for (int call = 0; call < 1000; ++call) EXPECT_EQ(team.register_operation("another"), another);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(team.register_operation("a third one"), another + 1);
+  });
+}
+
+TEST(Team, NamesOfOperationsAreKeptUpToALimit) {
+  run_ranks(1, [](World& world) {
+    const Team team = world.team({0});
+    std::uint32_t largest = 0;
+    for (int i = 0; i < 70'000; ++i) largest = std::max(largest, team.register_operation(std::to_string(i)));
+    EXPECT_EQ(largest, 65'536U);
+    EXPECT_EQ(team.register_operation("one more"), 0U);
+    EXPECT_EQ(team.register_operation("7"), 8U) << "what was named before keeps its number";
+  });
+}
+
 /// What a convenience function keeps: it holds its team, as plans do.
 struct Kept {
   Kept(Team kept_team, std::atomic<int>* kept_alive) : team(std::move(kept_team)), alive(kept_alive) { ++*alive; }

@@ -74,7 +74,8 @@ class TANDEM_API Team {
   /// least.
   [[nodiscard]] int resident_blocks() const;
 
-  /// Names an operation for errors; the number goes into SignalWait::operation.
+  /// Names an operation for errors; the number goes into SignalWait::operation. Equal names have one number, and those
+  /// beyond the first 65536 are no longer told apart: a team keeps no more of what comes and goes on it.
   [[nodiscard]] std::uint32_t register_operation(std::string name) const;
   /// What this rank's waits of this team watch; lives as long as the team.
   [[nodiscard]] WaitControl* control() const;
