@@ -31,6 +31,13 @@ Parcel copy_of(const Parcel& parcel) {
   return copy;
 }
 
+/// The news of a team's end, to all members but this one.
+void tell(Core& core, const std::vector<int>& members, const Abort& abort) noexcept {
+  for (const int member : members) {
+    if (member != core.launch().rank) core.bootstrap().send_abort(member, abort);
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Team::State> Team::State::make(const std::shared_ptr<Core>& core, std::uint64_t id,
@@ -61,9 +68,14 @@ void Team::State::meet(std::string_view what) {
   Parcel mine;
   mine.descriptors.push_back(page_.take_descriptor());
   const std::vector<Parcel> all = exchange(what, std::move(mine));
-  peers_.reserve(all.size() - 1);
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (static_cast<int>(r) != rank_) peers_.emplace_back(members_[r], ControlPage(all[r].descriptors.at(0)));
+  try {
+    peers_.reserve(all.size() - 1);
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (static_cast<int>(r) != rank_) peers_.emplace_back(members_[r], ControlPage(all[r].descriptors.at(0)));
+    }
+  } catch (const std::exception& error) {
+    abort(format("'{}' failed there: {}", what, error.what()));
+    throw;
   }
 }
 
@@ -97,7 +109,14 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
                          timeout().count(), error.what(), self),
                   error.peer());
   }
-  auto team = make(core_.shared_from_this(), id, std::move(members));
+  std::shared_ptr<State> team;
+  try {
+    team = make(core_.shared_from_this(), id, members);
+  } catch (const std::exception& error) {
+    // The others have agreed on this team, too, and wait for its word.
+    tell(core_, members, {id, -1, format("it could not make team {:x}: {}", id, error.what())});
+    throw;
+  }
   team->meet("team");
   return team;
 }
@@ -377,10 +396,7 @@ void Team::State::abort(const std::string& reason) noexcept {
 
 void Team::State::tell_members(const Failure& failure) noexcept {
   try {
-    const Abort abort{id_, failure.cause == Cause::lost ? failure.rank : -1, failure.what};
-    for (const int member : members_) {
-      if (member != core_.launch().rank) core_.bootstrap().send_abort(member, abort);
-    }
+    tell(core_, members_, {id_, failure.cause == Cause::lost ? failure.rank : -1, failure.what});
   } catch (...) {  // no memory for the message: the members' own deadlines end their waits
   }
 }
