@@ -29,6 +29,11 @@ Plan::Plan(const Team& team, std::string kind, std::string arguments)
   operation_ = team.register_operation(description_);
 }
 
+void Plan::set_description(std::string text) {
+  description_ = std::move(text);
+  team_.log().write(LogLevel::trace, description_);
+}
+
 void Plan::refuse(const std::string& text) const {
   throw InvalidArgument(format("{} on rank {} of {}: {}", kind_, team_.rank(), team_.size(), text));
 }

@@ -38,6 +38,7 @@ BulkOverlap::BulkOverlap(const Team& team, const BulkOptions& options) {
              asked != "auto" ? "asked for"
              : hides         ? "copies leave the compute alone"
                              : "copies cost the cores that compute: there is nothing to hide behind");
+  team.log().write(LogLevel::trace, description_);
 }
 
 BulkOverlap::BulkOverlap(BulkOverlap&&) noexcept = default;

@@ -138,6 +138,10 @@ class SymmetricMemory::State {
       }
     }
     or_abort(team, call, [&] { map(std::move(all)); });
+    if (team.log().enabled(LogLevel::trace)) {
+      team.log().write(LogLevel::trace, format("rendezvous of {}, at {} here", my_terms,
+                                               static_cast<const void*>(segment->data() + offset)));
+    }
   }
 
   std::byte* contiguous() {
@@ -212,6 +216,10 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
   make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
   state->segment = state->allocate(total);
   state->pad_segment = state->segment;
+  if (team.log().enabled(LogLevel::trace)) {
+    team.log().write(LogLevel::trace,
+                     format("allocated {}, at {}", state->text(), static_cast<const void*>(state->segment->data())));
+  }
   return SymmetricMemory(std::move(state));
 }
 

@@ -118,6 +118,7 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
     throw;
   }
   team->meet("team");
+  if (core_.log().enabled(LogLevel::trace)) core_.log().write(LogLevel::trace, format("made {}", team->describe()));
   return team;
 }
 

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-/// How much Tandem writes to its log; each level includes those before it.
+/// How much Tandem writes to its log; each level includes those before it. At `trace` that is every team, symmetric
+/// allocation and rendezvous, and what each plan's describe() says.
 enum class LogLevel : unsigned char { none, error, warn, info, trace };
 
 /// The emulated link of the host device: each copy to or from a peer takes at least `latency + bytes / bandwidth`.

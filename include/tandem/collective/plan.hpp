@@ -52,7 +52,8 @@ class TANDEM_API Plan {
   [[nodiscard]] Device& device() const noexcept { return *device_; }
   [[nodiscard]] const std::string& kind() const noexcept { return kind_; }
   [[nodiscard]] std::uint32_t operation() const noexcept { return operation_; }
-  void set_description(std::string text) { description_ = std::move(text); }
+  /// Once; the log has it at level trace.
+  void set_description(std::string text);
   /// What captured runs use, and graphs therefore keep: nothing that holds the team.
   void keep_in_graphs(std::vector<std::shared_ptr<void>> resources) {
     resources_ = {team_, std::make_shared<Resources>(std::move(resources))};
