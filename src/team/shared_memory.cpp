@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -62,11 +64,24 @@ bool allocate_in_steps(int fd, std::size_t bytes) {
   return true;
 }
 
+/// Whether huge pages of shared memory are for mappings that ask for them: not for all, and not for none.
+bool huge_pages_go_to_who_asks() {
+  for (const char* setting : {"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+                              "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled"}) {
+    std::ifstream file(setting);
+    for (std::string word; file >> word;) {
+      if (word == "[advise]") return true;
+    }
+  }
+  return false;
+}
+
 /// Takes all pages now: a machine that is full says so here, and not as SIGBUS at some later write.
 bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes) {
-  // Huge pages come to a mapping that has asked for them; fallocate, which knows of none, takes small ones. What the
-  // kernel refuses here (before Linux 5.14 all) fallocate tries again, for its reason if for nothing else.
-  if (bytes >= huge_page && ::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  // fallocate knows of no mapping, and would take small pages; elsewhere it takes the same ones sooner, and maps none.
+  // What the kernel refuses here (before Linux 5.14 all) it tries again, for its reason if for nothing else.
+  const bool through_mapping = bytes >= huge_page && huge_pages_go_to_who_asks();
+  if (through_mapping && ::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
   return allocate_in_steps(fd.get(), bytes);
 }
 
