@@ -15,7 +15,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr std::int64_t most_ranks = 4096;
+constexpr std::int64_t most_processes = 4096;
 
 /// Hands a variable to the ranks, after Env has found nothing wrong with it.
 void hand_over(LaunchOptions& options, const std::string& variable, const std::string& value) {
@@ -40,7 +40,7 @@ int run(Arguments arguments) {
   app.add_option_function<std::string>(
          "-n,--ranks",
          [&](const std::string& text) {
-           options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_ranks));
+           options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_processes));
            counted = true;
          },
          "how many ranks")

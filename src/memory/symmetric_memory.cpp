@@ -15,6 +15,7 @@
 
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
+#include "team/names.hpp"
 #include "team/or_abort.hpp"
 #include "team/wire.hpp"
 
@@ -133,8 +134,9 @@ class SymmetricMemory::State {
     for (int rank = 0; rank < team.size(); ++rank) {
       const std::string& their_terms = all[static_cast<std::size_t>(rank)].terms;
       if (their_terms != my_terms) {
-        throw InvalidArgument(format("rendezvous: rank {} has {}, rank {} has {}; they must be equal",
-                                     team.world_rank(team.rank()), my_terms, team.world_rank(rank), their_terms));
+        throw InvalidArgument(format("rendezvous: {} has {}, {} has {}; they must be equal",
+                                     to_string(team.peer(team.rank())), my_terms, to_string(team.peer(rank)),
+                                     their_terms));
       }
     }
     or_abort(team, call, [&] { map(std::move(all)); });

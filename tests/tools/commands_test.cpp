@@ -191,7 +191,7 @@ TEST_P(CommandsOfSeveralRanks, TuneKeepsWhatPlansThenRun) {
             cache + ": 4 tuned plans and products");
 }
 
-TEST_P(CommandsOfSeveralRanks, WhatTuneKeepsIsOfOneLayoutAndOfEveryEpilogue) {
+TEST_P(CommandsOfSeveralRanks, WhatTuneKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay) {
   struct Row {
     const char* operation;
     const char* tuned;
@@ -222,7 +222,10 @@ TEST_P(CommandsOfSeveralRanks, WhatTuneKeepsIsOfOneLayoutAndOfEveryEpilogue) {
       EXPECT_TRUE(contains(plan(row.same_shape)["why"], "tuned"));
       EXPECT_TRUE(contains(plan(tuned)["spec"], "dy gathered"));
     } else {
-      EXPECT_TRUE(contains(plan(tuned + " --bias --activation gelu_erf")["why"], "tuned")) << row.operation;
+      EXPECT_TRUE(contains(plan(tuned + " --bias")["why"], "tuned")) << row.operation;
+      // Two ranks add up in another way what is activated.
+      const bool other_way = GetParam() == 2 && std::string(row.operation) != "all_gather_linear";
+      EXPECT_EQ(contains(plan(tuned + " --activation gelu_erf")["why"], "tuned"), !other_way) << row.operation;
     }
   }
 }
