@@ -13,7 +13,7 @@ usage: scripts/install_dependencies.sh [--for PURPOSE]... [--list]
                   demo:  what test needs, and matplotlib for the picture
                   lint:  what test needs, clang-format, clang-tidy, shellcheck
                   bench: what test needs, Open MPI, Gloo and Google Benchmark to compare with
-                  ci:    all of these, spin for the model of the protocol, and ccache
+                  ci:    all of these, MPICH for its launcher, spin for the model of the protocol, and ccache
   --list          say what is missing, and install nothing
 USAGE
 }
@@ -41,6 +41,7 @@ test=(g++ make cmake ninja-build python3 libgtest-dev libfmt-dev libspdlog-dev l
 demo=(python3-matplotlib)
 lint=(clang-format-19 clang-tidy-19 shellcheck)
 bench=(openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
+launchers=(mpich)  # its mpiexec.hydra; Open MPI is what benchmarks are compiled with
 model=(spin)
 again=(ccache)  # the build with CUDA compiles most files as the one without did
 
@@ -50,7 +51,7 @@ for purpose in "${purposes[@]}"; do
     demo) wanted+=("${demo[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
-    ci) wanted+=("${demo[@]}" "${lint[@]}" "${bench[@]}" "${model[@]}" "${again[@]}") ;;
+    ci) wanted+=("${demo[@]}" "${lint[@]}" "${bench[@]}" "${launchers[@]}" "${model[@]}" "${again[@]}") ;;
   esac
 done
 
