@@ -51,7 +51,7 @@ Examples:
   tandem bench linear_reduce_scatter -n 4 --shape 512,1024,2048 --layout NN    # its gradient of x
 )";
 
-constexpr std::array<OptionOfSome, 16> options_of_some{{{"-b", is_collective, "collectives"},
+constexpr std::array<OptionOfSome, 17> options_of_some{{{"-b", is_collective, "collectives"},
                                                         {"-e", is_collective, "collectives"},
                                                         {"-f", is_collective, "collectives"},
                                                         {"-i", is_collective, "collectives"},
@@ -66,7 +66,8 @@ constexpr std::array<OptionOfSome, 16> options_of_some{{{"-b", is_collective, "c
                                                         {"--layout", multiplies_weight, layers},
                                                         {"--bias", multiplies_weight, layers},
                                                         {"--activation", multiplies_weight, layers},
-                                                        {"--auxiliary", is_all_gather_linear, "all_gather_linear"}}};
+                                                        {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
+                                                        {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
 
 void check(const BenchOptions& options, const CLI::App& app) {
   expect_taken(options.operation, app, options_of_some);
@@ -201,6 +202,7 @@ int bench(Arguments arguments) {
   add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
   add_layouts(app, options.layouts);
   add_epilogue(app, options.epilogue);
+  add_gathered(app, options.gathered);
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },
          "collectives: beside a product of this size on each rank")

@@ -26,6 +26,7 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const 
           .bias = options.epilogue.bias,
           .activation = options.epilogue.activation,
           .auxiliary = options.epilogue.auxiliary,
+          .gathered = options.gathered,
           .key = options.seed};
 }
 
@@ -114,7 +115,8 @@ int bench_linear(const World& world, const BenchOptions& given) {
 
   Report report(world,
                 format("tandem bench {}{}: {}, {}", name(options.operation),
-                       in_words(options.layouts, options.epilogue), to_string(options.repetitions), setting(world)),
+                       in_words(options.layouts, options.epilogue) + in_words(options.gathered),
+                       to_string(options.repetitions), setting(world)),
                 options.report);
   report.set("operation", name(options.operation));
   if (multiplies_weight(options.operation)) {
@@ -122,6 +124,9 @@ int bench_linear(const World& world, const BenchOptions& given) {
     report.set("bias", options.epilogue.bias);
     report.set("activation", name(options.epilogue.activation));
     report.set("auxiliary", name(options.epilogue.auxiliary));
+  }
+  if (is_weight_gradient(options.operation)) {
+    report.set("gathered", options.gathered == GatheredOperand::x ? "x" : "dy");
   }
   const bool sampled = std::ranges::any_of(
       options.shapes, [&](const Shape& shape) { return !is_checked_whole(problem_of(options, shape, world), 0); });

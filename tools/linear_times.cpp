@@ -18,7 +18,7 @@ namespace {
 
 /// The collective that the operation contains, in its best form.
 CollectiveProblem communication(const LinearProblem& problem) {
-  const LinearSpec spec = problem.spec(0);
+  const LinearSpec spec = problem.costed_spec(0);  // whose k is what a gather moves
   switch (problem.kind) {
     case LinearKind::linear_reduce_scatter:
       return {.operation = Operation::reduce_scatter,

@@ -135,6 +135,18 @@ TEST_P(Commands, BenchMeasuresEveryLayoutAndEpilogueOfALinearLayer) {
   }
 }
 
+TEST_P(Commands, BenchMeasuresAWeightGradientThatGathersEitherOperand) {
+  for (const std::string gathered : {"x", "dy"}) {
+    const Outcome outcome = tandem_command("bench linear_weight_gradient" + ranks() + " --gathered " + gathered +
+                                           " --shape 33,17,29 --iters 1 -w 0 --json -");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["gathered"], gathered);
+    EXPECT_EQ(document["wrong"], 0);
+    EXPECT_GT(document["rows"][0]["t_overlap_us"].get<double>(), 0);
+  }
+}
+
 TEST_P(Commands, VerifyPassesEveryOperation) {
   const Outcome outcome = tandem_command("verify all --cases 8 --delay" + ranks());
   EXPECT_EQ(outcome.code, success);
