@@ -64,6 +64,11 @@ small="-DSLOTS=1 -DITERATIONS=2"
 exchange="-DEXCHANGE=1"
 opened="-DEXCHANGE=1 -DPULL=1 -DOPENED=1 -DSLOTS=1"
 opened_push="-DEXCHANGE=1 -DOPENED=1 -DSLOTS=1"
+loan="-DLOAN=1 -DPULL=1 -DSLOTS=1"
+two_loans="-DLOAN=1 -DPULL=1"
+in_turn="-DLOAN=1 -DPULL=1 -DSLOTS=1 -DROOTED=1 -DRANKS=3"
+meeting_pull="-DMEETING=1 -DPULL=1 -DSLOTS=1"
+meeting_push="-DMEETING=1 -DSLOTS=1"
 
 # shellcheck disable=SC2086  # each of these variables is a list of options
 {
@@ -90,6 +95,15 @@ opened_push="-DEXCHANGE=1 -DOPENED=1 -DSLOTS=1"
   check "pushes without credits, opened, one slot, two ranks" holds $opened_push -DITERATIONS=5
   check "pushes without credits, opened, one slot, three ranks" holds $opened_push -DRANKS=3
   check "pushes without credits, opened, one slot, one fails" holds $opened_push -DFAULTS=1
+  check "loan, two ranks" holds $loan -DITERATIONS=5
+  check "loan, three ranks" holds $loan -DRANKS=3
+  check "loan, two tensors in turn, three ranks" holds $two_loans -DRANKS=3
+  check "loan, one lends, in turn" holds $in_turn -DITERATIONS=5
+  check "loan, one fails" holds $loan -DFAULTS=1
+  check "meeting, two ranks, pull" holds $meeting_pull -DITERATIONS=4
+  check "meeting, two ranks, push" holds $meeting_push -DITERATIONS=4
+  check "meeting, pull, one fails" holds $meeting_pull -DFAULTS=1 -DITERATIONS=2
+  check "meeting, push, one fails" holds $meeting_push -DFAULTS=1 -DITERATIONS=2
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
@@ -124,6 +138,19 @@ opened_push="-DEXCHANGE=1 -DOPENED=1 -DSLOTS=1"
   check "mutation: pushes without credits, opened, read late" wrong $opened_push -DMUTATION=11
   check "mutation: exchange, a wait is deaf to failure" stuck $exchange -DFAULTS=1 -DMUTATION=7
   check "mutation: exchange, only one's own failure is looked at" wrong $exchange -DFAULTS=1 -DMUTATION=8
+  check "mutation: loan, signal before it says where it lies" wrong $two_loans -DMUTATION=1
+  check "mutation: loan, drained before the last read" wrong $loan -DMUTATION=2
+  check "mutation: loan, written before it was drained" wrong $loan -DMUTATION=12
+  check "mutation: loan, another before it was drained" wrong $two_loans -DMUTATION=12
+  check "mutation: loan, one lends and does not wait" wrong $in_turn -DMUTATION=12
+  check "mutation: loan, read before it was ready" wrong $loan -DMUTATION=13
+  check "mutation: loan, a wait is deaf to failure" stuck $loan -DFAULTS=1 -DMUTATION=7
+  check "mutation: loan, only one's own failure is looked at" wrong $loan -DFAULTS=1 -DMUTATION=8
+  check "mutation: meeting, one block does not wait behind, pull" wrong $meeting_pull -DMUTATION=12
+  check "mutation: meeting, one block does not wait behind, push" wrong $meeting_push -DMUTATION=12
+  check "mutation: meeting, a block works before it, pull" wrong $meeting_pull -DMUTATION=13
+  check "mutation: meeting, a block works before it, push" wrong $meeting_push -DMUTATION=13
+  check "mutation: meeting, only one's own failure is looked at" wrong $meeting_pull -DFAULTS=1 -DMUTATION=8
 }
 
 wait

@@ -11,6 +11,9 @@
 //   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader. Or (EXCHANGE) each rank
 //               has one stream, in which it writes, signals all peers, waits for all and reads; no credit is granted,
 //               since who writes a slot again has had a signal from everybody that came after the last read.
+//   - Loan:     (LOAN) a rank signals that its own memory may be read where it is, and has it back when every reader has
+//               signalled that it has read. Or (MEETING) it meets its peers before it works on theirs, and again behind:
+//               the first meeting says `ready` for all, the second `drained`, for each block of a kernel by itself.
 //   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph. Who waited for such a word resets
 //               it before doing what lets the other side write it again.
 //   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline), at any point. Every wait of a failed rank
@@ -56,6 +59,15 @@
 #ifndef OPENED
 #define OPENED 0      // 1: an exchange begins with a round of signals of its own, as it must where slots do not alternate
 #endif
+#ifndef LOAN
+#define LOAN 0        // 1: a rank lends its peers memory of its own, which is its caller's again after each run (PULL)
+#endif
+#ifndef ROOTED
+#define ROOTED 0      // 1: only one rank lends, 0 and 1 in turn, as in broadcasts; rank 2 hears from them alone
+#endif
+#ifndef MEETING
+#define MEETING 0     // 1: kernels whose blocks meet their peer's, and read its memory (PULL) or write into it (two ranks)
+#endif
 #ifndef MUTATION
 #define MUTATION 0
 #endif
@@ -72,6 +84,8 @@
 #define NO_CHECK 9             // a rank counts its results without looking
 #define PART_NOT_AWAITED 10    // a payload comes in two parts, and the second is read with the first one's arrival
 #define READ_LATE 11           // exchanges: a payload is read only after the next one was signalled
+#define NOT_DRAINED 12         // a lender does not wait until all have read; one block does not, in the meeting behind
+#define NOT_READY 13           // a loan is read before it was signalled; a block works before it has met its peers
 
 // A word of a signal pad. It lies with the rank that waits on it, and one peer writes it.
 typedef Word {
@@ -91,6 +105,16 @@ Word arrival[WORDS];  // the writer: your slot is filled
 Word credit[WORDS];   // the owner: you may fill my slot
 #if OPENED
 Word opened[WORDS];   // every rank: I have come so far
+#endif
+#if LOAN
+Word drained[WORDS];  // a reader: I have read what you lent me
+byte lent[RANKS];     // which of its slots a rank lends; where the loan lies, in the code
+#endif
+#if MEETING
+#define BLOCKS 2      // each has words of its own, and half of each payload
+Word met[RANKS * RANKS * BLOCKS];  // a block: I have come so far
+byte begun[RANKS];    // the kernel that runs on a rank, whose blocks may begin
+byte ended[RANKS];    // blocks of all kernels
 #endif
 
 // A slot's payload has two halves, written and read one after the other: a read in the middle of a write shows, and so
@@ -369,6 +393,157 @@ proctype Exchanger(byte me; byte plan) {
   } UNLESS_DEAD
 }
 
+#if LOAN
+// A loan: a rank's caller has written its memory, and will write it again when the run has ended.
+#define LENDS(rank) (!ROOTED || i % 2 == (rank))
+#define MY_DRAINED drained[WORD(me, FROM, plan, 0)]
+#define THEIR_READY arrival[WORD(TO, me, plan, 0)]
+#define MY_READY arrival[WORD(me, FROM, plan, 0)]
+#define THEIR_DRAINED drained[WORD(FROM, me, plan, 0)]
+#define LENT_TO_ME buffer[SLOT(me, FROM, plan, lent[FROM])]
+
+// The memory of a rank that is dead cannot be read: who tries waits for the news.
+#if FAULTS
+#define READABLE (!dead[FROM] || RELEASED)
+#else
+#define READABLE true
+#endif
+
+proctype Lender(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  bool right;
+  {
+    do
+    :: i <= ITERATIONS ->
+       if
+       :: LENDS(me) ->
+          SLOT_TO_WRITE.first = i;
+          SLOT_TO_WRITE.last = i;
+#if MUTATION == SIGNAL_BEFORE_DATA
+          signal_all(THEIR_READY);
+          lent[me] = i % SLOTS
+#else
+          lent[me] = i % SLOTS;
+          signal_all(THEIR_READY)
+#endif
+       :: else
+       fi;
+       do
+       :: k < RANKS && LENDS(FROM) ->
+#if MUTATION != NOT_READY
+          atomic { SIGNALLED(MY_READY) -> take_signal(MY_READY) };
+#endif
+#if MUTATION == CREDIT_BEFORE_READ
+          d_step { put_signal(THEIR_DRAINED) };
+#endif
+          atomic { READABLE -> right = (LENT_TO_ME.first == i) };
+          d_step {
+            READABLE ->
+            right = right && LENT_TO_ME.last == i;
+            assert(right || !COUNTS);
+            right = false
+          };
+#if MUTATION == NOT_READY
+          atomic { SIGNALLED(MY_READY) -> take_signal(MY_READY) };
+#endif
+#if MUTATION != CREDIT_BEFORE_READ
+          d_step { put_signal(THEIR_DRAINED) };
+#endif
+          k++
+       :: k < RANKS && !LENDS(FROM) -> k++
+       :: atomic { k == RANKS -> k = 1; break }
+       od;
+#if MUTATION != NOT_DRAINED
+       if
+       :: LENDS(me) -> wait_all(MY_DRAINED)
+       :: else
+       fi;
+#endif
+       i++
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+#endif
+
+#if MEETING
+// Two ranks: each has one peer, whatever k says. A kernel in a rank's stream begins when what is in front of it has
+// ended, and ends when all its blocks have.
+proctype Stream(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  bool right;
+  {
+    do
+    :: i <= ITERATIONS ->
+#if PULL
+       SLOT_TO_WRITE.first = i;
+       SLOT_TO_WRITE.last = i;
+#endif
+       begun[me] = i;
+       ended[me] == i * BLOCKS;
+#if !PULL
+       right = (SLOT_TO_READ.first == i);
+       d_step {
+         right = right && SLOT_TO_READ.last == i;
+         assert(right || !COUNTS);
+         right = false
+       };
+#endif
+       i++
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+
+#define BLOCK_WORD(owner, writer) met[((owner) * RANKS + (writer)) * BLOCKS + block]
+#define THEIR_BLOCK BLOCK_WORD(TO, me)
+#define MY_BLOCK BLOCK_WORD(me, FROM)
+
+// A block reads its half of the peer's memory, or writes it there.
+inline work() {
+  d_step {
+    if
+#if PULL
+    :: block == 0 -> assert(SLOT_TO_READ.first == i || !COUNTS)
+    :: else -> assert(SLOT_TO_READ.last == i || !COUNTS)
+#else
+    :: block == 0 -> SLOT_TO_WRITE.first = i
+    :: else -> SLOT_TO_WRITE.last = i
+#endif
+    fi
+  }
+}
+
+#if MUTATION == NOT_DRAINED
+#define MET_BEHIND (SIGNALLED(MY_BLOCK) || block == 1)
+#else
+#define MET_BEHIND SIGNALLED(MY_BLOCK)
+#endif
+
+// It meets the peer's same block before, and again behind: both times on the same words, which count on.
+proctype Block(byte me; byte plan; byte block) {
+  byte i = 1;
+  byte k = 1;
+  {
+    do
+    :: d_step { i <= ITERATIONS && begun[me] == i -> put_signal(THEIR_BLOCK) };
+#if MUTATION == NOT_READY
+       work();
+       atomic { SIGNALLED(MY_BLOCK) -> take_signal(MY_BLOCK) };
+#else
+       atomic { SIGNALLED(MY_BLOCK) -> take_signal(MY_BLOCK) };
+       work();
+#endif
+       d_step { put_signal(THEIR_BLOCK) };
+       atomic { MET_BEHIND -> take_signal(MY_BLOCK); ended[me]++; i++ }
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+#endif
+
 #if FAULTS
 // One rank dies, or gives up: its user calls abort, or one of its waits comes to its deadline.
 proctype Fault() {
@@ -413,6 +588,12 @@ init {
       for (r : 0 .. RANKS - 1) {
 #if EXCHANGE
         run Exchanger(r, p)
+#elif LOAN
+        run Lender(r, p)
+#elif MEETING
+        run Stream(r, p);
+        run Block(r, p, 0);
+        run Block(r, p, 1)
 #else
         if
         :: READERS(r) > 0 -> run Writer(r, p)
