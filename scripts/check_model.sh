@@ -67,6 +67,7 @@ opened_push="-DEXCHANGE=1 -DOPENED=1 -DSLOTS=1"
 loan="-DLOAN=1 -DPULL=1 -DSLOTS=1"
 two_loans="-DLOAN=1 -DPULL=1"
 in_turn="-DLOAN=1 -DPULL=1 -DSLOTS=1 -DROOTED=1 -DRANKS=3"
+summed="-DLOAN=1 -DSUMMED=1 -DSLOTS=1"
 meeting_pull="-DMEETING=1 -DPULL=1 -DSLOTS=1"
 meeting_push="-DMEETING=1 -DSLOTS=1"
 
@@ -100,6 +101,9 @@ meeting_push="-DMEETING=1 -DSLOTS=1"
   check "loan, two tensors in turn, three ranks" holds $two_loans -DRANKS=3
   check "loan, one lends, in turn" holds $in_turn -DITERATIONS=5
   check "loan, one fails" holds $loan -DFAULTS=1
+  check "loan, input and sums in place, two ranks" holds $summed -DITERATIONS=5
+  check "loan, input and sums in place, three ranks" holds $summed -DRANKS=3 -DITERATIONS=2
+  check "loan, input and sums in place, one fails" holds $summed -DFAULTS=1
   check "meeting, two ranks, pull" holds $meeting_pull -DITERATIONS=4
   check "meeting, two ranks, push" holds $meeting_push -DITERATIONS=4
   check "meeting, pull, one fails" holds $meeting_pull -DFAULTS=1 -DITERATIONS=2
@@ -146,6 +150,8 @@ meeting_push="-DMEETING=1 -DSLOTS=1"
   check "mutation: loan, read before it was ready" wrong $loan -DMUTATION=13
   check "mutation: loan, a wait is deaf to failure" stuck $loan -DFAULTS=1 -DMUTATION=7
   check "mutation: loan, only one's own failure is looked at" wrong $loan -DFAULTS=1 -DMUTATION=8
+  check "mutation: loan, input read after the sums are lent" wrong $summed -DMUTATION=11
+  check "mutation: loan, input written before sums are drained" wrong $summed -DMUTATION=12
   check "mutation: meeting, one block does not wait behind, pull" wrong $meeting_pull -DMUTATION=12
   check "mutation: meeting, one block does not wait behind, push" wrong $meeting_push -DMUTATION=12
   check "mutation: meeting, a block works before it, pull" wrong $meeting_pull -DMUTATION=13

@@ -11,9 +11,9 @@
 //   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader. Or (EXCHANGE) each rank
 //               has one stream, in which it writes, signals all peers, waits for all and reads; no credit is granted,
 //               since who writes a slot again has had a signal from everybody that came after the last read.
-//   - Loan:     (LOAN) a rank signals that its own memory may be read where it is, and has it back when every reader has
-//               signalled that it has read. Or (MEETING) it meets its peers before it works on theirs, and again behind:
-//               the first meeting says `ready` for all, the second `drained`, for each block of a kernel by itself.
+//   - Loan:     (LOAN) a rank signals that its own memory may be read where it is, and has it back when every reader
+//               has signalled that it has read. Or (MEETING) a rank meets its peers before it works on their memory,
+//               and again behind, each block of a kernel by itself: the first says `ready`, the second `drained`.
 //   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph. Who waited for such a word resets
 //               it before doing what lets the other side write it again.
 //   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline), at any point. Every wait of a failed rank
@@ -65,8 +65,11 @@
 #ifndef ROOTED
 #define ROOTED 0      // 1: only one rank lends, 0 and 1 in turn, as in broadcasts; rank 2 hears from them alone
 #endif
+#ifndef SUMMED
+#define SUMMED 0      // 1: what is lent is an all_reduce's input, and then its sums, which take the input's place
+#endif
 #ifndef MEETING
-#define MEETING 0     // 1: kernels whose blocks meet their peer's, and read its memory (PULL) or write into it (two ranks)
+#define MEETING 0     // 1: blocks of kernels meet the peer's, and read its memory (PULL) or write into it (two ranks)
 #endif
 #ifndef MUTATION
 #define MUTATION 0
@@ -109,6 +112,10 @@ Word opened[WORDS];   // every rank: I have come so far
 #if LOAN
 Word drained[WORDS];  // a reader: I have read what you lent me
 byte lent[RANKS];     // which of its slots a rank lends; where the loan lies, in the code
+#endif
+#if SUMMED
+Word reduced[WORDS];  // a rank: I have added up my chunk, and lend it
+byte chunks[RANKS * RANKS];
 #endif
 #if MEETING
 #define BLOCKS 2      // each has words of its own, and half of each payload
@@ -467,6 +474,59 @@ proctype Lender(byte me; byte plan) {
 }
 #endif
 
+#if SUMMED
+// An all_reduce in place. Rank r reads chunk r of its peers' inputs, and lends its sum. That says also that r has read:
+// so it lets each peer put this sum where chunk r of its input was, which that one still lends.
+#define INPUT (2 * i)
+#define SUM (2 * i + 1)
+#define CHUNK(owner, chunk) chunks[(owner) * RANKS + (chunk)]
+#define THEIR_REDUCED reduced[WORD(TO, me, plan, 0)]
+#define MY_REDUCED reduced[WORD(me, FROM, plan, 0)]
+
+inline read_inputs() {
+  do
+  :: d_step { k < RANKS && READABLE -> assert(CHUNK(FROM, me) == INPUT || !COUNTS); k++ }
+  :: atomic { k == RANKS -> k = 1; break }
+  od
+}
+
+proctype Summer(byte me; byte plan) {
+  byte i = 1;
+  byte k = 1;
+  {
+    do
+    :: i <= ITERATIONS ->
+       do
+       :: d_step { k <= RANKS -> CHUNK(me, TO) = INPUT; k++ }
+       :: atomic { k > RANKS -> k = 1; break }
+       od;
+       signal_all(THEIR_READY);
+       wait_all(MY_READY);
+#if MUTATION != READ_LATE
+       read_inputs();
+#endif
+       CHUNK(me, me) = SUM;
+       signal_all(THEIR_REDUCED);
+#if MUTATION == READ_LATE
+       read_inputs();
+#endif
+       do
+       :: atomic { k < RANKS && SIGNALLED(MY_REDUCED) -> take_signal(MY_REDUCED) };
+          d_step { READABLE -> assert(CHUNK(FROM, FROM) == SUM || !COUNTS) };
+          CHUNK(me, FROM) = SUM;
+          d_step { put_signal(THEIR_DRAINED); k++ }
+       :: atomic { k == RANKS -> k = 1; break }
+       od;
+#if MUTATION != NOT_DRAINED
+       wait_all(MY_DRAINED);
+#endif
+       i++
+    :: i > ITERATIONS -> break
+    od
+  } UNLESS_DEAD
+}
+#endif
+
 #if MEETING
 // Two ranks: each has one peer, whatever k says. A kernel in a rank's stream begins when what is in front of it has
 // ended, and ends when all its blocks have.
@@ -588,6 +648,8 @@ init {
       for (r : 0 .. RANKS - 1) {
 #if EXCHANGE
         run Exchanger(r, p)
+#elif SUMMED
+        run Summer(r, p)
 #elif LOAN
         run Lender(r, p)
 #elif MEETING
