@@ -20,13 +20,11 @@ namespace tandem {
 [[nodiscard]] inline std::string_view copied_by(const Device& device, const std::optional<int>& sms) noexcept {
   if (device.id().type != DeviceType::cuda) return "the cores";
   if (engines_alone(sms)) {
-    return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU), and one block "
-           "where "
-           "a stream signals or waits";
+    return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU), "
+           "and one block where a stream signals or waits";
   }
-  return "copy engines, in batches (captured in a graph: one by one; a copy within a GPU that is alone or captured is "
-         "a "
-         "kernel), and one block where a stream signals or waits";
+  return "copy engines, in batches (captured in a graph: one by one; a copy within a GPU that is alone or captured: "
+         "by a kernel), and one block where a stream signals or waits";
 }
 
 /// What adds up.
