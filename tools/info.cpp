@@ -60,6 +60,7 @@ Devices devices() {
     const Env env = Env::from_process();
     options.link = env.link;
     options.gemm = env.gemm;
+    options.gemm_threads = env.gemm_threads;
   } catch (const std::exception&) {  // told below, as the environment's own trouble
   }
   Devices devices{.link = options.link, .open = {}};

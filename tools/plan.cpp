@@ -88,7 +88,8 @@ Answer choice_on(DeviceType type, const LinearProblem& problem, const Env& env, 
     return {choose(problem.kind, spec, problem.ranks, h200_costs(), options),
             "cuda, no GPU here: costs of an H200 over NVLink"};
   }
-  const auto device = open_device({type, 0}, {.link = env.link, .gemm = env.gemm, .ranks = problem.ranks});
+  const auto device = open_device(
+      {type, 0}, {.link = env.link, .gemm = env.gemm, .gemm_threads = env.gemm_threads, .ranks = problem.ranks});
   return {choose_tuned(problem.kind, spec, problem.ranks, *device, options, PlanCache(env.plan_cache),
                        Log(env.log, env.log_file, 0)),
           on_device(*device, env.link)};

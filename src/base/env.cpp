@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/base/env.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -95,6 +96,20 @@ Refused refused_gemm(const Env& env) {
   return allowed ? std::nullopt : Refused(env.gemm);
 }
 
+constexpr int most_threads = 1024;
+
+void read_gemm_threads(Env& env, const Variable& self, const std::string& value) {
+  if (value == "auto") return;
+  const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), env.gemm_threads);
+  const bool whole = error == std::errc{} && rest == value.data() + value.size();
+  if (!whole || env.gemm_threads == 0) refuse(self.name, value, self.allowed);
+}
+
+Refused refused_gemm_threads(const Env& env) {
+  const bool allowed = env.gemm_threads >= 0 && env.gemm_threads <= most_threads;
+  return allowed ? std::nullopt : Refused(std::to_string(env.gemm_threads));
+}
+
 Refused refused_link(const Env& env) {
   if (!env.link) return std::nullopt;
   const auto [latency, bandwidth] = *env.link;
@@ -104,7 +119,7 @@ Refused refused_link(const Env& env) {
 
 Refused any_path(const Env&) { return std::nullopt; }
 
-constexpr std::array<Variable, 8> variables{{
+constexpr std::array<Variable, 9> variables{{
     {"TANDEM_LOG", "none, error, warn, info, trace", "warn",
      "how much is written to the log; trace adds each team, allocation, rendezvous and plan", read_log, refused_log},
     {"TANDEM_LOG_FILE", "a path; %h is the host, %p the process, %r the rank", "stderr", "where the log goes",
@@ -120,6 +135,10 @@ constexpr std::array<Variable, 8> variables{{
      [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
     {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product",
      [](Env& env, const Variable&, const std::string& value) { env.gemm = value; }, refused_gemm},
+    {"TANDEM_GEMM_THREADS", "auto, or from 1 to 1024", "auto",
+     "how many threads of a rank share a large product on the host; auto is OMP_NUM_THREADS, or else what the ranks "
+     "leave free of the machine's cores",
+     read_gemm_threads, refused_gemm_threads},
     {"TANDEM_PLAN_CACHE", "a path, or none", "tandem/plans in $XDG_CACHE_HOME or ~/.cache",
      "where `tandem tune` keeps what it measured, and plans look it up",
      [](Env& env, const Variable&, const std::string& value) { env.plan_cache = value == "none" ? "" : value; },
@@ -128,6 +147,15 @@ constexpr std::array<Variable, 8> variables{{
 
 // What `tandem run` tells its ranks; `Launch` reads these (see tandem/team/launch.hpp).
 constexpr std::array<std::string_view, 3> launch_variables{"TANDEM_RANK", "TANDEM_WORLD_SIZE", "TANDEM_JOB"};
+
+/// What OpenMP's own variable asks for at its outermost level; 0 if nothing that it allows: that is OpenMP's to say.
+int openmp_threads(const Env::Lookup& lookup) {
+  const std::string value = lookup("OMP_NUM_THREADS").value_or("");
+  int threads = 0;
+  const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), threads);
+  const bool ends = rest == value.data() + value.size() || *rest == ',';
+  return error == std::errc{} && ends && threads > 0 ? std::min(threads, most_threads) : 0;
+}
 
 std::string known_names() {
   std::string names;
@@ -200,6 +228,7 @@ Env Env::from(const Lookup& lookup) {
       if (variable.refused(env)) refuse(variable.name, *value, variable.allowed);
     }
   }
+  if (env.gemm_threads == 0) env.gemm_threads = openmp_threads(lookup);
   return env;
 }
 

@@ -80,6 +80,7 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
     DeviceOptions device;
     device.link = env.link;
     device.gemm = env.gemm;
+    device.gemm_threads = env.gemm_threads;
     device.ranks = launch.local_size;
     opened.device = open_device(opened.id, device);
   } catch (const std::exception& error) {

@@ -45,6 +45,7 @@ TEST(Env, ReadsEachVariable) {
                         {"TANDEM_DEVICE", "host"},
                         {"TANDEM_LINK", "20us,1.5GB/s"},
                         {"TANDEM_GEMM", "builtin"},
+                        {"TANDEM_GEMM_THREADS", "3"},
                         {"TANDEM_TRACE", "/tmp/trace.json"},
                         {"TANDEM_LOG_FILE", "/tmp/%r"}});
   EXPECT_EQ(env.log, LogLevel::info);
@@ -53,16 +54,29 @@ TEST(Env, ReadsEachVariable) {
   EXPECT_EQ(env.link->latency, 20us);
   EXPECT_EQ(env.link->bytes_per_second, 1.5e9);
   EXPECT_EQ(env.gemm, "builtin");
+  EXPECT_EQ(env.gemm_threads, 3);
   EXPECT_EQ(env.trace, "/tmp/trace.json");
   EXPECT_EQ(env.log_file, "/tmp/%r");
   EXPECT_EQ(read({{"TANDEM_TIMEOUT", "90"}}).timeout, 90s);
   EXPECT_EQ(read({{"TANDEM_TIMEOUT", "5m"}}).timeout, 5min);
 }
 
+TEST(Env, TakesOpenMPsThreadsUnlessItHasItsOwn) {
+  EXPECT_EQ(read({}).gemm_threads, 0);
+  EXPECT_EQ(read({{"OMP_NUM_THREADS", "4"}}).gemm_threads, 4);
+  EXPECT_EQ(read({{"OMP_NUM_THREADS", "4,2"}}).gemm_threads, 4);
+  EXPECT_EQ(read({{"OMP_NUM_THREADS", "4"}, {"TANDEM_GEMM_THREADS", "auto"}}).gemm_threads, 4);
+  EXPECT_EQ(read({{"OMP_NUM_THREADS", "4"}, {"TANDEM_GEMM_THREADS", "2"}}).gemm_threads, 2);
+  // Malformed ones are OpenMP's to complain about.
+  for (const char* malformed : {"", "four", "0", "-1", "4x", "99999999999"}) {
+    EXPECT_EQ(read({{"OMP_NUM_THREADS", malformed}}).gemm_threads, 0) << malformed;
+  }
+}
+
 TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
   const std::map<std::string, std::string> malformed{
       {"TANDEM_LOG", "loud"},  {"TANDEM_TIMEOUT", "soon"}, {"TANDEM_DEVICE", "tpu"},
-      {"TANDEM_LINK", "20us"}, {"TANDEM_GEMM", "mkl"},
+      {"TANDEM_LINK", "20us"}, {"TANDEM_GEMM", "mkl"},     {"TANDEM_GEMM_THREADS", "0"},
   };
   for (const auto& [name, value] : malformed) {
     try {
@@ -75,6 +89,9 @@ TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
   }
   for (const char* timeout : {"0", "-1", "nan", "inf", "1e99", "10 s", "s"}) {
     EXPECT_THROW(static_cast<void>(read({{"TANDEM_TIMEOUT", timeout}})), InvalidArgument) << timeout;
+  }
+  for (const char* threads : {"all", "-1", "1025", "2 ", "99999999999"}) {
+    EXPECT_THROW(static_cast<void>(read({{"TANDEM_GEMM_THREADS", threads}})), InvalidArgument) << threads;
   }
   for (const char* link : {"", ",", "1us,", ",1GB/s", "1us,0GB/s", "1,1GB/s", "1us,1GB/s,", "-1us,1GB/s",
                            "1e300s,1GB/s", "1us,1e308GB/s"}) {

@@ -7,6 +7,7 @@
 #include "tandem/device/gemm.hpp"
 
 #include "device/gemm_fixture.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -101,6 +102,24 @@ TEST_P(GemmPiecesTest, LeavesSharedWeightsAloneInBetween) {
 }
 
 TANDEM_ON_EACH_DEVICE(GemmPiecesTest);
+
+/// Pieces that several threads share, and whose weights one of them packs.
+class SharedGemmPiecesTest : public GemmPiecesTest {
+ protected:
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 3}; }
+};
+
+TEST_P(SharedGemmPiecesTest, IsRightInPiecesOfSeveralParts) {
+  for (const bool transpose_b : {false, true}) {
+    const GemmSpec spec{.m = 900, .n = 512, .k = 256, .transpose_b = transpose_b};
+    expect_says(device().gemm(spec)->describe(), {"on 3 threads"});
+    check_pieces(spec, {300, 450, 150});
+    check_pieces(spec, {900});
+    check_pieces(spec, {601, 11, 288});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, SharedGemmPiecesTest, ::testing::Values(DeviceType::host), type_name);
 
 TEST(HostGemm, SaysWhetherItPacksWeightsForPieces) {
   const auto device = open_device({});

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
@@ -345,6 +346,73 @@ TEST_P(BuiltinGemmTest, IsRightAcrossItsBlocks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, BuiltinGemmTest, ::testing::Values(DeviceType::host), type_name);
+
+/// Products that several threads share, however few cores there are.
+class SharedGemmTest : public GemmTest {
+ protected:
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 3}; }
+
+  /// Worth three threads, and dividing by nothing.
+  void check_shared(const GemmSpec& spec) {
+    expect_says(device().gemm(spec)->describe(), {"on 3 threads"});
+    check(spec);
+  }
+  void check_all_shared() {
+    for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{{517, 263, 301}, {29, 1731, 763}}) {
+      for (const DType dtype : {f32, bf16, f64}) {
+        check_shared({.m = m, .n = n, .k = k, .dtype = dtype, .out_dtype = dtype});
+        if (HasFatalFailure()) return;
+      }
+      check_shared({.m = m,
+                    .n = n,
+                    .k = k,
+                    .transpose_a = true,
+                    .transpose_b = true,
+                    .bias = true,
+                    .activation = Activation::gelu_tanh,
+                    .beta = 0.5F,
+                    .ldd = n + 3});
+      check({.m = m, .n = n, .k = k, .dtype = bf16, .bias = true}, m - m / 5, k / 2);
+      if (HasFatalFailure()) return;
+    }
+  }
+};
+
+TEST_P(SharedGemmTest, IsRightInPartsOfAnyShape) { check_all_shared(); }
+
+TEST_P(SharedGemmTest, SharesNothingThatIsOverSooner) {
+  EXPECT_EQ(device().gemm({.m = 64, .n = 64, .k = 64})->describe().find("threads"), std::string::npos);
+  expect_says(device().describe(), {"on 3 threads"});
+}
+
+class LargeCrewGemmTest : public GemmTest {
+ protected:
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 16}; }
+};
+
+// Whoever of the crew comes first does them, of whatever number.
+TEST_P(LargeCrewGemmTest, IsRightInFewerPartsThanThreads) {
+  for (const DType dtype : {f32, bf16}) {
+    const GemmSpec spec{.m = 203, .n = 411, .k = 307, .dtype = dtype, .out_dtype = dtype};
+    expect_says(device().gemm(spec)->describe(), {"on 2 threads"});
+    for (int repeat = 0; repeat < 6; ++repeat) {
+      check(spec);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, LargeCrewGemmTest, ::testing::Values(DeviceType::host), type_name);
+
+class SharedBuiltinGemmTest : public SharedGemmTest {
+ protected:
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm = "builtin", .gemm_threads = 3}; }
+};
+
+TEST_P(SharedBuiltinGemmTest, IsRightInPartsOfAnyShape) { check_all_shared(); }
+
+INSTANTIATE_TEST_SUITE_P(Host, SharedGemmTest, ::testing::Values(DeviceType::host), type_name);
+INSTANTIATE_TEST_SUITE_P(Host, SharedBuiltinGemmTest, ::testing::Values(DeviceType::host), type_name);
 
 }  // namespace
 }  // namespace tandem::testing

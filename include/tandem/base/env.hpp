@@ -36,6 +36,7 @@ struct TANDEM_API Env {
   std::optional<LinkOptions> link;            ///< TANDEM_LINK: the host device's emulated link
   std::string trace;                          ///< TANDEM_TRACE: a path as above for a Chrome trace; empty: none
   std::string gemm = "auto";                  ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
+  int gemm_threads = 0;                       ///< TANDEM_GEMM_THREADS: of one product on the host; 0: auto
   std::string plan_cache;                     ///< TANDEM_PLAN_CACHE: what `tandem tune` measured; empty: no such file
 
   using Lookup = std::function<std::optional<std::string>(const std::string&)>;

@@ -221,6 +221,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link
   std::string gemm = "auto";          ///< host: which GEMM (see Env::gemm)
+  int gemm_threads = 0;               ///< host: threads of one product (see Env::gemm_threads); 0: what cores are free
   int ranks = 1;                      ///< host: ranks that share the machine's cores; `costs` reckons with it
 };
 

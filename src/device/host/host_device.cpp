@@ -38,6 +38,9 @@ namespace {
 constexpr std::size_t heavy_bytes = std::size_t{4} << 20;
 constexpr std::int64_t heavy_elements = 256 * 1024;
 
+// What a product gains by each further thread, measured with 2 to 32 of them: CPUs are often two to a core.
+constexpr double further_thread = 0.6;
+
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} * 1024 * 1024;
 
@@ -45,6 +48,21 @@ HostEvent& host_event(void* event) noexcept { return *static_cast<HostEvent*>(ev
 
 TaskWeight weight_of(std::size_t bytes) noexcept {
   return bytes >= heavy_bytes ? TaskWeight::heavy : TaskWeight::light;
+}
+
+/// CPUs that this process may use, of `all`.
+long usable_cores(long all) noexcept {
+  cpu_set_t allowed;
+  return ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : all;
+}
+
+/// Of the threads that multiply beside each other in a rank. Where ranks talk, each has a core for that, if there are
+/// as many.
+int gemm_threads(const DeviceOptions& options) noexcept {
+  if (options.gemm_threads != 0) return options.gemm_threads;
+  const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const long share = std::min(all / options.ranks, usable_cores(all));
+  return static_cast<int>(std::max(1L, options.ranks > 1 ? share - 1 : share));
 }
 
 std::size_t bytes_of(const Copy& copy) noexcept { return copy.bytes * copy.rows; }
@@ -86,14 +104,16 @@ HostDevice::HostDevice(const DeviceOptions& options)
       gemm_library_(choose_gemm_library(options.gemm)),
       ranks_for_each_core_(
           std::max(1.0, static_cast<double>(options.ranks) / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)))),
-      process_(::getpid()) {
+      process_(::getpid()),
+      crew_(std::make_unique<HostCrew>(gemm_threads(options))) {
   if (options.link) link_.emplace(*options.link);
 }
 
 HostDevice::~HostDevice() {
   if (::getpid() != process_) {
     // A forked child's copy: the threads are its parent's, and the locks that they held, or slept on, never come free.
-    [[maybe_unused]] const HostWorkers* const never_freed = workers_.release();
+    [[maybe_unused]] const HostWorkers* const workers = workers_.release();
+    [[maybe_unused]] const HostCrew* const crew = crew_.release();
     return;
   }
   // Work of streams that are already destroyed still runs; it ends, since each wait in it has a deadline.
@@ -102,9 +122,7 @@ HostDevice::~HostDevice() {
 
 std::string HostDevice::describe() const {
   const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
-  cpu_set_t allowed;
-  const bool known = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
-  const long usable = known ? CPU_COUNT(&allowed) : all;
+  const long usable = usable_cores(all);
   return format("host, {}", setting(usable < all ? format("{} of {}", usable, all) : format("{}", all)));
 }
 
@@ -115,7 +133,8 @@ std::string HostDevice::model() const {
 
 std::string HostDevice::setting(const std::string& cores) const {
   std::string text =
-      format("{} cores, {}, GEMM by {}", cores, host_vector_isa(), describe_gemm_library(gemm_library_, gemm_choice_));
+      format("{} cores, {}, GEMM by {}{}", cores, host_vector_isa(), describe_gemm_library(gemm_library_, gemm_choice_),
+             crew_->size() > 1 ? format(" on {} threads", crew_->size()) : std::string());
   if (link_) {
     text += format(", emulated link of {} us and {} GB/s", static_cast<double>(link_->options().latency.count()) * 1e-3,
                    link_->options().bytes_per_second * 1e-9);
@@ -125,9 +144,10 @@ std::string HostDevice::setting(const std::string& cores) const {
 
 CostTable HostDevice::costs() const {
   // Constants, not measured when a device opens: all ranks must choose the same schedule from them. The machine's
-  // cores count, not those that this rank may use, for the same reason.
+  // cores count, not those that this rank may use, for the same reason; but the schedules of products, whose threads
+  // may be of the rank's own number, are the first rank's choice.
   const HostGemmSpeed speed = gemm_speed(gemm_library_);
-  const double flops = speed.flops_per_second / ranks_for_each_core_;
+  const double flops = speed.flops_per_second * (1 + further_thread * (crew_->size() - 1)) / ranks_for_each_core_;
   CostTable table{.gemm_flops_per_second = flops,  // 16-bit operands become f32 in panels, which costs little beside
                   .gemm_f32_flops_per_second = flops,
                   .gemm_tf32_flops_per_second = flops,
@@ -329,7 +349,7 @@ std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec, std::span<const Gem
     throw InvalidArgument(format("a GEMM on the host was given algorithm '{}' for m = {}; it has none to choose from",
                                  algorithms.front().name, algorithms.front().m));
   }
-  return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_, *workers_);
+  return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_, *crew_, *workers_);
 }
 
 void HostDevice::launch(StreamRef stream, std::function<void()> function) {

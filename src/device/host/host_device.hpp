@@ -11,6 +11,7 @@
 #include "tandem/device/device.hpp"
 
 #include "device/host/emulated_link.hpp"
+#include "device/host/host_crew.hpp"
 #include "device/host/host_gemm.hpp"
 #include "device/host/host_workers.hpp"
 
@@ -93,6 +94,7 @@ class HostDevice final : public Device {
   std::optional<EmulatedLink> link_;
   std::atomic<std::uint64_t> streams_made_{0};
   const std::int64_t process_;
+  std::unique_ptr<HostCrew> crew_;
   std::unique_ptr<HostWorkers> workers_ = std::make_unique<HostWorkers>();
 };
 

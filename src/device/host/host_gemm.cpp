@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
 #include "device/gemm_check.hpp"
 #include "device/host/builtin_gemm.hpp"
+#include "device/host/host_crew.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_stream.hpp"
 #include "device/host/packed_weights.hpp"
@@ -26,6 +28,50 @@ constexpr std::int64_t panel_n = 512;
 constexpr std::int64_t panel_k = 512;
 // Products of at least this many operations are worth waking a worker for: a good part of a millisecond.
 constexpr double heavy_flops = 25e6;
+// A part for another thread takes that long, too.
+constexpr double least_flops_for_part = 25e6;
+// Parts end where the libraries' kernels do.
+constexpr std::int64_t row_step = 8;
+constexpr std::int64_t column_step = 16;
+// What a row or a column of a part costs beside its products, in products: it is copied into the kernels' own order.
+constexpr double step_aside = 32;
+
+/// A matrix in `down` times `across` parts of so many rows and columns; the last ones may have fewer.
+struct Parts {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t down;
+  std::int64_t across;
+};
+
+Parts parts_of(std::int64_t m, std::int64_t n, std::int64_t down, std::int64_t across) noexcept {
+  const auto cut = [](std::int64_t all, std::int64_t pieces, std::int64_t step) {
+    return std::min(all, ((all + pieces - 1) / pieces + step - 1) / step * step);
+  };
+  const std::int64_t rows = cut(m, down, row_step);
+  const std::int64_t columns = cut(n, across, column_step);
+  return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
+}
+
+/// For so many threads: those that end first, and of few parts rather than many.
+Parts cut_for(std::int64_t m, std::int64_t n, std::int64_t threads) noexcept {
+  Parts best{m, n, 1, 1};
+  if (threads == 1) return best;
+  double least = 0;
+  for (std::int64_t down = 1; down <= threads; ++down) {
+    for (std::int64_t across = 1; across <= threads; ++across) {
+      const Parts parts = parts_of(m, n, down, across);
+      const auto rows = static_cast<double>(parts.rows);
+      const auto columns = static_cast<double>(parts.columns);
+      const auto turns = static_cast<double>((parts.down * parts.across + threads - 1) / threads);
+      const double cost = turns * (rows * columns + step_aside * (rows + columns));
+      if (least != 0 && cost >= least) continue;
+      least = cost;
+      best = parts;
+    }
+  }
+  return best;
+}
 
 const GemmSpec& checked(const GemmSpec& spec) {
   if (spec.dtype != f32 && spec.dtype != f16 && spec.dtype != bf16 && spec.dtype != f64) {
@@ -68,13 +114,22 @@ HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept {
 
 class HostGemm::Work {
  public:
-  Work(const GemmSpec& spec, HostGemmLibrary library) : spec_(spec), library_(library) {
+  Work(const GemmSpec& spec, HostGemmLibrary library, HostCrew& crew) : spec_(spec), library_(library), crew_(crew) {
+    // Any of the crew may come to help.
+    const auto members = static_cast<std::size_t>(threads(spec.m, spec.k) > 1 ? crew.size() : 1);
     if (spec.dtype == f64) {
-      prepare(f64_);
+      prepare(f64_, members);
     } else {
-      prepare(f32_);
+      prepare(f32_, members);
     }
-    if (library == HostGemmLibrary::onednn) packed_ = PackedWeights::make(spec);
+    if (library == HostGemmLibrary::onednn) packed_ = PackedWeights::make(spec, members);
+  }
+
+  /// How many threads a product of so many rows and sums of so many terms is worth.
+  [[nodiscard]] int threads(std::int64_t m, std::int64_t k) const noexcept {
+    const double parts =
+        2.0 * static_cast<double>(m) * static_cast<double>(spec_.n) * static_cast<double>(k) / least_flops_for_part;
+    return static_cast<int>(std::clamp(parts, 1.0, static_cast<double>(crew_.size())));
   }
 
   [[nodiscard]] bool packs_weights() const noexcept { return packed_ != nullptr; }
@@ -91,6 +146,7 @@ class HostGemm::Work {
   }
 
  private:
+  /// What one member of the crew works in.
   template <typename T> struct Panels {
     Workspace<T> a;
     Workspace<T> b;
@@ -120,17 +176,20 @@ class HostGemm::Work {
     return narrow_operands() ? std::min(panel_k, spec_.k) : spec_.k;
   }
 
-  template <typename T> void prepare(Panels<T>& panels) {
+  template <typename T> void prepare(std::vector<Panels<T>>& all, std::size_t members) {
     const auto m = static_cast<std::size_t>(block_m<T>());
     const auto n = static_cast<std::size_t>(block_n<T>());
     const auto k = static_cast<std::size_t>(block_k());
-    if (narrow_operands()) {
-      panels.a = make_workspace<T>(m * k);
-      panels.b = make_workspace<T>(k * n);
-    }
-    if (!sums_in_place<T>()) panels.sums = make_workspace<T>(m * n);
-    if (std::is_same_v<T, double> || library_ == HostGemmLibrary::builtin) {
-      panels.kernel = make_workspace<T>(builtin_gemm_workspace<T>());
+    all.resize(members);
+    for (Panels<T>& panels : all) {
+      if (narrow_operands()) {
+        panels.a = make_workspace<T>(m * k);
+        panels.b = make_workspace<T>(k * n);
+      }
+      if (!sums_in_place<T>()) panels.sums = make_workspace<T>(m * n);
+      if (std::is_same_v<T, double> || library_ == HostGemmLibrary::builtin) {
+        panels.kernel = make_workspace<T>(builtin_gemm_workspace<T>());
+      }
     }
   }
 
@@ -185,24 +244,41 @@ class HostGemm::Work {
             operands.beta < 0 ? spec_.beta : operands.beta};
   }
 
-  template <typename T> void run_typed(const Run& run, const Panels<T>& panels) const {
+  template <typename T> void run_typed(const Run& run, const std::vector<Panels<T>>& panels) const {
+    const Parts parts = cut_for(run.m, spec_.n, threads(run.m, run.k));
+    crew_.run(static_cast<int>(parts.down * parts.across), [&](int part, int member) {
+      const std::int64_t i = part / parts.across * parts.rows;
+      const std::int64_t j = part % parts.across * parts.columns;
+      run_part(run, {i, std::min(i + parts.rows, run.m)}, {j, std::min(j + parts.columns, spec_.n)}, member,
+               panels[static_cast<std::size_t>(member)]);
+    });
+  }
+
+  struct Range {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+
+  /// These rows of these columns of the result.
+  template <typename T>
+  void run_part(const Run& run, Range rows, Range columns, int member, const Panels<T>& panels) const {
     const std::int64_t n = spec_.n;
     const auto out_bytes = static_cast<std::int64_t>(size_of(spec_.out_dtype));
     const bool in_place = sums_in_place<T>();
     const bool adds = run.operands.c != nullptr && run.beta != 0.0F;
     // What another C adds is added to sums that are still in the cache.
     const std::int64_t block = adds ? std::min(panel_m, block_m<T>()) : block_m<T>();
-    for (std::int64_t i = 0; i < run.m; i += block) {
-      const std::int64_t mm = std::min(block, run.m - i);
-      for (std::int64_t j = 0; j < n; j += block_n<T>()) {
-        const std::int64_t nn = std::min(block_n<T>(), n - j);
+    for (std::int64_t i = rows.begin; i < rows.end; i += block) {
+      const std::int64_t mm = std::min(block, rows.end - i);
+      for (std::int64_t j = columns.begin; j < columns.end; j += block_n<T>()) {
+        const std::int64_t nn = std::min(block_n<T>(), columns.end - j);
         const std::int64_t place = (i * run.ldd + j) * out_bytes;
         auto* const out = static_cast<std::byte*>(run.operands.d) + place;
         const std::byte* const addend = adds ? static_cast<const std::byte*>(run.operands.c) + place : out;
         const bool added = in_place && !adds;  // by the product
         T* const sums = in_place ? reinterpret_cast<T*>(out) : panels.sums.get();
         const std::int64_t ld_sums = in_place ? run.ldd : nn;
-        sum_block(run, i, j, mm, nn, added ? run.beta : 0.0F, sums, ld_sums, panels);
+        sum_block(run, i, j, mm, nn, added ? run.beta : 0.0F, sums, ld_sums, member, panels);
         if (added && !has_last_step()) continue;
         const auto* const bias =
             spec_.bias ? static_cast<const std::byte*>(run.operands.bias) + j * out_bytes : nullptr;
@@ -235,7 +311,7 @@ class HostGemm::Work {
   // sums[mm, nn] = alpha · op(A)[i.., :] · op(B)[:, j..] + beta · sums
   template <typename T>
   void sum_block(const Run& run, std::int64_t i, std::int64_t j, std::int64_t mm, std::int64_t nn, float beta, T* sums,
-                 std::int64_t ld_sums, const Panels<T>& panels) const {
+                 std::int64_t ld_sums, int member, const Panels<T>& panels) const {
     if (run.k == 0) {
       multiply(mm, nn, 0, nullptr, 1, nullptr, 1, beta, sums, ld_sums, panels);
       return;
@@ -246,10 +322,11 @@ class HostGemm::Work {
     const T* const a = static_cast<const T*>(run.operands.a) + (spec_.transpose_a ? i : i * run.lda);
     const T* const b = static_cast<const T*>(run.operands.b) + (spec_.transpose_b ? j * run.ldb : j);
     if constexpr (std::is_same_v<T, float>) {
-      // Blocks of f32 have all columns, and several of them share the weights whatever other runs do.
+      // Blocks of rows share the weights whatever other runs do.
       const bool shared = run.operands.weights != Weights::once || mm < run.m;
-      const bool packable = packed_ && beta == 0.0F && run.k == spec_.k && run.lda == spec_.k;
-      if (shared && packable && packed_->multiply(mm, a, b, sums)) return;
+      const bool packable =
+          packed_ && beta == 0.0F && nn == spec_.n && run.k == spec_.k && run.lda == spec_.k && ld_sums == spec_.n;
+      if (shared && packable && packed_->multiply(member, mm, a, b, sums)) return;
     }
     multiply(mm, nn, run.k, a, run.lda, b, run.ldb, beta, sums, ld_sums, panels);
   }
@@ -275,20 +352,24 @@ class HostGemm::Work {
 
   const GemmSpec spec_;
   const HostGemmLibrary library_;
-  Panels<float> f32_;
-  Panels<double> f64_;
+  HostCrew& crew_;
+  std::vector<Panels<float>> f32_;  // one for each member
+  std::vector<Panels<double>> f64_;
   std::unique_ptr<PackedWeights> packed_;  // null: each product packs its own
 };
 
-HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, const HostWorkers& workers)
-    : Gemm(checked(spec)), work_(std::make_shared<const Work>(this->spec(), library)), workers_(workers) {
+HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, HostCrew& crew,
+                   const HostWorkers& workers)
+    : Gemm(checked(spec)), work_(std::make_shared<const Work>(this->spec(), library, crew)), workers_(workers) {
   const bool own = library == HostGemmLibrary::builtin || spec.dtype == f64;
   const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
                                                                    : describe_gemm_library(library, choice);
   const bool narrow = spec.dtype == f16 || spec.dtype == bf16;
-  description_ = format("{}{}{}{}{}", by, own ? "" : " sgemm", spec.tf32 ? " in fp32, which has no TF32" : "",
+  const int threads = work_->threads(spec.m, spec.k);
+  description_ = format("{}{}{}{}{}{}", by, own ? "" : " sgemm", spec.tf32 ? " in fp32, which has no TF32" : "",
                         narrow ? format(", {} through f32 panels", name(spec.dtype)) : std::string(),
-                        work_->packs_weights() ? ", weights packed once for products in pieces" : "");
+                        work_->packs_weights() ? ", weights packed once for products in pieces" : "",
+                        threads > 1 ? format(", on {} threads", threads) : std::string());
 }
 
 void HostGemm::run(StreamRef stream, const GemmOperands& operands) {

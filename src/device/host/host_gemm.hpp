@@ -10,6 +10,7 @@
 
 namespace tandem {
 
+class HostCrew;
 class HostWorkers;
 
 /// The names that DeviceOptions::gemm knows.
@@ -31,11 +32,12 @@ struct HostGemmSpeed {
 [[nodiscard]] HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept;
 
 /// A product on the host. Operands of 16 bits go through fp32 panels that stay in the cache; sums stay in fp32 (f64)
-/// until the last step, which rounds once.
+/// until the last step, which rounds once. A large one is cut into parts, which the members of a crew do side by side.
 class HostGemm final : public Gemm {
  public:
-  /// Runs on streams of the device whose workers these are.
-  HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, const HostWorkers& workers);
+  /// Runs on streams of the device whose workers and crew these are.
+  HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, HostCrew& crew,
+           const HostWorkers& workers);
 
   void run(StreamRef stream, const GemmOperands& operands) override;
   [[nodiscard]] std::string describe() const override { return description_; }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -259,13 +260,13 @@ class Operation {
 
 class OneDnnPackedWeights final : public PackedWeights {
  public:
-  OneDnnPackedWeights(const GemmSpec& spec, Owned<Attributes> attributes, Owned<Description> description)
+  OneDnnPackedWeights(const GemmSpec& spec, std::size_t members, Owned<Attributes> attributes,
+                      Owned<Description> description)
       : n_(spec.n),
         k_(spec.k),
         attributes_(std::move(attributes)),
         description_(std::move(description)),
         data_(make_workspace<std::byte>(api().memory_desc_get_size(layout()))),
-        queue_(make_queue()),
         packed_memory_(make_memory(layout(), data_.get())) {
     const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : spec.transpose_b ? k_ : n_;
     const Layout stored(k_, n_, spec.transpose_b ? 1 : ldb, spec.transpose_b ? ldb : 1);
@@ -275,7 +276,11 @@ class OneDnnPackedWeights final : public PackedWeights {
     const Owned<Description> description_of_reorder(reorder);
     pack_.emplace(description_of_reorder.get());
     stored_memory_ = make_memory(stored.ref(), nullptr);
-    products_.reserve(most_products);
+    members_.resize(members);
+    for (Member& member : members_) {
+      member.queue = make_queue();
+      member.products.reserve(most_products);
+    }
   }
 
   /// How a product of `m` rows is to be done with weights in this layout; null if the blocked kernels cannot.
@@ -291,20 +296,16 @@ class OneDnnPackedWeights final : public PackedWeights {
     return std::string_view(kernel).starts_with("brg") ? std::move(result) : nullptr;
   }
 
-  bool multiply(std::int64_t m, const float* a, const float* b, float* d) override {
-    if (!packed_ && m > most_rows_to_pack_for(n_, k_)) return false;
+  bool multiply(int member_number, std::int64_t m, const float* a, const float* b, float* d) override {
+    if (!pays_for(m)) return false;
     const OneDnn::OneThread one_thread(*OneDnn::load());
-    const Product* const product = find(m);
+    Member& member = members_[static_cast<std::size_t>(member_number)];
+    const Product* const product = find(member, m);
     if (product == nullptr || !product->operation) return false;
-    if (!packed_) {
-      set(stored_memory_, b);
-      pack_->execute<2>(*queue_, {{{DNNL_ARG_FROM, stored_memory_.get()}, {DNNL_ARG_TO, packed_memory_.get()}}},
-                        "a reorder");
-      packed_ = true;
-    }
+    pack(member, b);
     set(product->a, a);
     set(product->d, d);
-    product->operation->execute<3>(*queue_,
+    product->operation->execute<3>(*member.queue,
                                    {{{DNNL_ARG_SRC, product->a.get()},
                                      {DNNL_ARG_WEIGHTS, packed_memory_.get()},
                                      {DNNL_ARG_DST, product->d.get()}}},
@@ -320,6 +321,28 @@ class OneDnnPackedWeights final : public PackedWeights {
     Owned<Memory> d;
   };
 
+  /// What one thread needs of its own.
+  struct Member {
+    Owned<Queue> queue;
+    std::vector<Product> products;
+  };
+
+  /// False where plain products of so many rows are as good.
+  bool pays_for(std::int64_t rows) {
+    const std::lock_guard lock(packing_);
+    return packed_ || rows <= most_rows_to_pack_for(n_, k_);
+  }
+
+  /// Unless they are packed; the other members wait.
+  void pack(const Member& member, const float* b) {
+    const std::lock_guard lock(packing_);
+    if (packed_) return;
+    set(stored_memory_, b);
+    pack_->execute<2>(*member.queue, {{{DNNL_ARG_FROM, stored_memory_.get()}, {DNNL_ARG_TO, packed_memory_.get()}}},
+                      "a reorder");
+    packed_ = true;
+  }
+
   [[nodiscard]] LayoutRef layout() const {
     return api().primitive_desc_query_md(description_.get(), dnnl_query_weights_md, 0);
   }
@@ -329,17 +352,18 @@ class OneDnnPackedWeights final : public PackedWeights {
   }
 
   /// Null if there are too many already.
-  const Product* find(std::int64_t m) {
-    const auto found = std::ranges::find(products_, m, &Product::m);
-    if (found != products_.end()) return &*found;
-    if (products_.size() == most_products) return nullptr;
+  const Product* find(Member& member, std::int64_t m) const {
+    std::vector<Product>& products = member.products;
+    const auto found = std::ranges::find(products, m, &Product::m);
+    if (found != products.end()) return &*found;
+    if (products.size() == most_products) return nullptr;
     Product product{.m = m, .operation = {}, .a = {}, .d = {}};
     if (const Owned<Description> description = describe(m, n_, k_, layout(), attributes_.get())) {
       product.operation.emplace(description.get());
       product.a = make_memory(api().primitive_desc_query_md(description.get(), dnnl_query_src_md, 0), nullptr);
       product.d = make_memory(api().primitive_desc_query_md(description.get(), dnnl_query_dst_md, 0), nullptr);
     }
-    return &products_.emplace_back(std::move(product));
+    return &products.emplace_back(std::move(product));
   }
 
   const std::int64_t n_;
@@ -347,16 +371,16 @@ class OneDnnPackedWeights final : public PackedWeights {
   Owned<Attributes> attributes_;
   Owned<Description> description_;  ///< of some product: it knows the layout that all share
   Workspace<std::byte> data_;
-  Owned<Queue> queue_;
   Owned<Memory> stored_memory_;
   Owned<Memory> packed_memory_;
   std::optional<Operation> pack_;
-  std::vector<Product> products_;
+  std::mutex packing_;
+  std::vector<Member> members_;
 };
 
 }  // namespace
 
-std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec) {
+std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec, std::size_t members) {
   const bool dense = (spec.lda == 0 || spec.lda == spec.k) && (spec.ldd == 0 || spec.ldd == spec.n);
   const bool plain = spec.dtype == f32 && spec.out_dtype == f32 && !spec.transpose_a && spec.alpha == 1.0F;
   if (!dense || !plain || spec.m == 0 || spec.n == 0 || spec.k == 0 || load_api() == nullptr) return nullptr;
@@ -366,7 +390,7 @@ std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec) {
       OneDnnPackedWeights::describe(std::min(spec.m, most_rows_to_pack_for(spec.n, spec.k)), spec.n, spec.k,
                                     Layout(spec.k, spec.n).ref(), attributes.get());
   if (!description) return nullptr;
-  return std::make_unique<OneDnnPackedWeights>(spec, std::move(attributes), std::move(description));
+  return std::make_unique<OneDnnPackedWeights>(spec, members, std::move(attributes), std::move(description));
 }
 
 }  // namespace tandem
@@ -375,7 +399,7 @@ std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec) {
 
 namespace tandem {
 
-std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec&) { return nullptr; }
+std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec&, std::size_t) { return nullptr; }
 
 }  // namespace tandem
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -17,16 +18,17 @@ class PackedWeights {
   PackedWeights& operator=(const PackedWeights&) = delete;
   virtual ~PackedWeights() = default;
 
-  /// For products of this spec; null where packing gains nothing, or cannot be had: for other than dense f32 operands,
-  /// without oneDNN or its headers of the same version when this was compiled, or on a CPU without AVX-512.
-  [[nodiscard]] static std::unique_ptr<PackedWeights> make(const GemmSpec& spec);
+  /// For products of this spec, of which `members` threads do parts at once; null where packing gains nothing, or
+  /// cannot be had: for other than dense f32 operands, without oneDNN or its headers of the same version when this was
+  /// compiled, or on a CPU without AVX-512.
+  [[nodiscard]] static std::unique_ptr<PackedWeights> make(const GemmSpec& spec, std::size_t members);
 
-  /// The next product packs the weights again: they may have changed.
+  /// The next product packs the weights again: they may have changed. Not while one runs.
   void forget() noexcept { packed_ = false; }
 
-  /// D[m, n] = A[m, k] · op(B), dense but for B, on the calling thread alone. False, and nothing is done, where plain
-  /// products are as good. Throws DeviceError.
-  [[nodiscard]] virtual bool multiply(std::int64_t m, const float* a, const float* b, float* d) = 0;
+  /// D[m, n] = A[m, k] · op(B), dense but for B, on the calling thread, which is this member for so long. False, and
+  /// nothing is done, where plain products are as good. Throws DeviceError.
+  [[nodiscard]] virtual bool multiply(int member, std::int64_t m, const float* a, const float* b, float* d) = 0;
 
  protected:
   bool packed_ = false;
