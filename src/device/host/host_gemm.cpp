@@ -63,8 +63,8 @@ Parts cut_for(std::int64_t m, std::int64_t n, std::int64_t threads) noexcept {
       const Parts parts = parts_of(m, n, down, across);
       const auto rows = static_cast<double>(parts.rows);
       const auto columns = static_cast<double>(parts.columns);
-      const auto turns = static_cast<double>((parts.down * parts.across + threads - 1) / threads);
-      const double cost = turns * (rows * columns + step_aside * (rows + columns));
+      const std::int64_t turns = (parts.down * parts.across + threads - 1) / threads;
+      const double cost = static_cast<double>(turns) * (rows * columns + step_aside * (rows + columns));
       if (least != 0 && cost >= least) continue;
       least = cost;
       best = parts;
