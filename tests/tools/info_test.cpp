@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tandem/device/device.hpp"
+
+#include "tools/command.hpp"
+#include "tools/support.hpp"
+
+namespace tandem::tools {
+namespace {
+
+/// The value of the line of a section of `info --json`.
+std::string line_of(const nlohmann::json& document, const char* section, const std::string& id) {
+  for (const auto& line : document[section]) {
+    if (line["id"] == id) return line["is"];
+  }
+  ADD_FAILURE() << section << " has no " << id << ": " << document[section];
+  return "";
+}
+
+TEST(Info, SaysWhatThereIsAndWhyNot) {
+  const Outcome outcome = tandem_command("info --json", "TANDEM_LINK=20us,1GB/s");
+  ASSERT_EQ(outcome.code, success);
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_TRUE(line_of(document, "devices", "host").find("emulated link of 20 us") != std::string::npos);
+  EXPECT_EQ(line_of(document, "memory_backends", "host"), "on host");
+  EXPECT_FALSE(contains(line_of(document, "gemm", "host"), "cannot be used")) << document["gemm"];
+  EXPECT_EQ(document["launcher"], "none: a world of one");
+  EXPECT_EQ(document["plan_cache"], "none: plans run what the cost model chooses");
+  EXPECT_EQ(line_of(document, "links", "host"), "emulated link 20us,1GB/s");
+  EXPECT_EQ(line_of(document, "cost_model", "host"), "1.0 GB/s and 20.0 us from a rank to a peer");
+  EXPECT_EQ(line_of(nlohmann::json::parse(tandem_command("info --json").out), "links", "host"), "shared memory");
+  const auto gpus = static_cast<std::size_t>(device_count(DeviceType::cuda));
+  EXPECT_EQ(document["links"].size(), 1 + (gpus < 2 ? 0 : gpus * (gpus - 1) / 2)) << document["links"];
+  if (device_count(DeviceType::cuda) == 0) {
+    EXPECT_TRUE(contains(line_of(document, "memory_backends", "cuda"), "none: ")) << document["memory_backends"];
+  }
+  const Outcome inside = tandem_command("run -n 2 --no-prefix -- " TANDEM_TEST_CLI " info --json | grep launcher");
+  EXPECT_TRUE(contains(inside.out, "rank 1 of 2")) << inside.out;
+}
+
+TEST(Info, SaysWhyThereIsNoCuda) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const auto document = nlohmann::json::parse(tandem_command("info --json").out);
+  EXPECT_EQ(line_of(document, "devices", "cuda"), "none: " + why_no_device(DeviceType::cuda));
+}
+
+TEST(Info, PrintsItAsText) {
+  const Outcome outcome = tandem_command("info");
+  EXPECT_EQ(outcome.code, success);
+  for (const char* part :
+       {"\ndevices\n  host", "\nlinks\n  host", "\ncost model's constants (measured: ", "\nmemory backends\n",
+        "\nmatrix products\n", "\nenvironment\n", "TANDEM_DEVICE    = host"}) {
+    EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::tools

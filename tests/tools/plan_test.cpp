@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tandem/device/device.hpp"
+
+#include "support/errors.hpp"
+#include "tools/command.hpp"
+#include "tools/operation.hpp"
+#include "tools/support.hpp"
+
+namespace tandem::tools {
+namespace {
+
+class PlanOfRanks : public OfRanks {};
+
+TEST_P(PlanOfRanks, SaysWhatWouldRun) {
+  for (const std::string& operation : operation_names()) {
+    const bool linear = is_linear(parse_operation(operation));
+    const Outcome outcome =
+        tandem_command("plan " + operation + ranks() + (linear ? " --shape 64,64,64" : " --size 64K") + " --json -");
+    ASSERT_EQ(outcome.code, success) << outcome.out;
+    const auto document = nlohmann::json::parse(outcome.out);
+    EXPECT_EQ(document["operation"], operation);
+    EXPECT_TRUE(document.contains(linear ? "t_sequence_us" : "predicted"));
+  }
+}
+
+TEST(Plan, PredictsCollectivesByAlgorithm) {
+  struct Row {
+    const char* operation;
+    std::vector<std::string> algorithms;  // for symmetric tensors, and for plain ones where both are taken
+    double carried;                       // by the link of one of four ranks, in sizes
+    int rounds;
+    int kib = 1024;
+  };
+  // Where ranks may read each other's memory, large plain tensors are read where they are; unless that takes too long,
+  // as each command measures for itself.
+  const std::string fetch_or = "fetch or ";
+  const auto large = [&](const char* otherwise) { return fetch_or + otherwise; };
+  for (const Row& row : {Row{"all_gather", {"push", large("pull")}, 0.75, 1},
+                         {"all_gather --algorithm pull", {"pull"}, 0.75, 1},
+                         {"reduce_scatter", {"direct", large("staged")}, 0.75, 1},
+                         {"all_reduce", {"two_shot", large("two_shot")}, 1.5, 2},
+                         {"all_reduce --algorithm one_shot", {"one_shot", "one_shot"}, 3, 1},
+                         {"all_to_all", {"push", large("staged")}, 0.75, 1},
+                         {"broadcast --algorithm push", {"push"}, 3, 1},
+                         {"broadcast --algorithm pull", {"pull"}, 1, 1},
+                         // small ones through staging memory, whatever the tensors
+                         {"all_gather", {"pull", "pull"}, 0.75, 1, 4},
+                         {"reduce_scatter", {"staged", "staged"}, 0.75, 1, 8},
+                         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 4},
+                         // the smallest by mail
+                         {"all_gather", {"mail", "mail"}, 0.75, 1, 1},
+                         {"reduce_scatter", {"mail", "mail"}, 0.75, 1, 2},
+                         {"all_to_all", {"mail", "mail"}, 0.75, 1, 2},
+                         {"broadcast --algorithm mail", {"mail", "mail"}, 3, 1, 1},
+                         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 1},
+                         {"all_reduce --algorithm mail", {"mail", "mail"}, 3, 1, 1},
+                         {"all_gather", {"push", "pull"}, 0.75, 1, 20}}) {
+    const Outcome outcome = tandem_command("plan " + std::string(row.operation) + " -n 4 --size " +
+                                           std::to_string(row.kib) + "K --link 100us,0.001GB/s --json -");
+    ASSERT_EQ(outcome.code, success) << row.operation;
+    const auto document = nlohmann::json::parse(outcome.out);
+    const bool fetches = contains(document["plan"], "read by their peers in one copy");
+    const auto predicted = document["predicted"];
+    ASSERT_EQ(predicted.size(), row.algorithms.size()) << row.operation << predicted;
+    for (std::size_t i = 0; i < predicted.size(); ++i) {
+      std::string algorithm = row.algorithms[i];
+      if (algorithm.starts_with(fetch_or)) algorithm = fetches ? "fetch" : algorithm.substr(fetch_or.size());
+      EXPECT_EQ(predicted[i]["algorithm"], algorithm) << row.operation;
+      const double link = row.rounds * 100 + row.carried * 1024 * row.kib;
+      EXPECT_GE(predicted[i]["time_us"].get<double>(), link * 0.999) << row.operation;
+      EXPECT_LT(predicted[i]["time_us"].get<double>(), link * 1.002) << row.operation;  // memory is far faster
+    }
+  }
+}
+
+TEST(Plan, AnswersForGpusAlsoWhereThereAreNone) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const Outcome outcome =
+      tandem_command("plan all_gather_linear -n 4 --shape 8192,57344,8192 --device cuda --json - 2>&1");
+  const std::string why = why_no_device(DeviceType::cuda);
+  if (why == "built without CUDA") {
+    EXPECT_EQ(outcome.code, failure);
+    testing::expect_says(outcome.out, {"H200", why});
+    return;
+  }
+  ASSERT_EQ(outcome.code, success) << outcome.out;
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(document["device"], "cuda, no GPU here: costs of an H200 over NVLink");
+  EXPECT_EQ(document["type"], "bf16");
+  EXPECT_EQ(document["algorithm"], "pipeline");
+  EXPECT_LT(document["t_pipeline_us"].get<double>(), document["t_sequence_us"].get<double>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, PlanOfRanks, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace tandem::tools
