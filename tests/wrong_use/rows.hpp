@@ -34,8 +34,12 @@ struct Row {
   Kind kind = Kind::invalid_argument;
 };
 
-/// Of the library, and of the command lines of `tandem`.
-[[nodiscard]] const std::vector<Row>& rows();
+// Of the library, floor by floor, and of the command lines of `tandem`.
+[[nodiscard]] const std::vector<Row>& base_rows();
+[[nodiscard]] const std::vector<Row>& team_rows();
+[[nodiscard]] const std::vector<Row>& memory_rows();
+[[nodiscard]] const std::vector<Row>& collective_rows();
+[[nodiscard]] const std::vector<Row>& linear_rows();
 [[nodiscard]] const std::vector<Row>& command_rows();
 
 }  // namespace tandem::wrong_use

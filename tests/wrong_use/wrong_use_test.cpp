@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tables of wrong use (rows.cpp, command_rows.cpp). Each row gets an error of its kind, whose message says what was
-// given and what is allowed, on every rank ("{rank}" in a fragment is the rank's number); and the ranks can go on
-// afterwards.
+// Tables of wrong use (*_rows.cpp). Each row gets an error of its kind, whose message says what was given and what is
+// allowed, on every rank ("{rank}" in a fragment is the rank's number); and the ranks can go on afterwards.
 #include <gtest/gtest.h>
 #include <ostream>
 #include <string>
@@ -58,7 +57,11 @@ TEST_P(WrongUse, IsTold) {
 }
 
 constexpr auto name_of_row = [](const ::testing::TestParamInfo<Row>& row) { return std::string(row.param.name); };
-INSTANTIATE_TEST_SUITE_P(Library, WrongUse, ::testing::ValuesIn(rows()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(Base, WrongUse, ::testing::ValuesIn(base_rows()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(Team, WrongUse, ::testing::ValuesIn(team_rows()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(Memory, WrongUse, ::testing::ValuesIn(memory_rows()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(Collective, WrongUse, ::testing::ValuesIn(collective_rows()), name_of_row);
+INSTANTIATE_TEST_SUITE_P(Linear, WrongUse, ::testing::ValuesIn(linear_rows()), name_of_row);
 INSTANTIATE_TEST_SUITE_P(Commands, WrongUse, ::testing::ValuesIn(command_rows()), name_of_row);
 
 }  // namespace

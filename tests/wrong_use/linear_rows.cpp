@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
+
+#include "wrong_use/rows.hpp"
+#include "wrong_use/support.hpp"
+
+namespace tandem::wrong_use {
+namespace {
+
+template <typename Plan, typename... Arguments> Wrong linear(const LinearSpec& spec, const Arguments&... arguments) {
+  return [=](World& world) { const Plan plan(world.team(), spec, arguments...); };
+}
+Wrong all_gather_linear(const std::function<void(AllGatherLinear&, StreamRef)>& use) {
+  return [use](World& world) {
+    AllGatherLinear plan(world.team(), {.m = 8, .n = 3, .k = 5});
+    use(plan, stream_of(world));
+  };
+}
+template <typename Plan, typename... Arguments>
+Wrong moved_from(const std::function<void(Plan&, StreamRef)>& use, const Arguments&... arguments) {
+  return [=](World& world) {
+    Plan plan(world.team(), {.m = 8, .n = 3, .k = 5}, arguments...);
+    const Plan moved = std::move(plan);
+    use(plan, stream_of(world));  // NOLINT(bugprone-use-after-move)
+  };
+}
+
+}  // namespace
+
+const std::vector<Row>& linear_rows() {
+  static const std::vector<Row> table{
+      {"LinearDType",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .dtype = i32}),
+       {"AllGatherLinear on rank {rank}", "i32", "f32, bf16 or f16"},
+       Kind::unsupported},
+      {"LinearNegative", 2, linear<LinearReduceScatter>({.m = 8, .n = -3, .k = 5}), {"n=-3", "rank {rank}"}},
+      {"LinearTooLarge",
+       2,
+       linear<LinearWeightGradient>({.m = std::int64_t{1} << 40, .n = 3, .k = 1024}, GatheredOperand::x),
+       {"LinearWeightGradient on rank {rank}", "m=1099511627776", "281474976710656 elements"}},
+      {"LinearTooManyRows",
+       2,
+       linear<LinearAllReduce>({.m = std::numeric_limits<std::int64_t>::max(), .n = 0, .k = 0}),
+       {"LinearAllReduce on rank {rank}", "m=9223372036854775807", "281474976710656 elements"}},
+      {"LinearAlgorithm",
+       2,
+       linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "fused"}),
+       {"LinearAllReduce on rank {rank} of 2", "'fused' is not known", "auto, pipeline, direct, sequence"}},
+      {"LinearGroups",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.groups = 9}),
+       {"AllGatherLinear on rank {rank} of 2", "9 groups", "1 to 8"}},
+      {"LinearGroupsOfSequence",
+       3,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "sequence", .groups = 2}),
+       {"AllGatherLinear on rank {rank} of 3", "2 groups", "'sequence', which has none", "'pipeline'"}},
+      {"LinearSmsOfASum",
+       2,
+       linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5}, LinearOptions{.sms = 0}),
+       {"LinearReduceScatter on rank {rank} of 2", "0 SMs", "1 and more", "sums need 1"}},
+      {"LinearSmsOfAGather",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5}, LinearOptions{.sms = -1}),
+       {"AllGatherLinear on rank {rank} of 2", "-1 SMs", "0 and more"}},
+      {"LinearDifferentSpecs",
+       2,
+       [](World& world) { const LinearReduceScatter plan(world.team(), {.m = 8 + world.rank(), .n = 3, .k = 5}); },
+       {"rank {rank}", "LinearReduceScatter", "m=8", "m=9"}},
+      {"LinearTooManyTokens",
+       2,
+       all_gather_linear(
+           [](AllGatherLinear& plan, StreamRef s) { plan(view({5, 5}), view({3, 5}), view({10, 3}), s); }),
+       {"AllGatherLinear on rank {rank} of 2", "10 tokens", "at most 8"}},
+      {"LinearShard",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({8, 3}), s); }),
+       {"AllGatherLinear on rank {rank} of 2", "x is f32[8, 5]", "[4, 5] are needed"}},
+      {"LinearWeight",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({5, 3}), view({8, 3}), s); }),
+       {"AllGatherLinear on rank {rank} of 2", "weight is f32[5, 3]", "[3, 5] are needed"}},
+      {"LinearUnexpectedBias",
+       2,
+       all_gather_linear(
+           [](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({3, 5}), view({3}), view({8, 3}), s); }),
+       {"AllGatherLinear on rank {rank} of 2", "bias", "without LinearSpec::bias"}},
+      {"LinearUnexpectedAuxiliary",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) {
+         plan(view({4, 5}), view({3, 5}), TensorView(), view({8, 3}), view({8, 3}), s);
+       }),
+       {"AllGatherLinear on rank {rank} of 2", "auxiliary of sizes [8, 3]", "without LinearSpec::auxiliary"}},
+      {"LinearMissingAuxiliary",
+       2,
+       [](World& world) {
+         AllGatherLinear plan(
+             world.team(),
+             {.m = 8, .n = 3, .k = 5, .activation = Activation::gelu_erf, .auxiliary = Auxiliary::gradient});
+         plan(view({4, 5}), view({3, 5}), view({8, 3}), stream_of(world));
+       },
+       {"AllGatherLinear on rank {rank}", "aux", "[8, 3] are needed"}},
+      {"LinearAuxiliaryOfNothing",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .auxiliary = Auxiliary::output}),
+       {"AllGatherLinear on rank {rank}", "auxiliary output", "gelu_erf, gelu_tanh"}},
+      {"LinearAuxiliaryOfASum",
+       2,
+       linear<LinearReduceScatter>(
+           {.m = 8, .n = 3, .k = 5, .activation = Activation::gelu_erf, .auxiliary = Auxiliary::output}),
+       {"LinearReduceScatter on rank {rank}", "auxiliary output", "only AllGatherLinear"},
+       Kind::unsupported},
+      {"LinearGatheredNotKept",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); }),
+       {"AllGatherLinear on rank {rank} of 2", "gathered()", "keep_gathered"}},
+      {"ReduceScatterKeepsNothing",
+       2,
+       linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5}, LinearOptions{.keep_gathered = true}),
+       {"LinearReduceScatter on rank {rank}", "keep_gathered", "only AllGatherLinear"}},
+      {"AllReduceKeepsNothing",
+       2,
+       linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.keep_gathered = true}),
+       {"LinearAllReduce on rank {rank}", "keep_gathered", "only AllGatherLinear"}},
+      {"GradientKeepsNothing",
+       2,
+       linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5}, GatheredOperand::x, LinearOptions{.keep_gathered = true}),
+       {"LinearWeightGradient on rank {rank}", "keep_gathered", "only AllGatherLinear"}},
+      {"GradientWithBias",
+       2,
+       linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .bias = true}, GatheredOperand::x),
+       {"LinearWeightGradient on rank {rank}", "bias"},
+       Kind::unsupported},
+      {"AllGatherLinearMovedFrom",
+       2,
+       moved_from<AllGatherLinear>(
+           [](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({3, 5}), view({8, 3}), s); }),
+       {"team is empty"}},
+      {"GatheredOfMovedFrom",
+       2,
+       moved_from<AllGatherLinear>([](AllGatherLinear& plan, StreamRef) { static_cast<void>(plan.gathered()); },
+                                   LinearOptions{.keep_gathered = true}),
+       {"team is empty"}},
+      {"LinearReduceScatterMovedFrom",
+       2,
+       moved_from<LinearReduceScatter>(
+           [](LinearReduceScatter& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({4, 3}), s); }),
+       {"team is empty"}},
+      {"LinearAllReduceMovedFrom",
+       2,
+       moved_from<LinearAllReduce>(
+           [](LinearAllReduce& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({8, 3}), s); }),
+       {"team is empty"}},
+      {"LinearWeightGradientMovedFrom",
+       2,
+       moved_from<LinearWeightGradient>(
+           [](LinearWeightGradient& plan, StreamRef s) { plan(view({8, 3}), view({4, 5}), view({3, 5}), s); },
+           GatheredOperand::x),
+       {"team is empty"}},
+  };
+  return table;
+}
+
+}  // namespace tandem::wrong_use
