@@ -51,26 +51,18 @@ Examples:
   tandem bench linear_reduce_scatter -n 4 --shape 512,1024,2048 --layout NN    # its gradient of x
 )";
 
-constexpr std::array<OptionOfSome, 17> options_of_some{{{"-b", is_collective, "collectives"},
-                                                        {"-e", is_collective, "collectives"},
-                                                        {"-f", is_collective, "collectives"},
-                                                        {"-i", is_collective, "collectives"},
-                                                        {"--plain", is_collective, "collectives"},
-                                                        {"--symmetric", is_collective, "collectives"},
-                                                        {"--in-place", is_collective, "collectives"},
-                                                        {"--beside", is_collective, "collectives"},
-                                                        {"--root", is_broadcast, "broadcast"},
-                                                        {"--shape", is_linear, "linear operations"},
-                                                        {"--groups", is_linear, "linear operations"},
-                                                        {"--tf32", is_linear, "linear operations"},
-                                                        {"--layout", multiplies_weight, layers},
-                                                        {"--bias", multiplies_weight, layers},
-                                                        {"--activation", multiplies_weight, layers},
-                                                        {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
-                                                        {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
+constexpr std::array<OptionOfSome, 9> own_options_of_some{{{"-b", is_collective, "collectives"},
+                                                           {"-e", is_collective, "collectives"},
+                                                           {"-f", is_collective, "collectives"},
+                                                           {"-i", is_collective, "collectives"},
+                                                           {"--plain", is_collective, "collectives"},
+                                                           {"--symmetric", is_collective, "collectives"},
+                                                           {"--in-place", is_collective, "collectives"},
+                                                           {"--beside", is_collective, "collectives"},
+                                                           {"--root", is_broadcast, "broadcast"}}};
 
 void check(const BenchOptions& options, const CLI::App& app) {
-  expect_taken(options.operation, app, options_of_some);
+  expect_taken(options.operation, app, own_options_of_some);
   if (app.count("-f") != 0 && app.count("-i") != 0) {
     throw InvalidArgument("-f and -i were given; allowed: one of them, since sizes go up by a factor or by a step");
   }
@@ -174,7 +166,6 @@ int bench(Arguments arguments) {
   };
   bool plain = false;
   bool symmetric = false;
-  int groups = 0;
   add_operation(app, options.operation, operation_names());
   add_rank_options(app, options.ranks);
   bytes("-b,--begin", "-b", "the smallest size, as in 512, 64K, 1M, 2G (default 1K)", options.begin);
@@ -195,9 +186,8 @@ int bench(Arguments arguments) {
           repetitions.graph_launches, 0, 1'000'000);
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
   add_tf32(app, options.tf32);
-  app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
-      ->type_name("NAME");
-  integer("--groups", "--groups", "linear operations: into how many parts what travels is cut", groups, 1);
+  add_algorithm(app, options.algorithm);
+  add_groups(app, options.groups);
   add_sms(app, options.sms);
   add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
   add_layouts(app, options.layouts);
@@ -223,7 +213,6 @@ int bench(Arguments arguments) {
   app.add_option("--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)")->type_name("FILE");
   add_report(app, options.report);
   if (const auto code = parse(app, arguments)) return *code;
-  if (groups != 0) options.groups = groups;
   check(options, app);
   options.plain = on_plain_tensors(options, plain, symmetric);
 

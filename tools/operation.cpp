@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/operation.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ranges>
 
@@ -106,12 +105,5 @@ std::string in_words(const Layouts& layouts, const Epilogue& epilogue) {
 }
 
 std::string in_words(GatheredOperand gathered) { return gathered == GatheredOperand::dy ? ", dy gathered" : ""; }
-
-void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> options) {
-  for (const auto& [option, taken_by, takers] : options) {
-    if (app.count(option) == 0 || taken_by(operation)) continue;
-    throw InvalidArgument(format("{} has no {}; that is for {}", name(operation), option, takers));
-  }
-}
 
 }  // namespace tandem::tools

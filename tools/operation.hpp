@@ -3,15 +3,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
-
-#include "tools/command.hpp"
 
 namespace tandem::tools {
 
@@ -84,16 +81,5 @@ void expect_epilogue(const Epilogue& epilogue);
 /// ", layout NN, bias, gelu_erf": what is not as it is by default.
 [[nodiscard]] std::string in_words(const Layouts& layouts, const Epilogue& epilogue = {});
 [[nodiscard]] std::string in_words(GatheredOperand gathered);
-
-/// An option that not all operations take.
-struct OptionOfSome {
-  const char* option;
-  bool (*taken_by)(Operation operation);
-  const char* takers;  ///< as in "that is for collectives"
-};
-/// The takers that `multiplies_weight` tells.
-inline constexpr const char* layers = "all_gather_linear, linear_reduce_scatter and linear_all_reduce";
-/// Throws InvalidArgument if the command line of `app` has one of these options, and the operation does not take it.
-void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> options);
 
 }  // namespace tandem::tools

@@ -5,6 +5,10 @@
 #include <array>
 #include <limits>
 
+#include "tandem/base/error.hpp"
+
+#include "base/format.hpp"
+
 namespace tandem::tools {
 namespace {
 
@@ -13,6 +17,16 @@ template <typename All> std::vector<std::string> names(const All& all) {
   for (const auto each : all) names.emplace_back(name(each));
   return names;
 }
+
+constexpr const char* layers = "all_gather_linear, linear_reduce_scatter and linear_all_reduce";
+constexpr std::array<OptionOfSome, 8> options_of_some{{{"--shape", is_linear, "linear operations"},
+                                                       {"--groups", is_linear, "linear operations"},
+                                                       {"--tf32", is_linear, "linear operations"},
+                                                       {"--layout", multiplies_weight, layers},
+                                                       {"--bias", multiplies_weight, layers},
+                                                       {"--activation", multiplies_weight, layers},
+                                                       {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
+                                                       {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
 
 }  // namespace
 
@@ -87,6 +101,20 @@ void add_gathered(CLI::App& app, GatheredOperand& gathered) {
       ->type_name("NAME");
 }
 
+void add_algorithm(CLI::App& app, std::string& algorithm) {
+  app.add_option("--algorithm", algorithm, "one of the operation's algorithms (default auto)")->type_name("NAME");
+}
+
+void add_groups(CLI::App& app, std::optional<int>& groups) {
+  app.add_option_function<std::string>(
+         "--groups",
+         [&groups](const std::string& text) {
+           groups = static_cast<int>(parse_integer("--groups", text, 1, std::numeric_limits<int>::max()));
+         },
+         "linear operations: into how many parts what travels is cut")
+      ->type_name("N");
+}
+
 void add_sms(CLI::App& app, std::optional<int>& sms) {
   app.add_option_function<std::string>(
          "--sms",
@@ -100,6 +128,17 @@ void add_sms(CLI::App& app, std::optional<int>& sms) {
 void add_report(CLI::App& app, Report::Options& report) {
   app.add_option("--json", report.json, "write all figures as JSON; - is stdout, without the table")->type_name("FILE");
   app.add_flag("--csv", report.csv, "comma-separated values instead of the table");
+}
+
+void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> own) {
+  const auto expect = [&](const OptionOfSome& some) {
+    if (app.count(some.option) == 0 || some.taken_by(operation)) return;
+    throw InvalidArgument(format("{} has no {}; that is for {}", name(operation), some.option, some.takers));
+  };
+  for (const OptionOfSome& some : own) expect(some);
+  for (const OptionOfSome& some : options_of_some) {
+    if (app.get_option_no_throw(some.option) != nullptr) expect(some);  // no command has to have them all
+  }
 }
 
 }  // namespace tandem::tools

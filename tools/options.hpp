@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,23 @@ void add_layouts(CLI::App& app, Layouts& layouts);
 void add_epilogue(CLI::App& app, Epilogue& epilogue);
 /// --gathered
 void add_gathered(CLI::App& app, GatheredOperand& gathered);
+/// --algorithm
+void add_algorithm(CLI::App& app, std::string& algorithm);
+/// --groups
+void add_groups(CLI::App& app, std::optional<int>& groups);
 /// --sms
 void add_sms(CLI::App& app, std::optional<int>& sms);
 /// --json and --csv
 void add_report(CLI::App& app, Report::Options& report);
+
+/// An option that not all operations take.
+struct OptionOfSome {
+  const char* option;
+  bool (*taken_by)(Operation operation);
+  const char* takers;  ///< as in "that is for collectives"
+};
+/// Throws InvalidArgument if the command line of `app` has an option that the operation does not take: one of the
+/// command's own, or of those above.
+void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> own = {});
 
 }  // namespace tandem::tools

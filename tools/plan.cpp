@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tandem/base/error.hpp"
@@ -39,15 +38,7 @@ Examples:
   tandem plan all_reduce -n 4 --size 64M
 )";
 
-constexpr std::array<OptionOfSome, 9> options_of_some{{{"--size", is_collective, "collectives"},
-                                                       {"--shape", is_linear, "linear operations"},
-                                                       {"--groups", is_linear, "linear operations"},
-                                                       {"--tf32", is_linear, "linear operations"},
-                                                       {"--layout", multiplies_weight, layers},
-                                                       {"--bias", multiplies_weight, layers},
-                                                       {"--activation", multiplies_weight, layers},
-                                                       {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
-                                                       {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
+constexpr std::array<OptionOfSome, 1> own_options_of_some{{{"--size", is_collective, "collectives"}}};
 
 struct PlanOptions {
   Operation operation = Operation::all_reduce;
@@ -194,19 +185,12 @@ int plan(Arguments arguments) {
       ->type_name("BYTES");
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
   add_tf32(app, options.tf32);
-  app.add_option("--algorithm", options.algorithm, "one of the operation's algorithms (default auto)")
-      ->type_name("NAME");
-  app.add_option_function<Text>(
-         "--groups",
-         [&](const Text& text) {
-           options.groups = static_cast<int>(parse_integer("--groups", text, 1, std::numeric_limits<int>::max()));
-         },
-         "linear operations: into how many parts what travels is cut")
-      ->type_name("N");
+  add_algorithm(app, options.algorithm);
+  add_groups(app, options.groups);
   add_sms(app, options.sms);
   app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
   if (const auto code = parse(app, arguments)) return *code;
-  expect_taken(options.operation, app, options_of_some);
+  expect_taken(options.operation, app, own_options_of_some);
   expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
   expect_epilogue(options.epilogue);
   return is_linear(options.operation) ? plan_linear(options) : plan_collective(options, arguments);

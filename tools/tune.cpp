@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <list>
 #include <optional>
@@ -62,9 +61,6 @@ std::vector<std::string> linear_names() {
   }
   return names;
 }
-
-constexpr std::array<OptionOfSome, 2> options_of_some{
-    {{"--layout", multiplies_weight, layers}, {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
 
 struct TuneOptions {
   Operation operation = Operation::all_gather_linear;
@@ -331,7 +327,7 @@ int tune(Arguments arguments) {
   if (options.shapes.empty()) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
-  expect_taken(options.operation, app, options_of_some);
+  expect_taken(options.operation, app);
   expect_options(options.operation, "auto", options.dtype, options.tf32);
   expect_one_stdout(options.report);
 
