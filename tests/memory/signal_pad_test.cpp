@@ -2,6 +2,7 @@
 #include "tandem/memory/signal_pad.hpp"
 
 #include <chrono>
+#include <functional>
 #include <gtest/gtest.h>
 #include <random>
 #include <span>
@@ -21,13 +22,25 @@ namespace {
 using namespace std::chrono_literals;
 using testing::team_sizes;
 
-class Pad : public testing::OnEachDevice {};
-
 SymmetricTensor ready(const Team& team, std::int64_t count, std::uint32_t channels = 4) {
   auto tensor = SymmetricTensor::empty(team, {count}, i32, {.channels = channels});
   tensor.rendezvous();
   return tensor;
 }
+
+class Pad : public testing::OnEachDevice {
+ protected:
+  /// `body` on three ranks, with a team of them in another order and its tensor. Nobody leaves before all have done it.
+  static void on_team_of_three(const std::function<void(World&, const Team&, const SymmetricTensor&)>& body) {
+    on(3, [&](World& world) {
+      const Team team = world.team({2, 0, 1});
+      const SymmetricTensor tensor = ready(team, 1);
+      team.barrier();
+      body(world, team, tensor);
+      world.team().barrier();
+    });
+  }
+};
 
 TEST_P(Pad, ASignalFollowsItsData) {
   for (const int ranks : team_sizes()) {
@@ -127,10 +140,7 @@ void wait_in_vain(const Team& team, const SignalPad& pad, StreamRef stream) {
 }
 
 TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
-  on(3, [](World& world) {
-    const Team team = world.team({2, 0, 1});
-    auto tensor = ready(team, 1);
-    team.barrier();
+  on_team_of_three([](World& world, const Team& team, const SymmetricTensor& tensor) {
     if (world.rank() == 0) {
       const Stream stream(world.device());
       wait_in_vain(team, tensor.signal_pad(), stream);
@@ -148,15 +158,11 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
       while (!team.failed() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(5ms);
       EXPECT_THROW(team.check(), Aborted);  // the others are told
     }
-    world.team().barrier();
   });
 }
 
 TEST_P(Pad, AFailureElsewhereIsToldWithTheWaitThatItEnded) {
-  on(3, [](World& world) {
-    const Team team = world.team({2, 0, 1});
-    auto tensor = ready(team, 1);
-    team.barrier();
+  on_team_of_three([](World& world, const Team& team, const SymmetricTensor& tensor) {
     if (world.rank() == 0) {
       const Stream stream(world.device());
       tensor.signal_pad().wait_signal(stream, 2, 3);
@@ -172,15 +178,11 @@ TEST_P(Pad, AFailureElsewhereIsToldWithTheWaitThatItEnded) {
       std::this_thread::sleep_for(50ms);
       team.abort("on purpose");
     }
-    world.team().barrier();
   });
 }
 
 TEST_P(Pad, NothingCountsAfterAPeersDeadlineEvenIfItDidNotSay) {
-  on(3, [](World& world) {
-    const Team team = world.team({2, 0, 1});
-    auto tensor = ready(team, 1);
-    team.barrier();
+  on_team_of_three([](World& world, const Team& team, const SymmetricTensor& tensor) {
     if (world.rank() == 0) {
       const Stream stream(world.device());
       wait_in_vain(team, tensor.signal_pad(), stream);
@@ -197,7 +199,6 @@ TEST_P(Pad, NothingCountsAfterAPeersDeadlineEvenIfItDidNotSay) {
         EXPECT_NE(std::string(error.what()).find("says rank 0"), std::string::npos) << error.what();
       }
     }
-    world.team().barrier();
   });
 }
 
