@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Signals and credits, the protocol by which ranks write into each other's buffers. README.md beside this file tells it
-// in words; scripts/check_model.sh checks it, and that each mutation below is found. What is modelled is memory/slots on
+// in words; scripts/check_model.sh checks it, and that each mutation below is found. Here are the signals, and what may fail;
+// those who use them are in slots.pml, exchange.pml, loan.pml and meeting.pml. What is modelled is memory/slots on
 // memory/signal_pad on device/signal:
 //
 //   - Each rank writes one payload for each peer in each iteration, as an all_gather does, into one of two slots: the
@@ -106,23 +107,6 @@ typedef Word {
 
 Word arrival[WORDS];  // the writer: your slot is filled
 Word credit[WORDS];   // the owner: you may fill my slot
-#if OPENED
-Word opened[WORDS];   // every rank: I have come so far
-#endif
-#if LOAN
-Word drained[WORDS];  // a reader: I have read what you lent me
-byte lent[RANKS];     // which of its slots a rank lends; where the loan lies, in the code
-#endif
-#if SUMMED
-Word reduced[WORDS];  // a rank: I have added up my chunk, and lend it
-byte chunks[RANKS * RANKS];
-#endif
-#if MEETING
-#define BLOCKS 2      // each has words of its own, and half of each payload
-Word met[RANKS * RANKS * BLOCKS];  // a block: I have come so far
-byte begun[RANKS];    // the kernel that runs on a rank, whose blocks may begin
-byte ended[RANKS];    // blocks of all kernels
-#endif
 
 // A slot's payload has two halves, written and read one after the other: a read in the middle of a write shows, and so
 // does a write between the first reader and the last. What iteration i writes is i.
@@ -218,127 +202,17 @@ inline next(peers) {
 #define UNLESS_DEAD
 #endif
 
-// The stream that writes this rank's payloads, for its peers in rotated order.
+// A rank's peers, one after the other: those that it writes for in rotated order, and those that it reads from in the order
+// in which that comes.
 #define TO ((me + k) % RANKS)
 #define MY_CREDIT credit[WORD(me, TO, plan, i % SLOTS)]
 #define THEIR_ARRIVAL arrival[WORD(TO, me, plan, i % SLOTS)]
 #define SLOT_TO_WRITE buffer[SLOT(TO, me, plan, i % SLOTS)]
 
-#if MUTATION == SLOT_WITHOUT_CREDIT
-#define NEEDS_CREDIT (i % SLOTS == 0)
-#else
-#define NEEDS_CREDIT true
-#endif
-
-#if PULL
-proctype Writer(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  {
-    do
-    :: i <= ITERATIONS ->
-       do
-       :: atomic { k <= READERS(me) && SIGNALLED(MY_CREDIT) -> take_signal(MY_CREDIT) };
-#if MUTATION != CREDIT_NOT_RESET
-          d_step { reset_signal(MY_CREDIT) };
-#endif
-          k++
-       :: atomic { k > READERS(me) -> k = 1; break }
-       od;
-       SLOT_TO_WRITE.first = i;
-       SLOT_TO_WRITE.last = i;
-       do
-       :: d_step { k <= READERS(me) -> put_signal(THEIR_ARRIVAL); k++ }
-       :: atomic { k > READERS(me) -> k = 1; i++; break }
-       od
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-#else
-proctype Writer(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  {
-    do
-    :: atomic { i <= ITERATIONS && NEEDS_CREDIT && SIGNALLED(MY_CREDIT) -> take_signal(MY_CREDIT) };
-#if MUTATION != CREDIT_NOT_RESET
-       d_step { reset_signal(MY_CREDIT) };
-#endif
-       goto push
-    :: i <= ITERATIONS && !NEEDS_CREDIT ->
-push:
-#if MUTATION == SIGNAL_BEFORE_DATA
-       skip;
-       d_step { put_signal(THEIR_ARRIVAL) };
-#endif
-       SLOT_TO_WRITE.first = i;
-#if PARTS == 2
-       d_step { put_signal(THEIR_ARRIVAL) };
-#endif
-       SLOT_TO_WRITE.last = i;
-#if MUTATION == SIGNAL_BEFORE_DATA
-       d_step { next(READERS(me)) }
-#else
-       d_step { put_signal(THEIR_ARRIVAL); next(READERS(me)) }
-#endif
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-#endif
-
-// The stream that reads what its peers have written, in the order in which it comes.
 #define FROM ((me + RANKS - k) % RANKS)
 #define MY_ARRIVAL arrival[WORD(me, FROM, plan, i % SLOTS)]
 #define THEIR_CREDIT credit[WORD(FROM, me, plan, i % SLOTS)]
 #define SLOT_TO_READ buffer[SLOT(me, FROM, plan, i % SLOTS)]
-
-proctype Reader(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  bool right;
-  {
-    do
-    :: atomic { i <= ITERATIONS && SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
-#if MUTATION == CREDIT_BEFORE_READ
-       d_step { reset_signal(MY_ARRIVAL) };
-       d_step { put_signal(THEIR_CREDIT) };
-#endif
-       right = (SLOT_TO_READ.first == i);
-#if PARTS == 2 && MUTATION != PART_NOT_AWAITED
-       atomic { SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
-#endif
-       d_step {
-         right = right && SLOT_TO_READ.last == i;
-         // Results are counted later, by Team::synchronize; now is when the fewest failures are known.
-         assert(right || !COUNTS);
-         right = false
-       };
-#if MUTATION == CREDIT_BEFORE_READ
-       d_step { next(WRITERS(me)) }
-#elif MUTATION == RESET_AFTER_CREDIT
-       d_step { put_signal(THEIR_CREDIT) };
-       d_step { reset_signal(MY_ARRIVAL); next(WRITERS(me)) }
-#else
-       d_step { reset_signal(MY_ARRIVAL) };
-       d_step { put_signal(THEIR_CREDIT); next(WRITERS(me)) }
-#endif
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-
-// An exchange: what a rank signals in iteration i + 1 comes after all that it read in iteration i.
-#if MUTATION == READ_LATE
-#define PIECE (i - 1)
-#else
-#define PIECE i
-#endif
-#define PIECE_TO_READ buffer[SLOT(me, FROM, plan, PIECE % SLOTS)]
-
-#define THEIR_OPENED opened[WORD(TO, me, plan, 0)]
-#define MY_OPENED opened[WORD(me, FROM, plan, 0)]
 
 inline signal_all(words) {
   do
@@ -354,254 +228,13 @@ inline wait_all(words) {
   od
 }
 
-proctype Exchanger(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  bool right;
-  {
-    do
-    :: i <= ITERATIONS ->
-#if OPENED
-       signal_all(THEIR_OPENED);
-       wait_all(MY_OPENED);
-#endif
-#if MUTATION == SIGNAL_BEFORE_DATA
-       signal_all(THEIR_ARRIVAL);
-#endif
-#if PULL
-       SLOT_TO_WRITE.first = i;
-       SLOT_TO_WRITE.last = i;
-#else
-       do
-       :: k < RANKS ->
-          SLOT_TO_WRITE.first = i;
-          SLOT_TO_WRITE.last = i;
-          k++
-       :: atomic { k == RANKS -> k = 1; break }
-       od;
-#endif
-#if MUTATION != SIGNAL_BEFORE_DATA
-       signal_all(THEIR_ARRIVAL);
-#endif
-       wait_all(MY_ARRIVAL);
-       do
-       :: k < RANKS && PIECE > 0 ->
-          right = (PIECE_TO_READ.first == PIECE);
-          d_step {
-            right = right && PIECE_TO_READ.last == PIECE;
-            assert(right || !COUNTS);
-            right = false;
-            k++
-          }
-       :: atomic { k == RANKS || PIECE == 0 -> k = 1; i++; break }
-       od
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-
+#include "slots.pml"
+#include "exchange.pml"
 #if LOAN
-// A loan: a rank's caller has written its memory, and will write it again when the run has ended.
-#define LENDS(rank) (!ROOTED || i % 2 == (rank))
-#define MY_DRAINED drained[WORD(me, FROM, plan, 0)]
-#define THEIR_READY arrival[WORD(TO, me, plan, 0)]
-#define MY_READY arrival[WORD(me, FROM, plan, 0)]
-#define THEIR_DRAINED drained[WORD(FROM, me, plan, 0)]
-#define LENT_TO_ME buffer[SLOT(me, FROM, plan, lent[FROM])]
-
-// The memory of a rank that is dead cannot be read: who tries waits for the news.
-#if FAULTS
-#define READABLE (!dead[FROM] || RELEASED)
-#else
-#define READABLE true
+#include "loan.pml"
 #endif
-
-proctype Lender(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  bool right;
-  {
-    do
-    :: i <= ITERATIONS ->
-       if
-       :: LENDS(me) ->
-          SLOT_TO_WRITE.first = i;
-          SLOT_TO_WRITE.last = i;
-#if MUTATION == SIGNAL_BEFORE_DATA
-          signal_all(THEIR_READY);
-          lent[me] = i % SLOTS
-#else
-          lent[me] = i % SLOTS;
-          signal_all(THEIR_READY)
-#endif
-       :: else
-       fi;
-       do
-       :: k < RANKS && LENDS(FROM) ->
-#if MUTATION != NOT_READY
-          atomic { SIGNALLED(MY_READY) -> take_signal(MY_READY) };
-#endif
-#if MUTATION == CREDIT_BEFORE_READ
-          d_step { put_signal(THEIR_DRAINED) };
-#endif
-          atomic { READABLE -> right = (LENT_TO_ME.first == i) };
-          d_step {
-            READABLE ->
-            right = right && LENT_TO_ME.last == i;
-            assert(right || !COUNTS);
-            right = false
-          };
-#if MUTATION == NOT_READY
-          atomic { SIGNALLED(MY_READY) -> take_signal(MY_READY) };
-#endif
-#if MUTATION != CREDIT_BEFORE_READ
-          d_step { put_signal(THEIR_DRAINED) };
-#endif
-          k++
-       :: k < RANKS && !LENDS(FROM) -> k++
-       :: atomic { k == RANKS -> k = 1; break }
-       od;
-#if MUTATION != NOT_DRAINED
-       if
-       :: LENDS(me) -> wait_all(MY_DRAINED)
-       :: else
-       fi;
-#endif
-       i++
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-#endif
-
-#if SUMMED
-// An all_reduce in place. Rank r reads chunk r of its peers' inputs, and lends its sum. That says also that r has read:
-// so it lets each peer put this sum where chunk r of its input was, which that one still lends.
-#define INPUT (2 * i)
-#define SUM (2 * i + 1)
-#define CHUNK(owner, chunk) chunks[(owner) * RANKS + (chunk)]
-#define THEIR_REDUCED reduced[WORD(TO, me, plan, 0)]
-#define MY_REDUCED reduced[WORD(me, FROM, plan, 0)]
-
-inline read_inputs() {
-  do
-  :: d_step { k < RANKS && READABLE -> assert(CHUNK(FROM, me) == INPUT || !COUNTS); k++ }
-  :: atomic { k == RANKS -> k = 1; break }
-  od
-}
-
-proctype Summer(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  {
-    do
-    :: i <= ITERATIONS ->
-       do
-       :: d_step { k <= RANKS -> CHUNK(me, TO) = INPUT; k++ }
-       :: atomic { k > RANKS -> k = 1; break }
-       od;
-       signal_all(THEIR_READY);
-       wait_all(MY_READY);
-#if MUTATION != READ_LATE
-       read_inputs();
-#endif
-       CHUNK(me, me) = SUM;
-       signal_all(THEIR_REDUCED);
-#if MUTATION == READ_LATE
-       read_inputs();
-#endif
-       do
-       :: atomic { k < RANKS && SIGNALLED(MY_REDUCED) -> take_signal(MY_REDUCED) };
-          d_step { READABLE -> assert(CHUNK(FROM, FROM) == SUM || !COUNTS) };
-          CHUNK(me, FROM) = SUM;
-          d_step { put_signal(THEIR_DRAINED); k++ }
-       :: atomic { k == RANKS -> k = 1; break }
-       od;
-#if MUTATION != NOT_DRAINED
-       wait_all(MY_DRAINED);
-#endif
-       i++
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-#endif
-
 #if MEETING
-// Two ranks: each has one peer, whatever k says. A kernel in a rank's stream begins when what is in front of it has
-// ended, and ends when all its blocks have.
-proctype Stream(byte me; byte plan) {
-  byte i = 1;
-  byte k = 1;
-  bool right;
-  {
-    do
-    :: i <= ITERATIONS ->
-#if PULL
-       SLOT_TO_WRITE.first = i;
-       SLOT_TO_WRITE.last = i;
-#endif
-       begun[me] = i;
-       ended[me] == i * BLOCKS;
-#if !PULL
-       right = (SLOT_TO_READ.first == i);
-       d_step {
-         right = right && SLOT_TO_READ.last == i;
-         assert(right || !COUNTS);
-         right = false
-       };
-#endif
-       i++
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
-
-#define BLOCK_WORD(owner, writer) met[((owner) * RANKS + (writer)) * BLOCKS + block]
-#define THEIR_BLOCK BLOCK_WORD(TO, me)
-#define MY_BLOCK BLOCK_WORD(me, FROM)
-
-// A block reads its half of the peer's memory, or writes it there.
-inline work() {
-  d_step {
-    if
-#if PULL
-    :: block == 0 -> assert(SLOT_TO_READ.first == i || !COUNTS)
-    :: else -> assert(SLOT_TO_READ.last == i || !COUNTS)
-#else
-    :: block == 0 -> SLOT_TO_WRITE.first = i
-    :: else -> SLOT_TO_WRITE.last = i
-#endif
-    fi
-  }
-}
-
-#if MUTATION == NOT_DRAINED
-#define MET_BEHIND (SIGNALLED(MY_BLOCK) || block == 1)
-#else
-#define MET_BEHIND SIGNALLED(MY_BLOCK)
-#endif
-
-// It meets the peer's same block before, and again behind: both times on the same words, which count on.
-proctype Block(byte me; byte plan; byte block) {
-  byte i = 1;
-  byte k = 1;
-  {
-    do
-    :: d_step { i <= ITERATIONS && begun[me] == i -> put_signal(THEIR_BLOCK) };
-#if MUTATION == NOT_READY
-       work();
-       atomic { SIGNALLED(MY_BLOCK) -> take_signal(MY_BLOCK) };
-#else
-       atomic { SIGNALLED(MY_BLOCK) -> take_signal(MY_BLOCK) };
-       work();
-#endif
-       d_step { put_signal(THEIR_BLOCK) };
-       atomic { MET_BEHIND -> take_signal(MY_BLOCK); ended[me]++; i++ }
-    :: i > ITERATIONS -> break
-    od
-  } UNLESS_DEAD
-}
+#include "meeting.pml"
 #endif
 
 #if FAULTS
