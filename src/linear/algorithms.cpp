@@ -20,6 +20,14 @@ std::vector<std::string> linear_algorithms(LinearKind kind) {
 }
 
 std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, const LinearOptions& options) {
+  if (spec.gradient_dtype != f32 && kind != LinearKind::linear_weight_gradient) {
+    return format("a gradient of {} was asked for; of the linear plans only {} gives one", name(spec.gradient_dtype),
+                  name(LinearKind::linear_weight_gradient));
+  }
+  if (spec.gradient_dtype != f32 && spec.gradient_dtype != spec.dtype) {
+    return format("a gradient of {} was asked for with dtype {}; allowed: f32{}", name(spec.gradient_dtype),
+                  name(spec.dtype), spec.dtype == f32 ? "" : format(" or {}", name(spec.dtype)));
+  }
   const std::vector<std::string> known = linear_algorithms(kind);
   if (options.algorithm != "auto" && std::ranges::find(known, options.algorithm) == known.end()) {
     return format("algorithm '{}' is not known; known: {}", options.algorithm, listed(known));

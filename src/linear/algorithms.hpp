@@ -31,8 +31,8 @@ inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
   return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
 }
 
-/// Why no plan of this kind runs as `options` say, and what is possible; empty if one does. For an error that names the
-/// plan, and the rank where there is one.
+/// Why no plan of this kind gives the gradient that `spec` asks for, or runs as `options` say, and what is possible;
+/// empty if one does. For an error that names the plan, and the rank where there is one.
 [[nodiscard]] std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks,
                                          const LinearOptions& options);
 

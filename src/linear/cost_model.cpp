@@ -33,19 +33,28 @@ class Pieces {
       : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
 
   [[nodiscard]] int peers() const { return ranks_ - 1; }
+  /// All of it in one product. On a host it, too, adds up in f32, panel by panel, and then rounds; a GPU's rounds what
+  /// it has in registers.
+  [[nodiscard]] double whole() const {
+    const auto rows = static_cast<double>(spec_.m);
+    if (costs_.weights_hold_up_compute) return product(rows, passing_weights(f32)) + casting();
+    return product(rows, passing_weights(spec_.gradient_dtype));
+  }
+  /// The part for so many shards.
   [[nodiscard]] double gemm(double shards) const {
     const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
-    const double reading = passing_weights();
-    const double multiplying = 2.0 * multiplied(rows) * static_cast<double>(spec_.k) / flops_per_second();
-    return costs_.gemm_launch_seconds +
-           (costs_.weights_hold_up_compute ? reading + multiplying : std::max(reading, multiplying));
+    return product(rows, passing_weights(f32));
   }
   /// What it costs on top of that to add to what an earlier product left: on a GPU a product hides that it reads its
   /// weights, but the sums that it begins with stand in front of its stores.
   [[nodiscard]] double adding() const {
     const bool adds = kind_ == LinearKind::linear_weight_gradient && !costs_.weights_hold_up_compute;
-    return adds ? passing_weights() : 0;
+    return adds ? passing_weights(f32) : 0;
   }
+  /// A pass over a pipeline's sums in f32, which become a gradient of 16 bits.
+  [[nodiscard]] double rounding() const { return casting() == 0 ? 0 : costs_.gemm_launch_seconds + casting(); }
+  /// And one in front of them over what they are added to.
+  [[nodiscard]] double widening() const { return spec_.beta == 0.0F ? 0 : rounding(); }
   /// One shard's way to one peer, without the latency.
   [[nodiscard]] double wire() const { return shard_bytes() / costs_.link_bytes_per_second; }
   [[nodiscard]] double latency() const { return costs_.link_latency_seconds; }
@@ -69,14 +78,14 @@ class Pieces {
     return kind_ == LinearKind::linear_all_reduce ? 2 * first : first;
   }
 
-  [[nodiscard]] double sequence() const { return gemm(ranks_) + comm(); }
+  [[nodiscard]] double sequence() const { return whole() + comm(); }
 
   [[nodiscard]] double in_groups(int groups) const {
     if (groups == 0) return sequence();                     // a team of one
     const double hops = (groups + 2) * costs_.hop_seconds;  // the fork, the join, and one before or after each group
     if (costs_.copies_cost_compute) {
       if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
-      return hops + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + comm();
+      return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
     if (is_reduction(kind_) && own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
     if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups);
@@ -114,11 +123,22 @@ class Pieces {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
     return spec_.tf32 ? costs_.gemm_tf32_flops_per_second : costs_.gemm_f32_flops_per_second;
   }
-  /// What each product goes through anew: it reads the weights, or adds to their gradient.
-  [[nodiscard]] double passing_weights() const {
-    const double bytes = kind_ == LinearKind::linear_weight_gradient ? 2.0 * static_cast<double>(size_of(f32))
-                                                                     : static_cast<double>(size_of(spec_.dtype));
-    return passing(static_cast<double>(spec_.n) * static_cast<double>(spec_.k) * bytes);
+  [[nodiscard]] double product(double rows, double reading) const {
+    const double multiplying = 2.0 * multiplied(rows) * static_cast<double>(spec_.k) / flops_per_second();
+    return costs_.gemm_launch_seconds +
+           (costs_.weights_hold_up_compute ? reading + multiplying : std::max(reading, multiplying));
+  }
+  [[nodiscard]] double weights() const { return static_cast<double>(spec_.n) * static_cast<double>(spec_.k); }
+  /// What each product goes through anew: it reads the weights, or adds to their gradient, which it has in `gradient`.
+  [[nodiscard]] double passing_weights(DType gradient) const {
+    const bool adds = kind_ == LinearKind::linear_weight_gradient;
+    return passing(weights() * static_cast<double>(adds ? 2 * size_of(gradient) : size_of(spec_.dtype)));
+  }
+  /// From a gradient in f32 to one of 16 bits, or back.
+  [[nodiscard]] double casting() const {
+    if (kind_ != LinearKind::linear_weight_gradient || spec_.gradient_dtype == f32) return 0;
+    const double bytes = weights() * static_cast<double>(size_of(f32) + size_of(spec_.gradient_dtype));
+    return bytes / costs_.memory_bytes_per_second;
   }
   /// What stays in no cache between two products costs its way.
   [[nodiscard]] double passing(double bytes) const {
@@ -126,7 +146,7 @@ class Pieces {
   }
   /// The own shard first, then groups as they arrive: a single one in a batch, else a push for each part.
   [[nodiscard]] double arriving(int groups) const {
-    double compute = gemm(1);
+    double compute = widening() + gemm(1);
     double arrived = latency() - costs_.push_gap_seconds;
     for (const ShardGroup& group : arriving_groups(peers(), groups)) {
       const std::size_t parts = groups == 1 ? 1 : group.size();
@@ -135,7 +155,7 @@ class Pieces {
       compute = std::max(compute, arrived) + gemm(size_in_shards(group)) + adding() +
                 static_cast<double>(parts - 1) * costs_.gemm_launch_seconds;
     }
-    return compute;
+    return compute + rounding();
   }
   /// Groups that leave when they are computed, then the own shard, then the sum. What peers send comes when the slowest
   /// of them has computed it.
@@ -233,7 +253,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   LinearChoice choice;
   choice.sms = options.sms;
   LinearPrediction& predicted = choice.predicted;
-  predicted.t_gemm = pieces.gemm(ranks);
+  predicted.t_gemm = pieces.whole();
   predicted.t_comm = pieces.comm();
   predicted.t_sequence = pieces.sequence();
   int groups = options.groups ? std::min(*options.groups, most) : std::min(1, most);

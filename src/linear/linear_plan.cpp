@@ -146,9 +146,10 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   }
 }
 
-void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication) {
-  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}\ncommunication: {}", kind(), to_string(spec_),
-                         team().size(), to_string(choice_), gemm.describe(), communication));
+void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts) {
+  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}\n{}communication: {}", kind(), to_string(spec_),
+                         team().size(), to_string(choice_), gemm.describe(),
+                         parts.empty() ? "" : format("products of parts: {}\n", parts), communication));
 }
 
 }  // namespace tandem

@@ -18,6 +18,7 @@ RowRange shard_rows(std::int64_t m, int ranks, int rank) noexcept {
 std::string to_string(const LinearSpec& spec) {
   std::string text = format("m={} n={} k={} {}", spec.m, spec.n, spec.k, name(spec.dtype));
   if (spec.tf32) text += " in TF32";
+  if (spec.gradient_dtype != f32) text += format(" into {}", name(spec.gradient_dtype));
   if (spec.x == Layout::transposed) text += " x[k, m]";
   if (spec.weight == Layout::transposed) text += " weight[k, n]";
   if (spec.bias) text += " bias";

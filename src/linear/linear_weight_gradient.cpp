@@ -2,6 +2,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "tandem/base/error.hpp"
 #include "tandem/linear/tuned_product.hpp"
@@ -28,7 +29,9 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, gathered_row_bytes(spec, gathered), choice, ShardGather::Meanwhile::something, operation),
       gemm(team, tuned_gemm(team, local_gradient_gemm(spec))),
-      communication(team) {}
+      communication(team) {
+  if (choice.algorithm == tandem::pipeline && team.size() > 1 && spec.gradient_dtype != f32) wide.emplace(team, spec);
+}
 
 void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows,
                                            RowRange rows, float beta) const {
@@ -37,11 +40,11 @@ void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run
   const std::byte* whole_rows =
       run.whole == nullptr ? nullptr
                            : run.whole + static_cast<std::size_t>(rows.begin * whole_columns) * size_of(spec.dtype);
-  gemm->run(stream, {.a = gathers_x ? whole_rows : gathered_rows,
-                     .b = gathers_x ? gathered_rows : whole_rows,
-                     .d = run.dw,
-                     .k = rows.count,
-                     .beta = beta});
+  run.gemm->run(stream, {.a = gathers_x ? whole_rows : gathered_rows,
+                         .b = gathers_x ? gathered_rows : whole_rows,
+                         .d = run.dw,
+                         .k = rows.count,
+                         .beta = beta});
 }
 
 LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& spec, GatheredOperand gathered,
@@ -56,9 +59,11 @@ LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& s
                team.rank(), to_string(spec)));
   }
   state_ = std::make_unique<State>(team, spec, gathered, choice(), operation());
-  describe_product(*state_->gemm, state_->gather.communication());
+  const std::optional<WideSum>& wide = state_->wide;
+  describe_product(*state_->gemm, state_->gather.communication(), wide ? wide->describe() : "");
   auto parts = state_->gather.parts();
   parts.push_back(state_->gemm.shared());
+  if (wide) std::ranges::copy(wide->parts(), std::back_inserter(parts));
   keep_in_graphs(std::move(parts));
 }
 
@@ -98,14 +103,14 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   const std::int64_t m = gathers_x ? tokens(dy, "dy", 0) : tokens(x, "x", 0);
   expect(dy, "dy", spec().dtype, Dims{gathers_x ? m : own_rows(m), spec().n});
   expect(x, "x", spec().dtype, Dims{gathers_x ? own_rows(m) : m, spec().k});
-  expect(dw, "dw", f32, Dims{spec().n, spec().k});
+  expect(dw, "dw", spec().gradient_dtype, Dims{spec().n, spec().k});
 
   const TensorView& shard = gathers_x ? x : dy;
   const TensorView& whole = gathers_x ? dy : x;
   state.forget_dropped_start(stream);
   if (state.started) expect_started(shard, m, stream);
   begin(stream);
-  const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), dw.data(), m};
+  const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), &*state.gemm, dw.data(), m};
   (state.*(state.started ? &State::finish_started : state.algorithm))(run, stream);
   state.gather.finish(stream, state.gather.slot());
   end(stream);

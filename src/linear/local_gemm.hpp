@@ -23,17 +23,24 @@ namespace tandem {
           .beta = spec.beta};
 }
 
-/// dW = dyᵀ·x as one rank's product, into f32: the tokens are what is summed over.
+/// dW = dyᵀ·x as one rank's product: the tokens are what is summed over.
 [[nodiscard]] inline GemmSpec local_gradient_gemm(const LinearSpec& spec) {
   return {.m = spec.n,
           .n = spec.k,
           .k = spec.m,
           .transpose_a = true,
           .dtype = spec.dtype,
-          .out_dtype = f32,
+          .out_dtype = spec.gradient_dtype,
           .tf32 = spec.tf32,
           .alpha = spec.alpha,
           .beta = spec.beta};
+}
+
+/// The same for a part of the tokens, whose sum is not rounded yet.
+[[nodiscard]] inline GemmSpec partial_gradient_gemm(const LinearSpec& spec) {
+  GemmSpec partial = local_gradient_gemm(spec);
+  partial.out_dtype = f32;
+  return partial;
 }
 
 }  // namespace tandem

@@ -12,6 +12,8 @@ namespace {
 
 /// In which of the ways that `tune` does not measure the products become a sum, in words; empty where they do not.
 std::string_view other_way(LinearKind kind, const LinearSpec& spec, int ranks) {
+  // A pipeline that adds up in f32 beside a gradient of 16 bits widens first what it adds to.
+  if (spec.gradient_dtype != f32 && spec.beta != 0.0F) return ", added to dW";
   if (!is_reduction(kind)) return "";
   if (spec.beta != 0.0F) return ", added to y";  // the own rows' product is one by itself, whatever the algorithm
   return ranks == 2 && spec.activation != Activation::none ? ", activated" : "";  // see own_product_adds
@@ -26,7 +28,8 @@ std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, c
                         .dtype = spec.dtype,
                         .tf32 = spec.tf32,
                         .x = spec.x,
-                        .weight = spec.weight};
+                        .weight = spec.weight,
+                        .gradient_dtype = spec.gradient_dtype};
   return PlanCache::key(name(kind), format("{}{}", to_string(work), other_way(kind, spec, ranks)), ranks, device);
 }
 

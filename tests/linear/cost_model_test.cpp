@@ -140,6 +140,44 @@ TEST(CostModel, AddingToALargeGradientCostsMoreThanTheGatherThatItHides) {
   EXPECT_EQ(chosen(5120).groups, 1);
 }
 
+TEST(CostModel, AGradientOf16BitsTakesAPipelineAPassMore) {
+  LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  const auto predicted = [&](const CostTable& costs) {
+    return choose(LinearKind::linear_weight_gradient, spec, 2, costs, {.groups = 1}).predicted;
+  };
+  CostTable hides = gpu;
+  hides.weights_hold_up_compute = false;
+  CostTable host = gpu;
+  host.copies_cost_compute = true;
+  for (const CostTable& costs : {hides, host}) {
+    spec.gradient_dtype = f32;
+    const LinearPrediction wide = predicted(costs);
+    spec.gradient_dtype = bf16;
+    const LinearPrediction narrow = predicted(costs);
+    const double cast = 6 * 8192.0 * 8192 / costs.memory_bytes_per_second;
+    const double pass = costs.gemm_launch_seconds + cast;
+    EXPECT_NEAR(narrow.t_pipeline - wide.t_pipeline, pass, 1e-9);
+    // A host's product rounds, too.
+    EXPECT_NEAR(narrow.t_sequence - wide.t_sequence, costs.weights_hold_up_compute ? cast : 0, 1e-9);
+    spec.beta = 1;
+    EXPECT_NEAR(predicted(costs).t_pipeline - narrow.t_pipeline, pass, 1e-9) << "what is added to is widened";
+    EXPECT_NEAR(predicted(costs).t_sequence, narrow.t_sequence, 1e-9);
+    spec.beta = 0;
+  }
+}
+
+TEST(CostModel, AGradientOf16BitsIsHalfToWriteForAProductThatWaitsForIt) {
+  CostTable hides = gpu;
+  hides.weights_hold_up_compute = false;
+  LinearSpec few{.m = 64, .n = 28672, .k = 8192, .dtype = bf16};
+  const auto product = [&](DType gradient) {
+    few.gradient_dtype = gradient;
+    return choose(LinearKind::linear_weight_gradient, few, 2, hides).predicted.t_gemm - hides.gemm_launch_seconds;
+  };
+  EXPECT_DOUBLE_EQ(product(f32), 8 * 28672.0 * 8192 / hides.weights_bytes_per_second);
+  EXPECT_DOUBLE_EQ(product(bf16), product(f32) / 2);
+}
+
 TEST(CostModel, AProductTakesWavesOfTheTilesThatRunAtOnce) {
   CostTable tiled = gpu;
   tiled.cache_bytes = 1e12;

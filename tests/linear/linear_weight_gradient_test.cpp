@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_weight_gradient.hpp"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/linear/all_gather_linear.hpp"
 
 #include "linear/tensors.hpp"
 #include "support/devices.hpp"
@@ -14,6 +17,7 @@
 namespace tandem {
 namespace {
 
+using testing::gradient_dtypes;
 using testing::GuardedTensor;
 using testing::Matrix;
 
@@ -32,12 +36,12 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     // The gathered operand is common to all ranks; the other one is each rank's own.
     const Matrix x = Matrix::random(key(gathers_x ? 1 : 100 + own), m, spec.k, spec.dtype);
     const Matrix dy = Matrix::random(key(gathers_x ? 200 + own : 2), m, spec.n, spec.dtype);
-    const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, f32);
+    const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, spec.gradient_dtype);
     const RowRange rows = shard_rows(m, team.size(), team.rank());
 
     const GuardedTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype, Layout::normal, offset);
     const GuardedTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype, Layout::normal, offset);
-    GuardedTensor dw = start.on(device, f32, Layout::normal, offset);
+    GuardedTensor dw = start.on(device, spec.gradient_dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) dw.poison();
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
     if (starts && run != 2) {  // in turns with runs that gather themselves
@@ -57,7 +61,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
                                    .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
                                    .alpha = spec.alpha,
                                    .beta = spec.beta,
-                                   .dtype = f32});
+                                   .dtype = spec.gradient_dtype});
     const auto compared = testing::compare(expected, dw.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
   }
@@ -72,7 +76,10 @@ TEST_P(WeightGradient, EveryTeamSizeAlgorithmDTypeAndOperand) {
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
         for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
           for (const DType dtype : {f32, bf16, f16}) {
-            check(world, world.team(), {.m = 45, .n = 14, .k = 23, .dtype = dtype}, gathered, {.algorithm = algorithm});
+            for (const DType gradient : gradient_dtypes(dtype)) {
+              check(world, world.team(), {.m = 45, .n = 14, .k = 23, .dtype = dtype, .gradient_dtype = gradient},
+                    gathered, {.algorithm = algorithm});
+            }
           }
         }
       }
@@ -80,14 +87,90 @@ TEST_P(WeightGradient, EveryTeamSizeAlgorithmDTypeAndOperand) {
   }
 }
 
-TEST_P(WeightGradient, AccumulatesInFp32) {
+TEST_P(WeightGradient, AddsToWhatDwHolds) {
   on(3, [](World& world) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
-        check(world, world.team(), {.m = 33, .n = 9, .k = 12, .dtype = bf16, .alpha = 0.25F, .beta = 1.0F}, gathered,
-              {.algorithm = algorithm});
+        for (const DType dtype : {bf16, f16}) {
+          for (const DType gradient : gradient_dtypes(dtype)) {
+            for (const float beta : {1.0F, -0.5F}) {
+              check(
+                  world, world.team(),
+                  {.m = 33, .n = 9, .k = 12, .dtype = dtype, .gradient_dtype = gradient, .alpha = 0.25F, .beta = beta},
+                  gathered, {.algorithm = algorithm});
+            }
+          }
+        }
       }
     }
+  });
+}
+
+// Of whole numbers f32 has every sum: so dW's bits are those of the exact sum, rounded, in however many parts it was
+// added up.
+TEST_P(WeightGradient, RoundsASumOnceHoweverItIsMade) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [ranks](World& world) {
+      const auto& device = world.shared_device();
+      const Stream stream(*device);
+      for (const DType dtype : {bf16, f16}) {
+        const LinearSpec spec{
+            .m = 41, .n = 13, .k = 17, .dtype = dtype, .gradient_dtype = dtype, .alpha = 0.125F, .beta = 1.0F};
+        const auto whole = [](std::uint64_t number, std::int64_t rows, std::int64_t columns) {
+          return Matrix::random(testing::key(testing::seed(), {number}), rows, columns, i32);
+        };
+        const Matrix x = whole(1, spec.m, spec.k);
+        const Matrix dy = whole(2, spec.m, spec.n);
+        const Matrix start = whole(3, spec.n, spec.k);
+        const Matrix dy_transposed = dy.transposed();
+        const auto exact = testing::expected_product({.m = spec.n,
+                                                      .n = spec.k,
+                                                      .k = spec.m,
+                                                      .a = dy_transposed.values,
+                                                      .b = x.values,
+                                                      .start = start.values,
+                                                      .alpha = spec.alpha,
+                                                      .beta = spec.beta});
+        testing::Bytes rounded(exact.value.size() * size_of(dtype));
+        testing::store(exact.value, dtype, rounded.data());
+        const GuardedTensor dy_on = dy.on(device, dtype);
+        const GuardedTensor x_on = x.part(shard_rows(spec.m, ranks, world.rank())).on(device, dtype);
+        std::vector<LinearOptions> ways{{.algorithm = "sequence", .groups = std::nullopt}};
+        for (const int groups : {1, 2, 5}) {
+          if (groups > std::max(1, most_groups(LinearKind::linear_weight_gradient, spec, ranks))) continue;
+          ways.push_back({.algorithm = "pipeline", .groups = groups});
+        }
+        for (const LinearOptions& way : ways) {
+          LinearWeightGradient plan(world.team(), spec, GatheredOperand::x, way);
+          const GuardedTensor dw = start.on(device, dtype);
+          plan(dy_on.view(), x_on.view(), dw.view(), stream);
+          world.team().synchronize(stream);
+          const auto compared = testing::compare_bytes(rounded, dw.get().data());
+          EXPECT_EQ(compared.wrong, 0) << testing::to_string(compared) << "\n" << plan.describe();
+        }
+      }
+      world.team().barrier();
+    });
+  }
+}
+
+TEST_P(WeightGradient, SaysWhereAPipelineAddsUpFor16Bits) {
+  on(2, [](World& world) {
+    const LinearSpec spec{.m = 8, .n = 5, .k = 3, .dtype = bf16, .gradient_dtype = bf16};
+    const auto described = [&](const Team& team, const LinearSpec& of, const char* algorithm) {
+      return LinearWeightGradient(team, of, GatheredOperand::x, {.algorithm = algorithm}).describe();
+    };
+    testing::expect_says(
+        described(world.team(), spec, "pipeline"),
+        {"k=3 bf16 into bf16", "products of parts:", "added up in f32 (60 bytes beside dW)", "rounded once to bf16"});
+    LinearSpec wide = spec;
+    wide.gradient_dtype = f32;
+    const Team alone = world.team({0});
+    std::vector<std::string> others{described(world.team(), spec, "sequence"),
+                                    described(world.team(), wide, "pipeline")};
+    if (alone) others.push_back(described(alone, spec, "pipeline"));
+    for (const std::string& text : others) EXPECT_EQ(text.find("products of parts"), std::string::npos) << text;
+    world.team().barrier();
   });
 }
 
@@ -96,8 +179,10 @@ TEST_P(WeightGradient, TensorsThatAreAlignedForAnElementOnly) {
     for (const char* algorithm : {"pipeline", "sequence"}) {
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
         for (const DType dtype : {f32, bf16, f16}) {
-          check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype}, gathered, {.algorithm = algorithm}, 3,
-                1);
+          for (const DType gradient : gradient_dtypes(dtype)) {
+            check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .gradient_dtype = gradient},
+                  gathered, {.algorithm = algorithm}, 3, 1);
+          }
         }
       }
     }
@@ -108,8 +193,10 @@ TEST_P(WeightGradient, AnyNumberOfGroups) {
   on(4, [](World& world) {
     for (const int groups : {1, 2, 3, 4, 5, 7, 12}) {
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
-        check(world, world.team(), {.m = 61, .n = 12, .k = 20, .beta = 1.0F}, gathered,
-              {.algorithm = "pipeline", .groups = groups}, 4);
+        for (const DType dtype : {f32, bf16}) {
+          check(world, world.team(), {.m = 61, .n = 12, .k = 20, .dtype = dtype, .gradient_dtype = dtype, .beta = 1.0F},
+                gathered, {.algorithm = "pipeline", .groups = groups}, 4);
+        }
       }
     }
   });
@@ -121,8 +208,11 @@ TEST_P(WeightGradient, StartsBeforeTheOtherOperandIsThere) {
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
         for (const char* algorithm : {"auto", "pipeline", "sequence"}) {
           for (const DType dtype : {f32, bf16}) {
-            check(world, world.team(), {.m = 45, .n = 14, .k = 23, .dtype = dtype, .beta = 1.0F}, gathered,
-                  {.algorithm = algorithm}, 5, 0, true);
+            for (const DType gradient : gradient_dtypes(dtype)) {
+              check(world, world.team(),
+                    {.m = 45, .n = 14, .k = 23, .dtype = dtype, .gradient_dtype = gradient, .beta = 1.0F}, gathered,
+                    {.algorithm = algorithm}, 5, 0, true);
+            }
           }
         }
         for (const std::int64_t m : {0, 1, 3}) {
@@ -164,7 +254,10 @@ TEST_P(WeightGradient, SubTeamsInOddOrders) {
       for (const GatheredOperand gathered : {GatheredOperand::x, GatheredOperand::dy}) {
         for (const std::string& algorithm : linear_algorithms(LinearKind::linear_weight_gradient)) {
           for (const DType dtype : {f32, bf16, f16}) {
-            check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = dtype}, gathered, {.algorithm = algorithm}, 5);
+            for (const DType gradient : gradient_dtypes(dtype)) {
+              check(world, team, {.m = 29, .n = 11, .k = 13, .dtype = dtype, .gradient_dtype = gradient}, gathered,
+                    {.algorithm = algorithm}, 5);
+            }
           }
         }
       }
@@ -180,6 +273,10 @@ TEST_P(WeightGradient, FewTokensLeaveShardsShortOrEmpty) {
         check(world, world.team(), {.m = m, .n = 4, .k = 6, .beta = 1.0F}, GatheredOperand::x,
               {.algorithm = algorithm});
         check(world, world.team(), {.m = m, .n = 4, .k = 6}, GatheredOperand::dy, {.algorithm = algorithm});
+        LinearSpec narrow{.m = m, .n = 4, .k = 6, .dtype = bf16, .gradient_dtype = bf16, .beta = 1.0F};
+        check(world, world.team(), narrow, GatheredOperand::dy, {.algorithm = algorithm});
+        if (world.rank() == 1) narrow.n = 0;  // who has no share of the outputs
+        check(world, world.team(), narrow, GatheredOperand::x, {.algorithm = algorithm});
       }
     }
   });
@@ -197,6 +294,26 @@ TEST_P(WeightGradient, RefusesWhatItDoesNotHave) {
           LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = bf16, .tf32 = true}, GatheredOperand::x);
         },
         {"LinearWeightGradient on rank 0", "TF32", "bf16", "f32"});
+    const auto of = [&](DType dtype, DType gradient) {
+      return [&world, dtype, gradient] {
+        LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = dtype, .gradient_dtype = gradient},
+                             GatheredOperand::x);
+      };
+    };
+    testing::expect_error<InvalidArgument>(
+        of(bf16, f16), {"LinearWeightGradient on rank 0", "a gradient of f16", "dtype bf16", "allowed: f32 or bf16"});
+    testing::expect_error<InvalidArgument>(of(f32, bf16), {"a gradient of bf16", "dtype f32; allowed: f32"});
+    testing::expect_error<InvalidArgument>(
+        [&] { AllGatherLinear(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = bf16, .gradient_dtype = bf16}); },
+        {"AllGatherLinear on rank 0", "a gradient of bf16", "only LinearWeightGradient"});
+
+    LinearWeightGradient plan(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = bf16, .gradient_dtype = bf16},
+                              GatheredOperand::x);
+    const Stream stream(world.device());
+    const GuardedTensor narrow(world.team(), {4, 4}, bf16);
+    const GuardedTensor wide(world.team(), {4, 4}, f32);
+    testing::expect_error<InvalidArgument>([&] { plan(narrow.view(), narrow.view(), wide.view(), stream); },
+                                           {"dw is", "f32", "bf16"});
   });
 }
 

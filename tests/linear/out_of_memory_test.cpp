@@ -65,6 +65,12 @@ TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
       {"LinearAllReduce", [](const Team& team) { const LinearAllReduce plan(team, spec); }},
       {"LinearWeightGradient",
        [](const Team& team) { const LinearWeightGradient plan(team, spec, GatheredOperand::x); }},
+      {"LinearWeightGradient in a pipeline into bf16",
+       [](const Team& team) {
+         LinearSpec narrow = spec;
+         narrow.gradient_dtype = bf16;
+         const LinearWeightGradient plan(team, narrow, GatheredOperand::x, {.algorithm = "pipeline"});
+       }},
   };
   testing::run_ranks(3, [&plans](World& world) {
     const bool poor = world.rank() == 1;

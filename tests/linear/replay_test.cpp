@@ -47,9 +47,9 @@ class LinearOperations {
                              dtype);
     add<LinearAllReduce>(LinearKind::linear_all_reduce, {tokens, inputs}, {outputs, inputs}, {tokens, outputs}, dtype);
     add<LinearWeightGradient>(LinearKind::linear_weight_gradient, {tokens, outputs}, {own, inputs}, {outputs, inputs},
-                              f32, GatheredOperand::x);
+                              dtype, GatheredOperand::x);
     add<LinearWeightGradient>(LinearKind::linear_weight_gradient, {own, outputs}, {tokens, inputs}, {outputs, inputs},
-                              f32, GatheredOperand::dy);
+                              dtype, GatheredOperand::dy);
     add_started_gradients();
     add_bulk_overlaps();
   }
@@ -59,8 +59,10 @@ class LinearOperations {
 
   template <typename Plan, typename... Operands>
   void add(LinearKind kind, const Dims& left, const Dims& right, const Dims& made, DType dtype, Operands... gathered) {
+    LinearSpec spec = spec_;
+    if (kind == LinearKind::linear_weight_gradient) spec.gradient_dtype = dtype;
     for (const std::string& algorithm : linear_algorithms(kind)) {
-      const auto plan = std::make_shared<Plan>(team_, spec_, gathered..., LinearOptions{.algorithm = algorithm});
+      const auto plan = std::make_shared<Plan>(team_, spec, gathered..., LinearOptions{.algorithm = algorithm});
       const auto out = std::make_shared<GuardedTensor>(team_, made, dtype);
       runs_.add(plan->describe(), out->view(), [this, plan, out, lefts = both(left), rights = both(right)](int set) {
         (*plan)(of(lefts, set), of(rights, set), out->view(), runs_.stream());
@@ -71,11 +73,13 @@ class LinearOperations {
   /// A gradient whose gather starts before its other operand is at hand, beside what makes that one.
   void add_started_gradients() {
     const std::int64_t own = shard_rows(spec_.m, team_.size(), team_.rank()).count;
+    LinearSpec spec = spec_;
+    spec.gradient_dtype = spec_.dtype;
     for (const std::string& algorithm : linear_algorithms(LinearKind::linear_weight_gradient)) {
-      const auto plan = std::make_shared<LinearWeightGradient>(team_, spec_, GatheredOperand::x,
+      const auto plan = std::make_shared<LinearWeightGradient>(team_, spec, GatheredOperand::x,
                                                                LinearOptions{.algorithm = algorithm});
       const auto dy = std::make_shared<GuardedTensor>(team_, Dims{spec_.m, outputs}, spec_.dtype);
-      const auto out = std::make_shared<GuardedTensor>(team_, Dims{outputs, inputs}, f32);
+      const auto out = std::make_shared<GuardedTensor>(team_, Dims{outputs, inputs}, spec_.dtype);
       runs_.add(plan->describe() + ", started ahead", out->view(),
                 [this, plan, dy, out, dys = both({spec_.m, outputs}), xs = both({own, inputs})](int set) {
                   plan->start(of(xs, set), spec_.m, runs_.stream());

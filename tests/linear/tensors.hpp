@@ -54,6 +54,11 @@ struct Matrix {
   return all;
 }
 
+/// In which dtypes the gradient of a layer's weight may be.
+[[nodiscard]] inline std::vector<DType> gradient_dtypes(DType dtype) {
+  return dtype == f32 ? std::vector{f32} : std::vector{f32, dtype};
+}
+
 /// Calls `check(algorithm, x's layout, the weight's, dtype)` with all that there are of this kind of plan.
 template <typename Check> void for_each_layout(LinearKind kind, const Check& check) {
   for (const std::string& algorithm : linear_algorithms(kind)) {

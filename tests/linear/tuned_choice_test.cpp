@@ -37,7 +37,8 @@ TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   for (const auto& change :
        {+[](LinearSpec& s) { s.m = 47; }, +[](LinearSpec& s) { s.n = 17; }, +[](LinearSpec& s) { s.k = 23; },
         +[](LinearSpec& s) { s.dtype = bf16; }, +[](LinearSpec& s) { s.tf32 = true; },
-        +[](LinearSpec& s) { s.x = Layout::transposed; }, +[](LinearSpec& s) { s.weight = Layout::transposed; }}) {
+        +[](LinearSpec& s) { s.x = Layout::transposed; }, +[](LinearSpec& s) { s.weight = Layout::transposed; },
+        +[](LinearSpec& s) { s.gradient_dtype = bf16; }}) {
     LinearSpec changed = spec;
     change(changed);
     EXPECT_NE(key(changed), key(spec)) << key(changed);
@@ -68,6 +69,19 @@ TEST(PlanCacheKey, IsAnotherWhereSumsAreMadeInAnotherWay) {
     more.beta = 2;
     EXPECT_EQ(plan_cache_key(kind, more, 2, *device), plan_cache_key(kind, added, 2, *device));
   }
+}
+
+// A pipeline widens a dW of 16 bits before it adds to it.
+TEST(PlanCacheKey, IsAnotherWhereAGradientOf16BitsIsAddedTo) {
+  const auto device = open_device({DeviceType::host, 0});
+  const auto differs = [&](DType gradient) {
+    LinearSpec made{.m = 48, .n = 16, .k = 24, .dtype = bf16, .gradient_dtype = gradient};
+    const std::string key = plan_cache_key(LinearKind::linear_weight_gradient, made, 3, *device);
+    made.beta = 1;
+    return plan_cache_key(LinearKind::linear_weight_gradient, made, 3, *device) != key;
+  };
+  EXPECT_TRUE(differs(bf16));
+  EXPECT_FALSE(differs(f32));
 }
 
 TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {

@@ -39,8 +39,9 @@ class TANDEM_API LinearPlan : public Plan {
   void expect_bias(const TensorView& bias) const;
   /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
   void expect_auxiliary(const TensorView& aux, std::int64_t m) const;
-  /// Completes `describe` with what runs locally, and with what communicates.
-  void describe_product(const Gemm& gemm, const std::string& communication);
+  /// Completes `describe` with what runs locally, and with what communicates. `parts`: how products of parts run that
+  /// are others than the whole's, if there are such.
+  void describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts = "");
 
  private:
   LinearSpec spec_;

@@ -28,6 +28,7 @@ struct LinearSpec {
   bool bias = false;               ///< a vector of N, added once
   Activation activation = Activation::none;
   Auxiliary auxiliary = Auxiliary::none;  ///< AllGatherLinear alone: what training keeps of the activation
+  DType gradient_dtype = f32;             ///< LinearWeightGradient alone: of dW: f32, or `dtype`
   float alpha = 1.0F;
   float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias); see GemmSpec for Auxiliary::gradient
 };

@@ -12,9 +12,9 @@
 namespace tandem {
 
 /// Where a plan cache has what is best for a linear operation. Bias, activation, its auxiliary, alpha and beta have no
-/// part in it, and plans that differ in these alone share a choice, but where they decide how a sum over ranks is made:
-/// one that is added to y, and one of two ranks that is activated, have keys of their own. `spec` is as `choose` takes
-/// it, of the team's first rank.
+/// part in it, and plans that differ in these alone share a choice, but where they decide how a sum is made: one over
+/// ranks that is added to y, one of two ranks that is activated, and a gradient of 16 bits that is added to dW have
+/// keys of their own. `spec` is as `choose` takes it, of the team's first rank.
 [[nodiscard]] TANDEM_API std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks,
                                                     const Device& device);
 

@@ -12,9 +12,15 @@ void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream
 
   Device& device = team.device();
   device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
+  Operands parts = run;
+  if (wide) {
+    wide->begin(stream, run.dw);
+    parts.gemm = &wide->gemm();
+    parts.dw = wide->data();
+  }
   {
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
-    multiply(stream, run, run.shard, shard_rows(run.m, team.size(), team.rank()), spec.beta);
+    multiply(stream, parts, run.shard, shard_rows(run.m, team.size(), team.rank()), spec.beta);
   }
   for (const ShardGroup& group : gather.groups()) {
     {
@@ -22,8 +28,9 @@ void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream
       gather.wait(stream, group);
     }
     const TraceRange range(device, stream, "GEMM arrived shards", TraceKind::compute);
-    for (const RowRange rows : gather.rows(group)) multiply(stream, run, gather.row(rows.begin), rows, 1.0F);
+    for (const RowRange rows : gather.rows(group)) multiply(stream, parts, gather.row(rows.begin), rows, 1.0F);
   }
+  if (wide) wide->round(stream, run.dw);
   communication.rejoin(stream);
 }
 

@@ -8,6 +8,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/team/reclaimed.hpp"
 
+#include "linear/linear_weight_gradient/wide_sum.hpp"
 #include "linear/shard_gather.hpp"
 
 namespace tandem {
@@ -17,6 +18,7 @@ struct LinearWeightGradient::State {
   struct Operands {
     const std::byte* shard;  ///< this rank's rows of the gathered operand
     const std::byte* whole;  ///< all rows of the other one
+    Gemm* gemm;              ///< into what `dw` is of
     void* dw;
     std::int64_t m;
   };
@@ -25,7 +27,7 @@ struct LinearWeightGradient::State {
   State(const Team& team, const LinearSpec& spec, GatheredOperand gathered, const LinearChoice& choice,
         std::uint32_t operation);
 
-  /// Adds up while shards arrive.
+  /// Adds up while shards arrive: in dW, or in the wide sum.
   void pipeline(const Operands& run, StreamRef stream);
   /// Gathers, then multiplies once.
   void sequence(const Operands& run, StreamRef stream);
@@ -47,6 +49,7 @@ struct LinearWeightGradient::State {
   Algorithm algorithm;
   ShardGather gather;
   Reclaimed<Gemm> gemm;
+  std::optional<WideSum> wide;
   CommunicationStream communication;
 
   struct Started {

@@ -107,17 +107,20 @@ void check_gathering(const Team& team) {
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   });
   for_each_plan({"pipeline", "sequence"}, [&](const LinearOptions& options, DType dtype) {
-    LinearWeightGradient plan(team, {.m = m, .n = n, .k = k, .dtype = dtype}, GatheredOperand::x, options);
-    std::vector<GuardedTensor> inputs;
-    inputs.emplace_back(team, Dims{m, n}, dtype);
-    inputs.emplace_back(team, Dims{own, k}, dtype);
-    GuardedTensor dw(team, {n, k}, f32);
-    const auto run = [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), dw.view(), stream); };
-    check_replays(team, inputs, dw, dtype, plan.describe(), run);
-    check_replays(team, inputs, dw, dtype, plan.describe() + ", started ahead", [&](StreamRef stream) {
-      plan.start(inputs[1].view(), m, stream);
-      run(stream);
-    });
+    for (const DType gradient : testing::gradient_dtypes(dtype)) {
+      const LinearSpec spec{.m = m, .n = n, .k = k, .dtype = dtype, .gradient_dtype = gradient};
+      LinearWeightGradient plan(team, spec, GatheredOperand::x, options);
+      std::vector<GuardedTensor> inputs;
+      inputs.emplace_back(team, Dims{m, n}, dtype);
+      inputs.emplace_back(team, Dims{own, k}, dtype);
+      GuardedTensor dw(team, {n, k}, gradient);
+      const auto run = [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), dw.view(), stream); };
+      check_replays(team, inputs, dw, dtype, plan.describe(), run);
+      check_replays(team, inputs, dw, dtype, plan.describe() + ", started ahead", [&](StreamRef stream) {
+        plan.start(inputs[1].view(), m, stream);
+        run(stream);
+      });
+    }
   });
 }
 

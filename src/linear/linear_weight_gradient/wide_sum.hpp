@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/device/buffer.hpp"
+#include "tandem/device/gemm.hpp"
+#include "tandem/linear/linear_spec.hpp"
+#include "tandem/team/reclaimed.hpp"
+
+namespace tandem {
+
+/// Where a pipeline adds up its products for a dW of 16 bits: in f32, beside it. What comes of that is rounded once.
+class WideSum {
+ public:
+  /// Collective.
+  WideSum(const Team& team, const LinearSpec& spec);
+
+  /// Begins a run whose first product has the plan's beta: then the sum begins with dW.
+  void begin(StreamRef stream, const void* dw) const;
+  /// The products' D.
+  [[nodiscard]] void* data() const { return sum_->data(); }
+  [[nodiscard]] Gemm& gemm() const { return *gemm_; }
+  /// Ends a run: dW is what was added up.
+  void round(StreamRef stream, void* dw) const;
+
+  /// What its runs use.
+  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return {sum_.shared(), gemm_.shared()}; }
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  void cast(StreamRef stream, const void* from, DType dtype, void* to, DType out_dtype) const;
+
+  Team team_;
+  DType dtype_;  ///< dW's
+  std::int64_t elements_;
+  bool begins_with_dw_;
+  Reclaimed<Buffer> sum_;
+  Reclaimed<Gemm> gemm_;
+};
+
+}  // namespace tandem
