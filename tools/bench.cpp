@@ -192,7 +192,7 @@ int bench(Arguments arguments) {
   add_shapes(app, options.shapes, "linear operations: the global sizes; may be given several times");
   add_layouts(app, options.layouts);
   add_epilogue(app, options.epilogue);
-  add_gathered(app, options.gathered);
+  add_gradient(app, options.gradient);
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },
          "collectives: beside a product of this size on each rank")

@@ -41,7 +41,7 @@ struct BenchOptions {
   std::vector<Shape> shapes;
   Layouts layouts;
   Epilogue epilogue;
-  GatheredOperand gathered = GatheredOperand::x;
+  GradientOptions gradient;
   std::optional<Shape> beside;  ///< collectives: the product that each rank computes beside them
   std::uint64_t seed = 1;
   std::string timeline;

@@ -26,7 +26,8 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const 
           .bias = options.epilogue.bias,
           .activation = options.epilogue.activation,
           .auxiliary = options.epilogue.auxiliary,
-          .gathered = options.gathered,
+          .gathered = options.gradient.gathered,
+          .gradient_dtype = options.gradient.dtype,
           .key = options.seed};
 }
 
@@ -115,7 +116,7 @@ int bench_linear(const World& world, const BenchOptions& given) {
 
   Report report(world,
                 format("tandem bench {}{}: {}, {}", name(options.operation),
-                       in_words(options.layouts, options.epilogue) + in_words(options.gathered),
+                       in_words(options.layouts, options.epilogue) + in_words(options.gradient),
                        to_string(options.repetitions), setting(world)),
                 options.report);
   report.set("operation", name(options.operation));
@@ -126,7 +127,8 @@ int bench_linear(const World& world, const BenchOptions& given) {
     report.set("auxiliary", name(options.epilogue.auxiliary));
   }
   if (is_weight_gradient(options.operation)) {
-    report.set("gathered", options.gathered == GatheredOperand::x ? "x" : "dy");
+    report.set("gathered", options.gradient.gathered == GatheredOperand::x ? "x" : "dy");
+    report.set("gradient_dtype", name(options.gradient.dtype));
   }
   const bool sampled = std::ranges::any_of(
       options.shapes, [&](const Shape& shape) { return !is_checked_whole(problem_of(options, shape, world), 0); });

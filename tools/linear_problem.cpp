@@ -36,7 +36,7 @@ bool LinearProblem::splits_n() const {
   return kind == LinearKind::all_gather_linear || (is_gradient() && gathered == GatheredOperand::x);
 }
 
-DType LinearProblem::output_dtype() const { return is_gradient() ? f32 : dtype; }
+DType LinearProblem::output_dtype() const { return is_gradient() ? gradient_dtype : dtype; }
 
 LinearSpec LinearProblem::spec(int rank) const {
   LinearSpec spec{.m = shape.m,
@@ -49,6 +49,7 @@ LinearSpec LinearProblem::spec(int rank) const {
                   .bias = bias,
                   .activation = activation,
                   .auxiliary = auxiliary,
+                  .gradient_dtype = gradient_dtype,
                   .alpha = alpha,
                   .beta = beta};
   std::int64_t& split = splits_n() ? spec.n : spec.k;

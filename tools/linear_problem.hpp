@@ -36,6 +36,7 @@ struct LinearProblem {
   float alpha = 1.0F;
   float beta = 0.0F;
   GatheredOperand gathered = GatheredOperand::x;  ///< weight gradients
+  DType gradient_dtype = f32;                     ///< theirs
   std::uint64_t key = 0;                          ///< of the data
 
   /// Which of the matrices: x [M, K]; the weight [N, K]; the gradient of y [M, N]; bias [1, N]; what the output holds

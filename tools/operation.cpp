@@ -106,4 +106,8 @@ std::string in_words(const Layouts& layouts, const Epilogue& epilogue) {
 
 std::string in_words(GatheredOperand gathered) { return gathered == GatheredOperand::dy ? ", dy gathered" : ""; }
 
+std::string in_words(const GradientOptions& gradient) {
+  return in_words(gradient.gathered) + (gradient.dtype == f32 ? "" : format(", into {}", name(gradient.dtype)));
+}
+
 }  // namespace tandem::tools

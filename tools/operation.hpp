@@ -78,8 +78,15 @@ struct Epilogue {
 };
 /// Throws InvalidArgument for an auxiliary of no activation.
 void expect_epilogue(const Epilogue& epilogue);
+/// A weight gradient's own.
+struct GradientOptions {
+  GatheredOperand gathered = GatheredOperand::x;
+  DType dtype = f32;
+};
 /// ", layout NN, bias, gelu_erf": what is not as it is by default.
 [[nodiscard]] std::string in_words(const Layouts& layouts, const Epilogue& epilogue = {});
 [[nodiscard]] std::string in_words(GatheredOperand gathered);
+/// ", dy gathered, into bf16", the same way.
+[[nodiscard]] std::string in_words(const GradientOptions& gradient);
 
 }  // namespace tandem::tools

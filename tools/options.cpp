@@ -19,14 +19,16 @@ template <typename All> std::vector<std::string> names(const All& all) {
 }
 
 constexpr const char* layers = "all_gather_linear, linear_reduce_scatter and linear_all_reduce";
-constexpr std::array<OptionOfSome, 8> options_of_some{{{"--shape", is_linear, "linear operations"},
-                                                       {"--groups", is_linear, "linear operations"},
-                                                       {"--tf32", is_linear, "linear operations"},
-                                                       {"--layout", multiplies_weight, layers},
-                                                       {"--bias", multiplies_weight, layers},
-                                                       {"--activation", multiplies_weight, layers},
-                                                       {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
-                                                       {"--gathered", is_weight_gradient, "linear_weight_gradient"}}};
+constexpr std::array<OptionOfSome, 9> options_of_some{
+    {{"--shape", is_linear, "linear operations"},
+     {"--groups", is_linear, "linear operations"},
+     {"--tf32", is_linear, "linear operations"},
+     {"--layout", multiplies_weight, layers},
+     {"--bias", multiplies_weight, layers},
+     {"--activation", multiplies_weight, layers},
+     {"--auxiliary", is_all_gather_linear, "all_gather_linear"},
+     {"--gathered", is_weight_gradient, "linear_weight_gradient"},
+     {"--gradient-dtype", is_weight_gradient, "linear_weight_gradient"}}};
 
 }  // namespace
 
@@ -88,16 +90,19 @@ void add_epilogue(CLI::App& app, Epilogue& epilogue) {
       ->type_name("NAME");
 }
 
-void add_gathered(CLI::App& app, GatheredOperand& gathered) {
+void add_gradient(CLI::App& app, GradientOptions& gradient) {
   app.add_option_function<std::string>(
          "--gathered",
-         [&gathered](const std::string& text) {
+         [&gradient](const std::string& text) {
            constexpr std::array all{GatheredOperand::x, GatheredOperand::dy};
-           gathered = all[parse_name("--gathered", text, {"x", "dy"})];
+           gradient.gathered = all[parse_name("--gathered", text, {"x", "dy"})];
          },
          "linear_weight_gradient: x (default), as a column-parallel layer does, or dy, as a row-parallel one, whose K "
-         "is "
-         "split")
+         "is split")
+      ->type_name("NAME");
+  app.add_option_function<std::string>(
+         "--gradient-dtype", [&gradient](const std::string& text) { gradient.dtype = parse_dtype(text); },
+         "linear_weight_gradient: of dW: f32 (default), or what the layer computes in (-d)")
       ->type_name("NAME");
 }
 

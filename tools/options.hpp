@@ -32,8 +32,8 @@ void add_tf32(CLI::App& app, bool& tf32);
 void add_layouts(CLI::App& app, Layouts& layouts);
 /// --bias, --activation and --auxiliary
 void add_epilogue(CLI::App& app, Epilogue& epilogue);
-/// --gathered
-void add_gathered(CLI::App& app, GatheredOperand& gathered);
+/// --gathered and --gradient-dtype
+void add_gradient(CLI::App& app, GradientOptions& gradient);
 /// --algorithm
 void add_algorithm(CLI::App& app, std::string& algorithm);
 /// --groups

@@ -46,7 +46,7 @@ struct PlanOptions {
   std::optional<Shape> shape;
   Layouts layouts;
   Epilogue epilogue;
-  GatheredOperand gathered = GatheredOperand::x;
+  GradientOptions gradient;
   std::int64_t size = std::int64_t{64} << 20;
   std::optional<DType> dtype;
   bool tf32 = false;
@@ -104,7 +104,8 @@ int plan_linear(const PlanOptions& options) {
                               .bias = options.epilogue.bias,
                               .activation = options.epilogue.activation,
                               .auxiliary = options.epilogue.auxiliary,
-                              .gathered = options.gathered};
+                              .gathered = options.gradient.gathered,
+                              .gradient_dtype = options.gradient.dtype};
   const auto [choice, where] = choice_on(device, problem, env, options);
   const std::string spec = to_string(problem.spec(0)) + in_words(problem.gathered);
   const LinearPrediction& predicted = choice.predicted;
@@ -178,7 +179,7 @@ int plan(Arguments arguments) {
       ->type_name("M,N,K");
   add_layouts(app, options.layouts);
   add_epilogue(app, options.epilogue);
-  add_gathered(app, options.gathered);
+  add_gradient(app, options.gradient);
   app.add_option_function<Text>(
          "--size", [&](const Text& text) { options.size = parse_bytes("--size", text); },
          "collectives: how much, as `tandem bench` counts it (default 64M)")

@@ -19,14 +19,18 @@ namespace {
 // has (126 MB of a B200; an H200 has 50 MiB), so that it is cold by then.
 constexpr std::size_t cold_bytes = std::size_t{256} << 20;
 
-/// What the ranks multiply, each size once: all of them measure all of it.
-std::vector<GemmSpec> distinct_products(const LinearProblem& problem) {
+/// What the ranks multiply, each size once: all of them measure all of it. The parts of a gradient add up in f32.
+std::vector<GemmSpec> distinct_products(LinearProblem problem) {
   std::vector<GemmSpec> all;
-  for (int rank = 0; rank < problem.ranks; ++rank) {
-    const GemmSpec spec = local_product(problem, rank);
-    const bool known = std::ranges::any_of(
-        all, [&](const GemmSpec& other) { return other.m == spec.m && other.n == spec.n && other.k == spec.k; });
-    if (!known && spec.m > 0 && spec.n > 0 && spec.k > 0) all.push_back(spec);
+  for (const DType gradient : {problem.gradient_dtype, f32}) {
+    problem.gradient_dtype = gradient;
+    for (int rank = 0; rank < problem.ranks; ++rank) {
+      const GemmSpec spec = local_product(problem, rank);
+      const bool known = std::ranges::any_of(all, [&](const GemmSpec& other) {
+        return other.m == spec.m && other.n == spec.n && other.k == spec.k && other.out_dtype == spec.out_dtype;
+      });
+      if (!known && spec.m > 0 && spec.n > 0 && spec.k > 0) all.push_back(spec);
+    }
   }
   return all;
 }

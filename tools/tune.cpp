@@ -32,7 +32,7 @@ constexpr const char* footer = R"(
 For each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered, K where y
 is reduced), each algorithm and number of groups runs in turns with what the cost model would choose; the best of them
 then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
-same operation, sizes, dtype, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
+same operation, sizes, dtypes, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
 from then on and say so in describe(), whatever their bias and activation. The model's choice stays where nothing is
 faster by 1 %.
 
@@ -67,7 +67,7 @@ struct TuneOptions {
   RankOptions ranks;
   std::vector<Shape> shapes;
   Layouts layouts;
-  GatheredOperand gathered = GatheredOperand::x;
+  GradientOptions gradient;
   std::optional<DType> dtype;
   bool tf32 = false;
   double seconds = 2;
@@ -128,11 +128,12 @@ class Tuner {
                                 .device = world_.device().id().type,
                                 .x = options_.layouts.x,
                                 .weight = options_.layouts.weight,
-                                .gathered = options_.gathered,
+                                .gathered = options_.gradient.gathered,
+                                .gradient_dtype = options_.gradient.dtype,
                                 .key = 1};
+    std::vector<Candidate> all = candidates(problem, world_.device());
     const std::vector<ProductTimes> products = tune_products(problem, report);
     LinearRun run(world_.team(), problem);
-    std::vector<Candidate> all = candidates(problem, world_.device());
     compare_with_model(problem, run, all);
     std::vector<Candidate> best = best_of(all);
     const std::int64_t wrong = compare(problem, run, best, report);
@@ -310,7 +311,7 @@ int tune(Arguments arguments) {
   add_rank_options(app, options.ranks);
   add_shapes(app, options.shapes, "the global sizes; may be given several times");
   add_layouts(app, options.layouts);
-  add_gathered(app, options.gathered);
+  add_gradient(app, options.gradient);
   add_dtype(app, options.dtype, "the element type (default f32; on cuda: bf16)");
   add_tf32(app, options.tf32);
   app.add_option_function<Text>(
@@ -342,10 +343,11 @@ int tune(Arguments arguments) {
 
   Report report(world,
                 format("tandem tune {}{}{}: up to {} s a shape, kept in {}", name(options.operation),
-                       in_words(options.layouts), in_words(options.gathered), options.seconds, env.plan_cache),
+                       in_words(options.layouts), in_words(options.gradient), options.seconds, env.plan_cache),
                 options.report);
   report.set("operation", name(options.operation));
   if (multiplies_weight(options.operation)) report.set("layout", to_string(options.layouts));
+  if (is_weight_gradient(options.operation)) report.set("gradient_dtype", name(options.gradient.dtype));
   report.set("plan_cache", env.plan_cache);
   print_header(report);
   Tuner tuner(world, options);

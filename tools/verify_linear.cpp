@@ -45,6 +45,7 @@ LinearProblem random_problem(Operation operation, Case& self) {
   problem.beta = random.pick(betas);
   if (problem.is_gradient()) {
     problem.gathered = random.chance(50) ? GatheredOperand::x : GatheredOperand::dy;
+    problem.gradient_dtype = random.chance(50) ? problem.dtype : f32;
     return problem;
   }
   problem.x = random.pick(layouts);

@@ -114,15 +114,19 @@ TEST_P(BenchOfRanks, MeasuresEveryLayoutAndEpilogueOfALinearLayer) {
   }
 }
 
-TEST_P(BenchOfRanks, MeasuresAWeightGradientThatGathersEitherOperand) {
+TEST_P(BenchOfRanks, MeasuresAWeightGradientThatGathersEitherOperandIntoEitherDType) {
   for (const std::string gathered : {"x", "dy"}) {
-    const Outcome outcome = tandem_command("bench linear_weight_gradient" + ranks() + " --gathered " + gathered +
-                                           " --shape 33,17,29 --iters 1 -w 0 --json -");
-    ASSERT_EQ(outcome.code, success) << outcome.out;
-    const auto document = nlohmann::json::parse(outcome.out);
-    EXPECT_EQ(document["gathered"], gathered);
-    EXPECT_EQ(document["wrong"], 0);
-    EXPECT_GT(document["rows"][0]["t_overlap_us"].get<double>(), 0);
+    for (const std::string dtype : {"f32", "bf16"}) {
+      const Outcome outcome =
+          tandem_command("bench linear_weight_gradient" + ranks() + " -d bf16 --gathered " + gathered +
+                         " --gradient-dtype " + dtype + " --shape 33,17,29 --iters 1 -w 0 --json -");
+      ASSERT_EQ(outcome.code, success) << outcome.out;
+      const auto document = nlohmann::json::parse(outcome.out);
+      EXPECT_EQ(document["gathered"], gathered);
+      EXPECT_EQ(document["gradient_dtype"], dtype);
+      EXPECT_EQ(document["wrong"], 0);
+      EXPECT_GT(document["rows"][0]["t_overlap_us"].get<double>(), 0);
+    }
   }
 }
 

@@ -44,6 +44,20 @@ TEST(CommandLine, WrongOnesExitWithTwo) {
   }
 }
 
+TEST(CommandLine, GradientsAreOfF32OrOfTheLayersDType) {
+  const std::string cache = ::testing::TempDir() + "refused";
+  for (const std::string& command : {std::string("bench "), std::string("plan "), "tune --cache " + cache + " "}) {
+    const auto refused = [&](const std::string& dtypes, std::initializer_list<std::string> parts) {
+      const Outcome outcome = tandem_command(command + "linear_weight_gradient -n 2 --shape 8,8,8 " + dtypes + " 2>&1");
+      EXPECT_EQ(outcome.code, bad_command_line) << command << dtypes << outcome.out;
+      testing::expect_says(outcome.out, parts);
+    };
+    refused("-d bf16 --gradient-dtype f16", {"a gradient of f16", "dtype bf16; allowed: f32 or bf16"});
+    refused("-d f32 --gradient-dtype bf16", {"a gradient of bf16", "dtype f32; allowed: f32"});
+    refused("--gradient-dtype sixteen", {"sixteen", "bf16"});
+  }
+}
+
 TEST(CommandLine, LayoutsAndEpiloguesThatCannotBe) {
   const auto refused = [](const std::string& arguments, std::initializer_list<std::string> parts) {
     const Outcome outcome = tandem_command(arguments + " 2>&1");

@@ -24,8 +24,7 @@ TEST(LocalProduct, HasTheLayoutsOfTheOperation) {
 }
 
 TEST(LocalProduct, OfAGradientSumsOverTokens) {
-  const LinearProblem problem{
-      .kind = LinearKind::linear_weight_gradient, .shape = {6, 5, 7}, .ranks = 2, .dtype = bf16};
+  LinearProblem problem{.kind = LinearKind::linear_weight_gradient, .shape = {6, 5, 7}, .ranks = 2, .dtype = bf16};
   const GemmSpec product = local_product(problem, 1);
   EXPECT_TRUE(product.transpose_a);
   EXPECT_FALSE(product.transpose_b);
@@ -33,6 +32,8 @@ TEST(LocalProduct, OfAGradientSumsOverTokens) {
   EXPECT_EQ(product.n, 7);
   EXPECT_EQ(product.k, 6);
   EXPECT_EQ(product.out_dtype, f32);
+  problem.gradient_dtype = bf16;
+  EXPECT_EQ(local_product(problem, 1).out_dtype, bf16);
 }
 
 }  // namespace

@@ -57,7 +57,9 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
        {Row{"all_gather_linear", " --layout NN", " --layout NT"}, Row{"linear_reduce_scatter", "", " --layout TT"},
         Row{"linear_all_reduce", " --layout TN", ""},
         // What travels counts, not whether it is called x or dy.
-        Row{"linear_weight_gradient", " --gathered dy", "", " --shape 33,17,30", "", " --shape 33,30,17"}}) {
+        Row{"linear_weight_gradient", " --gathered dy", "", " --shape 33,17,30", "", " --shape 33,30,17"},
+        Row{"linear_weight_gradient", " -d bf16 --gathered dy --gradient-dtype bf16", " -d bf16 --gathered dy",
+            " --shape 33,17,30", " -d bf16 --gradient-dtype bf16", " --shape 33,30,17"}}) {
     const std::string cache = ::testing::TempDir() + "layout" + std::to_string(GetParam());
     std::filesystem::remove(cache);
     const auto plan = [&](const std::string& arguments) {
@@ -72,7 +74,7 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
     EXPECT_TRUE(contains(plan(tuned)["why"], "tuned")) << row.operation;
     EXPECT_FALSE(contains(plan(std::string(row.other) + row.shape)["why"], "tuned")) << row.operation;
     if (contains(row.operation, "gradient")) {
-      EXPECT_TRUE(contains(plan(row.same_shape)["why"], "tuned"));
+      EXPECT_TRUE(contains(plan(std::string(row.same) + row.same_shape)["why"], "tuned"));
       EXPECT_TRUE(contains(plan(tuned)["spec"], "dy gathered"));
     } else {
       EXPECT_TRUE(contains(plan(tuned + " --bias")["why"], "tuned")) << row.operation;
@@ -117,6 +119,7 @@ TEST(Tune, SaysWhatItCannotTune) {
   refused(linear + "-d i32" + cache, {"i32"});
   refused("linear_weight_gradient -n 2 --shape 8,8,8 --layout NN" + cache, {"no --layout", "linear_all_reduce"});
   refused(linear + "--gathered dy" + cache, {"no --gathered", "linear_weight_gradient"});
+  refused(linear + "--gradient-dtype f32" + cache, {"no --gradient-dtype", "linear_weight_gradient"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TuneOfSeveralRanks, ::testing::Values(2, 3), ::testing::PrintToStringParamName());
