@@ -389,8 +389,10 @@ case "$part" in
       step "bench $operation" 90 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 \
         --shape 8192,8192,28672 --shape 8192,8192,8192 --shape 4096,12288,49152 --shape 1024,8192,28672 --shape 64,8192,28672
     done
-    step "bench linear_weight_gradient" 60 "$tandem" bench linear_weight_gradient -n "$ranks" --device cuda -d bf16 \
-      --shape 8192,57344,8192 --shape 8192,10240,8192
+    for dtype in f32 bf16; do
+      step "bench linear_weight_gradient into $dtype" 60 "$tandem" bench linear_weight_gradient -n "$ranks" --device cuda \
+        -d bf16 --gradient-dtype "$dtype" --shape 8192,57344,8192 --shape 8192,10240,8192
+    done
     step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
       "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
     for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do
@@ -405,18 +407,19 @@ case "$part" in
     ;;
   tune)
     # Forward, the gradient of x and that of the weight: of column-parallel layers (QKV, MLP up), then of row-parallel ones.
+    # Gradients of weights are in the layer's dtype, as transformer_layer has them.
     export TANDEM_PLAN_CACHE="$out/plans"
     for shape in 8192,10240,8192 8192,57344,8192; do
       tuned all_gather_linear "$shape"
       IFS=, read -r m n k <<<"$shape"
       tuned linear_reduce_scatter "$m,$k,$n" --layout NN
-      tuned linear_weight_gradient "$shape"
+      tuned linear_weight_gradient "$shape" --gradient-dtype bf16
     done
     for shape in 8192,8192,8192 8192,8192,28672; do
       tuned linear_reduce_scatter "$shape"
       IFS=, read -r m n k <<<"$shape"
       tuned all_gather_linear "$m,$k,$n" --layout NN
-      tuned linear_weight_gradient "$shape" --gathered dy
+      tuned linear_weight_gradient "$shape" --gathered dy --gradient-dtype bf16
     done
     step "bench all_gather_linear" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
       --shape 8192,10240,8192 --shape 8192,57344,8192
@@ -427,7 +430,7 @@ case "$part" in
     step "bench linear_reduce_scatter NN" 60 "$tandem" bench linear_reduce_scatter -n "$ranks" --device cuda -d bf16 \
       --shape 8192,8192,10240 --shape 8192,8192,57344 --layout NN
     step "bench linear_weight_gradient" 60 "$tandem" bench linear_weight_gradient -n "$ranks" --device cuda -d bf16 \
-      --shape 8192,10240,8192 --shape 8192,57344,8192
+      --gradient-dtype bf16 --shape 8192,10240,8192 --shape 8192,57344,8192
     step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
       "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
     figures

@@ -175,7 +175,6 @@ def fused_operations(made):
 
 def saved(folder, part, result, like, dtype, device):
     """This rank's block of a result, as the example has saved it."""
-    dtype = torch.float32 if result == "dw" else dtype
     content = bytearray((folder / f"{part.name}.{result}.{dist.get_rank()}").read_bytes())
     flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
     return flat.reshape(like.shape).to(device)

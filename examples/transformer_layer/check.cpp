@@ -85,10 +85,9 @@ Verdict check(const Part& part, std::size_t number, Result result, std::int64_t 
   const Product product = product_of(part, number, result, tokens, seed);
   const Operand like = result == Result::y ? Operand::y : result == Result::dx ? Operand::x : Operand::weight;
   const Block block = block_of(part, like, tokens, ranks, rank);
-  const DType stored = result == Result::dw ? f32 : dtype;
   const double sums = std::sqrt(2.0 * static_cast<double>(product.terms)) * epsilon(f32);
   // What was rounded once may be rounded again.
-  const double rounding = epsilon(stored) * (1 + 2 * epsilon(stored));
+  const double rounding = epsilon(dtype) * (1 + 2 * epsilon(dtype));
 
   const auto rows = spread(block.rows, whole ? block.rows.count : sampled_lines);
   const auto columns = spread(block.columns, whole ? block.columns.count : sampled_lines);
@@ -116,14 +115,14 @@ Verdict check(const Part& part, std::size_t number, Result result, std::int64_t 
       const double allowed = sums * magnitude + rounding * (std::abs(exact) + rounded);
       const auto at =
           static_cast<std::size_t>((row - block.rows.begin) * block.columns.count + columns[j] - block.columns.begin);
-      const auto got = static_cast<double>(language_model::load_scalar(out.data() + at * size_of(stored), stored));
+      const auto got = static_cast<double>(language_model::load_scalar(out.data() + at * size_of(dtype), dtype));
       const double error = std::abs(got - exact);
       ++verdict.compared;
       if (!(error <= allowed)) ++verdict.wrong;  // also for NaN
       if (allowed > 0) verdict.worst = std::max(verdict.worst, error / allowed);
     }
   }
-  if (!whole) verdict.wrong += elements_unwritten(out, size_of(stored));
+  if (!whole) verdict.wrong += elements_unwritten(out, size_of(dtype));
   return verdict;
 }
 

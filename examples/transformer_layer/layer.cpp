@@ -74,7 +74,7 @@ Operands make(const Team& team, const LayerSizes& sizes, std::size_t number, DTy
   operands.dy = given(Operand::y, 2);
   operands.y = poisoned(team, block(Operand::y), dtype);
   operands.dx = poisoned(team, block(Operand::x), dtype);
-  operands.dw = poisoned(team, block(Operand::weight), f32);
+  operands.dw = poisoned(team, block(Operand::weight), dtype);
   return operands;
 }
 

@@ -37,7 +37,11 @@ ColumnParallel::ColumnParallel(const Team& team, const LinearSizes& sizes, DType
                        .weight = Layout::transposed},
                       options),
       weight_gradient_(team,
-                       {.m = sizes.tokens, .n = own_share(team, sizes.outputs), .k = sizes.inputs, .dtype = dtype},
+                       {.m = sizes.tokens,
+                        .n = own_share(team, sizes.outputs),
+                        .k = sizes.inputs,
+                        .dtype = dtype,
+                        .gradient_dtype = dtype},
                        GatheredOperand::x, options),
       overlaps_(options.algorithm != "sequence") {}
 
@@ -82,7 +86,7 @@ RowParallel::RowParallel(const Team& team, const LinearSizes& sizes, DType dtype
                                          .k = sizes.tokens,
                                          .transpose_a = true,
                                          .dtype = dtype,
-                                         .out_dtype = f32})) {}
+                                         .out_dtype = dtype})) {}
 
 void RowParallel::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
   forward_(x, weight, y, stream);
@@ -119,7 +123,7 @@ LocalLinear::LocalLinear(const Team& team, const LinearSizes& sizes, DType dtype
                                          .k = sizes.tokens,
                                          .transpose_a = true,
                                          .dtype = dtype,
-                                         .out_dtype = f32})) {}
+                                         .out_dtype = dtype})) {}
 
 void LocalLinear::forward(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
   forward_->run(stream, {.a = x.data(), .b = weight.data(), .d = y.data()});

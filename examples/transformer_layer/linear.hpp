@@ -19,8 +19,8 @@ struct LinearSizes {
 };
 
 /// A linear layer y = x·Wᵀ that is split over a team's ranks, and its way back. All tensors are dense, in the layer's
-/// dtype; dw is f32. "m" is all tokens; m_r, inputs_r and outputs_r are this rank's shard_rows of tokens, inputs and
-/// outputs.
+/// dtype, dw too, as PyTorch has it: who adds up many gradients wants f32 (LinearSpec::gradient_dtype). "m" is all
+/// tokens; m_r, inputs_r and outputs_r are this rank's shard_rows of tokens, inputs and outputs.
 class ParallelLinear {
  public:
   virtual ~ParallelLinear() = default;

@@ -58,7 +58,8 @@ testing::Expected expected(const Part& part, std::size_t number, Result result, 
     }
     case Result::dw: {
       const auto left = testing::transposed(dy, tokens, part.outputs);
-      return testing::expected_product({.m = part.outputs, .n = part.inputs, .k = tokens, .a = left, .b = x});
+      return testing::expected_product(
+          {.m = part.outputs, .n = part.inputs, .k = tokens, .a = left, .b = x, .dtype = dtype});
     }
   }
   return {};
