@@ -98,24 +98,25 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, StreamR
   std::byte* const own = gathered.memory().data() + offset;
   const bool in_place = (shard.is_dense() && shard.address() == own) || bytes == 0;
 
-  exchange(stream, entered);
-  if (bytes <= batch_bytes()) {
-    for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
-    add_copy(own, shard, bytes, Path::local);
-    flush(stream);
-    slots().signal(stream, 0, in_place ? peers() : std::span<const int>(everyone_), arrived);
-  } else {
+  whole_or_failed([&] {
+    exchange(stream, entered);
+    if (bytes <= batch_bytes()) {
+      for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
+      add_copy(own, shard, bytes, Path::local);
+      flush(stream);
+      slots().signal(stream, 0, in_place ? peers() : std::span<const int>(everyone_), arrived);
+      return;
+    }
     for (const int peer : peers()) {
       add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
       flush(stream);
       slots().signal(stream, 0, std::span(&peer, 1), arrived);
     }
-    if (!in_place) {
-      add_copy(own, shard, bytes, Path::local);
-      flush(stream);
-      slots().signal(stream, 0, std::span(&everyone_.back(), 1), arrived);
-    }
-  }
+    if (in_place) return;
+    add_copy(own, shard, bytes, Path::local);
+    flush(stream);
+    slots().signal(stream, 0, std::span(&everyone_.back(), 1), arrived);
+  });
   std::ranges::fill(coming_, std::uint8_t{1});
   // The own shard signals only where it was copied: another stream may be the one to read it.
   coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
@@ -141,15 +142,17 @@ void AllGather::finish(StreamRef stream) {
   if (!started_) refuse("finish() was called without start()");
   std::array<int, max_signals> rest{};
   std::size_t count = 0;
+  const auto wait_for_rest = [&] {
+    if (count == 0) return;
+    wait(stream, 0, std::span(rest).first(count), arrived);
+    while (count != 0) coming_[static_cast<std::size_t>(rest[--count])] = 0;
+  };
   for (const int rank : everyone_) {
     if (coming_[static_cast<std::size_t>(rank)] == 0) continue;
     rest[count++] = rank;
-    if (count == rest.size()) {
-      wait(stream, 0, rest, arrived);
-      count = 0;
-    }
+    if (count == rest.size()) wait_for_rest();
   }
-  if (count != 0) wait(stream, 0, std::span(rest).first(count), arrived);
+  wait_for_rest();
   started_ = false;
   end(stream);
 }
@@ -180,7 +183,7 @@ void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const
                  [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
     case Way::pull: return run(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
     case Way::push:
-    case Way::fetch: push(shard, gathered, stream); return finish(stream);
+    case Way::fetch: push(shard, gathered, stream); return whole_or_failed([&] { finish(stream); });
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/plan.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -75,6 +76,21 @@ void Plan::begin(StreamRef stream) {
       for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);
     }
     last_capture_ = capture_;
+  }
+}
+
+void Plan::fail_midway() const noexcept {
+  if (capturing()) return;
+  try {
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      team_.abort(format("a run of {} threw midway: {}", kind_, error.what()));
+    } catch (...) {
+      team_.abort(format("a run of {} threw midway", kind_));
+    }
+  } catch (...) {  // no memory for the text
+    team_.abort({});
   }
 }
 

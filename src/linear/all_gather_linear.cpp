@@ -89,20 +89,22 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
 
   begin(stream);
   State& state = *state_;
-  if (state.owed_slot >= 0) state.gather.finish(stream, state.owed_slot);  // nobody reads its gathered x any more
-  if (!capturing()) state.owed_slot = -1;
-  // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
-  // once, the opening of each later run guards.
-  state.opens = state.keep_gathered && captured();
-  (state.*state.algorithm)({x.data(), weight.data(), bias.data(), aux.data_as<std::byte>(), y.data_as<std::byte>(), m},
-                           stream);
-  if (state.keep_gathered && !state.opens) {
-    state.owed_slot = state.gather.slot();
-  } else {
-    state.gather.finish(stream, state.gather.slot());
-  }
-  state.kept_m = state.keep_gathered ? m : -1;
-  end(stream);
+  const State::Operands run{x.data(), weight.data(), bias.data(), aux.data_as<std::byte>(), y.data_as<std::byte>(), m};
+  whole_or_failed([&] {
+    if (state.owed_slot >= 0) state.gather.finish(stream, state.owed_slot);  // nobody reads its gathered x any more
+    if (!capturing()) state.owed_slot = -1;
+    // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
+    // once, the opening of each later run guards.
+    state.opens = state.keep_gathered && captured();
+    state.communication.rejoin_if_thrown(stream, [&] { (state.*state.algorithm)(run, stream); });
+    if (state.keep_gathered && !state.opens) {
+      state.owed_slot = state.gather.slot();
+    } else {
+      state.gather.finish(stream, state.gather.slot());
+    }
+    state.kept_m = state.keep_gathered ? m : -1;
+    end(stream);
+  });
 }
 
 TensorView AllGatherLinear::gathered() const {

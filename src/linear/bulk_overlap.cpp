@@ -60,15 +60,12 @@ void BulkOverlap::operator()(StreamRef stream, const std::function<void(StreamRe
   }
   CommunicationStream& communication = state_->communication;
   communication.follow(stream);
-  try {
+  communication.rejoin_if_thrown(stream, [&] {
     communicate(communication.ref());
     device.flush(communication.ref());
     device.yield(stream);  // the peers wait for each other's part of it: all of it before any product
     compute(stream);
-  } catch (...) {
-    communication.rejoin(stream);  // a capture that was not joined could not be ended
-    throw;
-  }
+  });
   communication.rejoin(stream);
 }
 

@@ -29,6 +29,16 @@ class CommunicationStream {
     if (apart_) order_after(stream, stream_, join_);
     apart_ = false;
   }
+  /// Calls `body`, and if it throws, rejoins `stream`: what was queued here until then still reads what the caller
+  /// gave, and a capture that was not joined could not be ended.
+  template <typename Body> void rejoin_if_thrown(StreamRef stream, const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      rejoin(stream);
+      throw;
+    }
+  }
 
  private:
   Stream stream_;

@@ -44,9 +44,12 @@ void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, 
   State& state = *state_;
   const RowRange own = shard_rows(m, team().size(), team().rank());
   auto* const own_rows = y.narrow(0, own.begin, own.count).data_as<std::byte>();
-  (state.*state.algorithm)({x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m}, stream);
-  state.sums.finish(stream);
-  end(stream);
+  const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m};
+  whole_or_failed([&] {
+    state.communication.rejoin_if_thrown(stream, [&] { (state.*state.algorithm)(run, stream); });
+    state.sums.finish(stream);
+    end(stream);
+  });
 }
 
 }  // namespace tandem

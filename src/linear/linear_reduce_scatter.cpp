@@ -42,9 +42,12 @@ void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weig
 
   begin(stream);
   State& state = *state_;
-  (state.*state.algorithm)({x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m}, stream);
-  state.sums.finish(stream);
-  end(stream);
+  const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m};
+  whole_or_failed([&] {
+    state.communication.rejoin_if_thrown(stream, [&] { (state.*state.algorithm)(run, stream); });
+    state.sums.finish(stream);
+    end(stream);
+  });
 }
 
 }  // namespace tandem

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for which one rank alone finds no memory.
+// A plan for which one rank alone finds no memory, when it is made and when it is run.
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <dlfcn.h>
 #include <exception>
 #include <functional>
 #include <gtest/gtest.h>
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/collective/all_gather.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/device/buffer.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
@@ -100,6 +107,112 @@ TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
       EXPECT_GT(failures, 0) << name << " takes no aligned memory any more: this test looks for another kind";
     }
   });
+}
+
+/// A rank's dense f32 tensors, as many as a run needs.
+class Tensors {
+ public:
+  explicit Tensors(const Team& team) : team_(team) {}
+  TensorView operator()(std::int64_t rows, std::int64_t columns) {
+    const Buffer& buffer =
+        buffers_.emplace_back(team_.shared_device(), static_cast<std::size_t>(rows * columns) * sizeof(float));
+    return {buffer.data(), {rows, columns}, f32};
+  }
+
+ private:
+  Team team_;
+  std::deque<Buffer> buffers_;
+};
+
+constexpr LinearSpec layer{.m = 96, .n = 8, .k = 8};
+const LinearOptions in_pieces{.algorithm = "pipeline"};
+
+// A host stream keeps its tasks in aligned blocks. So a run throws in front of its first task, or between two of them.
+TEST(RunsOutOfMemory, ARankWhoseRunThrowsMidwayTellsTheOthers) {
+  using Run = std::function<void(StreamRef)>;
+  const std::int64_t m = layer.m;
+  const std::vector<std::pair<const char*, std::function<Run(const Team&, Tensors&)>>> runs{
+      {"AllGather",
+       [](const Team& team, Tensors& tensors) -> Run {
+         auto plan = std::make_shared<AllGather>(team, AllGatherSpec{.count = 8192},
+                                                 CollectiveOptions{.algorithm = "pull", .piece_bytes = 256});
+         return [=, x = tensors(1, 8192), y = tensors(3, 8192)](StreamRef stream) { (*plan)(x, y, stream); };
+       }},
+      {"AllGather in steps",
+       [](const Team& team, Tensors&) -> Run {
+         auto plan = std::make_shared<AllGather>(team, AllGatherSpec{.count = 256});
+         SymmetricTensor y = SymmetricTensor::empty(team, {3, 256}, f32);
+         y.rendezvous();
+         return [=](StreamRef stream) {
+           plan->start(y, stream);
+           plan->finish(stream);
+         };
+       }},
+      {"AllReduce by mail",
+       [](const Team& team, Tensors& tensors) -> Run {
+         auto plan =
+             std::make_shared<AllReduce>(team, AllReduceSpec{.count = 65536}, CollectiveOptions{.algorithm = "mail"});
+         return [=, x = tensors(1, 65536)](StreamRef stream) { (*plan)(x, x, stream); };
+       }},
+      {"AllGatherLinear",
+       [=](const Team& team, Tensors& tensors) -> Run {
+         auto plan = std::make_shared<AllGatherLinear>(team, layer, in_pieces);
+         return [=, x = tensors(m / 3, 8), w = tensors(8, 8), y = tensors(m, 8)](StreamRef stream) {
+           (*plan)(x, w, y, stream);
+         };
+       }},
+      {"LinearReduceScatter",
+       [=](const Team& team, Tensors& tensors) -> Run {
+         auto plan = std::make_shared<LinearReduceScatter>(team, layer, in_pieces);
+         return [=, x = tensors(m, 8), w = tensors(8, 8), y = tensors(m / 3, 8)](StreamRef stream) {
+           (*plan)(x, w, y, stream);
+         };
+       }},
+      {"LinearAllReduce",
+       [=](const Team& team, Tensors& tensors) -> Run {
+         auto plan = std::make_shared<LinearAllReduce>(team, layer, in_pieces);
+         return [=, x = tensors(m, 8), w = tensors(8, 8), y = tensors(m, 8)](StreamRef stream) {
+           (*plan)(x, w, y, stream);
+         };
+       }},
+  };
+  testing::RankOptions options;
+  options.env.timeout = std::chrono::seconds(20);
+  const auto body = [&runs](World& world) {
+    const bool poor = world.rank() == 1;
+    for (const auto& [name, make] : runs) {
+      int failures = 0;
+      for (int blocks = 1;; ++blocks) {
+        SCOPED_TRACE(std::string(name) + ", block " + std::to_string(blocks));
+        const Team team = world.team({0, 1, 2});
+        Tensors tensors(team);
+        const Run run = make(team, tensors);
+        const Stream stream(team.device());
+        world.team().barrier();
+        const auto begin = std::chrono::steady_clock::now();
+        Parcel outcome;
+        if (poor) blocks_left = blocks;
+        try {
+          run(stream);
+          blocks_left = -1;
+          team.synchronize(stream);
+        } catch (const Aborted&) {
+          EXPECT_FALSE(poor);
+        } catch (const std::bad_alloc&) {
+          EXPECT_TRUE(poor);
+          outcome.bytes.resize(1);
+        }
+        blocks_left = -1;
+        if (world.team().exchange("the outcome", std::move(outcome))[1].bytes.empty()) break;
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, team.timeout() / 2);
+        testing::expect_error<Aborted>([&] { team.check(); }, {"rank 1 ", "threw midway"});
+        stream.synchronize();
+        ++failures;
+      }
+      EXPECT_GT(failures, 0) << name << " takes no aligned memory any more: this test looks for another kind";
+    }
+  };
+  testing::run_ranks(3, body, options);
 }
 
 }  // namespace

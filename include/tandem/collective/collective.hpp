@@ -131,17 +131,21 @@ class TANDEM_API Collective : public Plan {
   /// A run of one step of the device.
   template <typename Body> void run_step(StreamRef stream, const char* name, const Body& body) {
     begin_run(stream, name);
-    body();
-    end(stream);
+    whole_or_failed([&] {
+      body();
+      end(stream);
+    });
   }
   /// One of several, handed over together.
   template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
     begin_run(stream, name);
-    {
-      const Corked corked(device(), stream);
-      body();
-    }
-    end(stream);
+    whole_or_failed([&] {
+      {
+        const Corked corked(device(), stream);
+        body();
+      }
+      end(stream);
+    });
   }
   /// A part of the run, for the trace.
   [[nodiscard]] TraceRange traced(StreamRef stream, TraceKind kind) const {

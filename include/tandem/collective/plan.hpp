@@ -23,8 +23,10 @@ namespace tandem {
 /// operations. On CUDA, queue the runs of two teams (and launch their graphs) in one order on all ranks that are in
 /// both, whatever the streams: streams share connections to the GPU and to its copy engines, graphs do so always, and
 /// there a run that waits holds up those behind it. In crossed orders two ranks can wait for each other, until the
-/// deadline. A run on another stream than the last one starts after that one by itself. Destroying a plan is local and
-/// waits for nobody; work that was queued is still right.
+/// deadline. A run on another stream than the last one starts after that one by itself. What is wrong with a run's
+/// arguments is told before anything is queued, and leaves the plan as it was; a run that throws later, for want of
+/// memory or since the device refuses, fails the team. Destroying a plan is local and waits for nobody; work that was
+/// queued is still right.
 ///
 /// On CUDA a run may be captured into a graph, without an earlier run, on every member alike. The graph is launched on
 /// every member, in the same order relative to the team's other operations, and on streams that the caller has put in
@@ -80,11 +82,24 @@ class TANDEM_API Plan {
   /// device.
   void begin(StreamRef stream);
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
+  /// What stands between them. If `body` throws, a part of what the peers wait for is queued, and counted, which no
+  /// later run could put right: so the team fails, before that is passed on. A capture that throws is never launched,
+  /// and leaves the team as it is.
+  template <typename Body> void whole_or_failed(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      fail_midway();
+      throw;
+    }
+  }
 
  private:
   using Resources = std::vector<std::shared_ptr<void>>;
 
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+  /// In a handler: fails the team, with what was thrown as the reason.
+  void fail_midway() const noexcept;
 
   Team team_;
   Device* device_;  // the team's
