@@ -49,6 +49,10 @@ void Plan::refuse(const TensorView& view, std::string_view argument, DType dtype
   if (!(view.device() == device_->id()) && elements != 0) {
     refuse(format("{} is {}; this rank's device is {}", argument, to_string(view), to_string(device_->id())));
   }
+  if (misaligned(view) != 0 && elements != 0) {
+    refuse(format("{} lies at {}, {} bytes behind an element's place; {} has an alignment of {} bytes", argument,
+                  view.data(), misaligned(view), name(dtype), size_of(dtype)));
+  }
   refuse(format("{} has sizes {} with strides {}; it must be dense", argument, to_string(view.sizes()),
                 to_string(view.strides())));
 }

@@ -41,6 +41,7 @@ TEST_P(CollectiveMisuseOn, TensorsThatDoNotFit) {
     const TensorView halves(memory.data(), {8}, f16, here);
     const TensorView strided(memory.data(), {8}, {2}, f32, here);
     const TensorView elsewhere(memory.data(), {8}, f32, {DeviceType::cuda, 13});
+    const TensorView between(memory.data_as<std::byte>() + 2, {8}, f32, here);
 
     expect_error<InvalidArgument>([&] { all_reduce(halves, eight, stream); },
                                   {"AllReduce on rank", "input is f16[8]", "this plan is for f32"});
@@ -52,6 +53,9 @@ TEST_P(CollectiveMisuseOn, TensorsThatDoNotFit) {
     expect_error<InvalidArgument>([&] { all_reduce(strided, eight, stream); }, {"strides [2]", "must be dense"});
     expect_error<InvalidArgument>([&] { all_reduce(elsewhere, eight, stream); },
                                   {"on cuda:13", "this rank's device is " + to_string(here)});
+    expect_error<InvalidArgument>(
+        [&] { all_reduce(eight, between, stream); },
+        {"AllReduce on rank", "out lies at 0x", "2 bytes behind an element's place", "4 bytes"});
     expect_error<InvalidArgument>([&] { all_gather(eight, eight, stream); }, {"shard is f32[8]", "4 are needed"});
     expect_error<InvalidArgument>([&] { all_gather(sixteen, of(32), stream); },
                                   {"a shard has 16 elements; this plan is for at most 8"});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -68,10 +69,10 @@ class TANDEM_API Plan {
   [[nodiscard]] bool capturing() const noexcept { return capture_ != 0; }
 
   /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is
-  /// dense, of this dtype and on the team's device, and has `elements` elements.
+  /// dense, of this dtype, on the team's device and aligned as its elements are, and has `elements` elements.
   void expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
     const bool right = view.dtype() == dtype && view.numel() == elements &&
-                       (view.device() == device_->id() || elements == 0) && view.is_dense();
+                       ((view.device() == device_->id() && misaligned(view) == 0) || elements == 0) && view.is_dense();
     if (!right) refuse(view, argument, dtype, elements);
   }
   /// The same, for exactly these sizes.
@@ -97,6 +98,10 @@ class TANDEM_API Plan {
  private:
   using Resources = std::vector<std::shared_ptr<void>>;
 
+  /// Bytes from where an element may lie to where the first one does.
+  [[nodiscard]] static std::size_t misaligned(const TensorView& view) noexcept {
+    return reinterpret_cast<std::uintptr_t>(view.data()) & (size_of(view.dtype()) - 1);
+  }
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
   /// In a handler: fails the team, with what was thrown as the reason.
   void fail_midway() const noexcept;
