@@ -30,7 +30,8 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
                  algorithms),
       count_(spec.count),
       coming_(static_cast<std::size_t>(team.size())) {
-  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  expect_count(spec.count);
+  expect_staging_for({"pull"});
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1);

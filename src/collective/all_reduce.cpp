@@ -53,10 +53,8 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       count_(spec.count),
       sources_(static_cast<std::size_t>(team.size())),
       destinations_(static_cast<std::size_t>(team.size())) {
-  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
-  if (options.algorithm == "one_shot" && !options.staging) {
-    refuse("algorithm 'one_shot' was asked for without staging; one_shot needs it");
-  }
+  expect_count(spec.count);
+  expect_staging_for({"one_shot"});
   expect_sums();
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   const std::size_t most = one_kernel_bytes(tuning.one_kernel_bytes);

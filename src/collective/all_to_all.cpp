@@ -72,7 +72,7 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
                  options, algorithms),
       count_(spec.count),
       parts_(static_cast<std::size_t>(team.size())) {
-  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1);

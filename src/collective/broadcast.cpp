@@ -31,7 +31,7 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
                  algorithms),
       count_(spec.count),
       pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))) {
-  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1);

@@ -25,6 +25,7 @@ constexpr std::size_t largest_mail = std::size_t{1} << 20;
 
 // More than any memory has, and far enough from 2^64 that sums of a few never come there.
 constexpr std::size_t largest_piece = std::size_t{1} << 48;
+constexpr std::int64_t most_elements = std::int64_t{1} << 48;
 
 std::string arguments_text(const std::string& what, const CollectiveOptions& options) {
   std::string text = format("{}, algorithm {}", what, options.algorithm);
@@ -65,6 +66,7 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
     refuse(format("algorithm '{}' was asked for with strided views; those take: {}", options.algorithm,
                   join(std::span(copying).subspan(1))));
   }
+  expect_staging_for({"staged", "fetch", "mail", "one_kernel", "one_kernel_two_shot"});
   if (options.piece_bytes > largest_piece) {
     refuse(format("pieces of {} bytes were asked for; allowed: 0 to {}", options.piece_bytes, largest_piece));
   }
@@ -76,9 +78,6 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
 void Collective::make_lanes(std::size_t bytes) {
   const std::string& algorithm = options_.algorithm;
   const bool asked = algorithm.starts_with("one_kernel");
-  if (asked && !options_.staging) {
-    refuse(format("algorithm '{0}' was asked for without staging; {0} needs it", algorithm));
-  }
   if (asked && options_.sms == 0) refuse(format("algorithm '{0}' was asked for on 0 SMs; {0} needs 1", algorithm));
   if (asked && !device().exchanges_mail()) {
     throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for, and {} has no kernel for it", kind(),
@@ -113,7 +112,6 @@ void Collective::make_meeting(std::int64_t count, int copies) {
 
 void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
   const bool mails = options_.algorithm == "mail";
-  if (mails && !options_.staging) refuse("algorithm 'mail' was asked for without staging; mail needs it");
   if (mails && !device().sends_letters()) {
     throw Unsupported(format("{} on rank {} of {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
                              me_, ranks_, to_string(device().id())));
@@ -174,6 +172,10 @@ void Collective::expect_rows(const TensorView& view, std::string_view argument, 
   Plan::expect({view.data(), view.sizes(), view.dtype(), view.device()}, argument, dtype_, elements);
 }
 
+void Collective::expect_count(std::int64_t count) const {
+  if (count < 0 || count > most_elements) refuse(format("a count of {}; allowed: 0 to {}", count, most_elements));
+}
+
 void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const {
   if (count > limit) refuse(format("{} has {} elements; this plan is for at most {}", what, count, limit));
 }
@@ -189,6 +191,11 @@ void Collective::expect_staging() const {
   if (!options_.staging) {
     refuse("a plain view was given; this plan was made without staging and takes symmetric tensors only");
   }
+}
+
+void Collective::expect_staging_for(std::initializer_list<std::string_view> algorithms) const {
+  if (options_.staging || std::ranges::find(algorithms, options_.algorithm) == algorithms.end()) return;
+  refuse(format("algorithm '{0}' was asked for without staging; {0} needs it", options_.algorithm));
 }
 
 void Collective::expect_sums() const {

@@ -31,7 +31,7 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
                  options, algorithms),
       count_(spec.count),
       sources_(static_cast<std::size_t>(team.size())) {
-  if (spec.count < 0) refuse(format("a count of {} was given; it must not be negative", spec.count));
+  expect_count(spec.count);
   expect_sums();
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));

@@ -129,6 +129,10 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
                                   {"known: auto, push, pull, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = -1, .dtype = f32}); }, {"a count of -1"});
+    // Two ranks' parts of these would have more elements than 64 bits count.
+    expect_error<InvalidArgument>(
+        [&] { AllToAll(team, {.count = std::int64_t{1} << 62U, .dtype = u8}); },
+        {"AllToAll on rank", "a count of 4611686018427387904; allowed: 0 to 281474976710656"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f8e4m3}); },
                                   {"f8e4m3 cannot be summed", "f32, f16, bf16, f64, i32, i64"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = u8}); }, {"u8 cannot be summed"});
@@ -148,6 +152,12 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
                                   {"'one_kernel' was asked for on 0 SMs"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "mail", .staging = false}); },
                                   {"'mail' was asked for without staging", "mail needs it"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "pull", .staging = false}); },
+                                  {"'pull' was asked for without staging", "pull needs it"});
+    expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8}, {.algorithm = "fetch", .staging = false}); },
+                                  {"'fetch' was asked for without staging", "fetch needs it"});
+    expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8}, {.algorithm = "staged", .staging = false}); },
+                                  {"'staged' was asked for without staging", "staged needs it"});
 
     AllGather push(team, {.count = 8, .dtype = f32}, {.algorithm = "push"});
     AllGather pull(team, {.count = 8, .dtype = f32}, {.algorithm = "pull"});

@@ -113,6 +113,8 @@ class TANDEM_API Collective : public Plan {
       Plan::expect(view, argument, dtype_, elements);
     }
   }
+  /// Refuses a plan for a negative count, or for more than any memory has.
+  void expect_count(std::int64_t count) const;
   /// Refuses a run of more than the plan was made for; `what` says of what.
   void expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const;
   /// Refuses a run on `given` where an algorithm was asked for that is none of the `fitting` ones.
@@ -120,6 +122,9 @@ class TANDEM_API Collective : public Plan {
     if (!automatic_) expect_asked(fitting, given);
   }
   void expect_staging() const;
+  /// Refuses the algorithm that was asked for if it is one of these, which plain views alone take, and those are not
+  /// taken.
+  void expect_staging_for(std::initializer_list<std::string_view> algorithms) const;
   void expect_sums() const;
   void expect_root(int root) const;
 
