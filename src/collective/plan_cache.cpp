@@ -137,6 +137,11 @@ void PlanCache::keep(const std::string& key, const TunedChoice& choice) const {
                "tabs or more than one line",
                path_, choice.algorithm, key));
   }
+  const double microseconds = choice.seconds * 1e6;
+  if (!std::isfinite(microseconds)) {  // a line of which the whole file would count as damaged
+    throw InvalidArgument(format("the plan cache '{}' was given a time of {} us for '{}'; a number is allowed", path_,
+                                 microseconds, key));
+  }
   const fs::path path = fs::absolute(path_);
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/plan_cache.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -114,6 +115,11 @@ TEST_F(PlanCaches, RefuseWhatIsNoLine) {
     expect_error<InvalidArgument>([&] { cache.keep(key, some); }, {cache.path(), "tabs"});
   }
   expect_error<InvalidArgument>([&] { cache.keep("two", {.algorithm = "a\tb", .groups = 0, .seconds = 1}); }, {"a\tb"});
+  for (const double seconds : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e305}) {  // the file has microseconds
+    expect_error<InvalidArgument>([&] { cache.keep("two", {.algorithm = "direct", .groups = 0, .seconds = seconds}); },
+                                  {cache.path(), "'two'", "number"});
+  }
+  EXPECT_EQ(cache.trouble(), "");
   EXPECT_EQ(cache.find("one", log()), some);
 }
 

@@ -43,7 +43,8 @@ class TANDEM_API PlanCache {
   [[nodiscard]] std::optional<TunedChoice> find(const std::string& key, const Log& log) const;
   /// Adds a choice to the file, or replaces the key's, and makes the file and its folder if need be. Readers see the
   /// old file or the new one; of several who keep at once none is lost. Throws InvalidArgument, and changes nothing, if
-  /// there is no path or the file there is damaged or something else; Error if it cannot be read or written.
+  /// there is no path, the file there is damaged or something else, or the choice fits no line of it (texts with tabs,
+  /// a time that is no number); Error if it cannot be read or written.
   void keep(const std::string& key, const TunedChoice& choice) const;
 
  private:
