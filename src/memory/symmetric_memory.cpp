@@ -2,6 +2,9 @@
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -60,6 +63,43 @@ Announcement unpack(Parcel parcel) {
   result.data.descriptors.push_back(std::move(parcel.descriptors[0]));
   for (FileDescriptor& fd : std::span(parcel.descriptors).subspan(1)) result.pad.descriptors.push_back(std::move(fd));
   return result;
+}
+
+/// The allocations of this process whose signal pads lie behind their data: who wraps a part of one must not reach into
+/// its pad. One that has been let go of has no signals any more, whoever keeps its memory.
+class Allocations {
+ public:
+  void remember(const std::shared_ptr<Segment>& segment, std::size_t data_bytes) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(by_begin_, [](const auto& entry) { return entry.second.segment.expired(); });
+    by_begin_.insert_or_assign(segment->data(), Allocation{segment, data_bytes});
+  }
+
+  /// Bytes of data from there to the end of the allocation that it lies in. Nothing where there is none.
+  [[nodiscard]] std::optional<std::size_t> left_from(const std::byte* data) {
+    const std::scoped_lock lock(mutex_);
+    auto at = by_begin_.upper_bound(data);
+    if (at == by_begin_.begin()) return std::nullopt;
+    const auto& [begin, allocation] = *--at;
+    const std::shared_ptr<Segment> segment = allocation.segment.lock();
+    const auto offset = static_cast<std::size_t>(data - begin);
+    if (segment == nullptr || offset >= segment->bytes()) return std::nullopt;
+    return allocation.data_bytes - std::min(offset, allocation.data_bytes);
+  }
+
+ private:
+  struct Allocation {
+    std::weak_ptr<Segment> segment;
+    std::size_t data_bytes;
+  };
+  std::mutex mutex_;
+  std::map<const std::byte*, Allocation, std::less<>> by_begin_;
+};
+
+Allocations& allocations() {
+  // Never destroyed: memory may go after it, in the destructors of others' static objects.
+  static Allocations& all = *new Allocations;
+  return all;
 }
 
 }  // namespace
@@ -218,6 +258,7 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
   make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
   state->segment = state->allocate(total);
   state->pad_segment = state->segment;
+  allocations().remember(state->segment, bytes);
   if (team.log().enabled(LogLevel::trace)) {
     team.log().write(LogLevel::trace,
                      format("allocated {}, at {}", state->text(), static_cast<const void*>(state->segment->data())));
@@ -227,6 +268,12 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
 
 SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t bytes, const MemoryOptions& options) {
   auto state = std::make_shared<State>(team, options, bytes);
+  const std::optional<std::size_t> left = allocations().left_from(static_cast<const std::byte*>(data));
+  if (left && bytes > *left) {
+    throw InvalidArgument(
+        format("{} bytes at {} were to be wrapped on rank {}; the allocation there has {} from there on", bytes, data,
+               team.rank(), *left));
+  }
   state->segment = state->backend->adopt(data, bytes);
   state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->segment->data());
   // Another team may signal beside that allocation: this one gets a pad of its own.

@@ -223,6 +223,33 @@ TEST_P(Tensor, ASecondTeamWrapsTheSameMemoryWithSignalsOfItsOwn) {
   });
 }
 
+TEST_P(Tensor, WhatIsWrappedEndsWithItsAllocationInFrontOfTheSignals) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    auto first = SymmetricTensor::empty(team, {100}, f16);
+    first.rendezvous();
+    auto* const begin = first.local().data_as<std::byte>();
+    const auto wrap = [&](std::size_t offset, std::int64_t count) {
+      return SymmetricTensor::wrap(team, begin + offset, {count}, f16);
+    };
+    EXPECT_NO_THROW(static_cast<void>(wrap(0, 100)));
+    EXPECT_NO_THROW(static_cast<void>(wrap(50, 75)));
+    EXPECT_NO_THROW(static_cast<void>(wrap(200, 0)));
+    // f32 by mistake: into the pad, which lies behind the data; and more than the pages that hold both.
+    expect_error<InvalidArgument>([&] { static_cast<void>(SymmetricTensor::wrap(team, begin, {100}, f32)); },
+                                  {"400 bytes", "on rank", "has 200 from there on"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(wrap(50, 76)); }, {"152 bytes", "has 150 from there on"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(wrap(300, 1)); }, {"2 bytes", "has 0 from there on"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(wrap(0, std::int64_t{1} << 40)); },
+                                  {"has 200 from there on"});
+    // Of a tensor that is gone, its wrapper keeps the memory, and nobody signals there any more.
+    auto kept = wrap(0, 100);
+    first = SymmetricTensor();
+    kept.rendezvous();
+    EXPECT_EQ(kept.local().data(), begin);
+  });
+}
+
 TEST_P(Tensor, StartsAgainAfterEverythingIsGone) {
   for (int again = 0; again < 3; ++again) {
     on(2, [](World& world) {

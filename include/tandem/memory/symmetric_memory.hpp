@@ -31,7 +31,8 @@ class TANDEM_API SymmetricMemory {
   /// Throws OutOfMemory, Unsupported, InvalidArgument.
   [[nodiscard]] static SymmetricMemory allocate(const Team& team, std::size_t bytes, const MemoryOptions& options = {});
   /// Uses `bytes` at `data` of an allocation made earlier, by Tandem (for another team, perhaps) or on CUDA by anybody
-  /// through VMM. Local. The memory is kept alive. Throws Unsupported for memory that cannot be shared.
+  /// through VMM. Local. The memory is kept alive. Throws Unsupported for memory that cannot be shared, and
+  /// InvalidArgument for more than an allocation of Tandem's has from there on.
   [[nodiscard]] static SymmetricMemory wrap(const Team& team, void* data, std::size_t bytes,
                                             const MemoryOptions& options = {});
 
