@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -251,7 +252,8 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
   auto state = std::make_shared<State>(team, options, bytes);
   state->pad_offset = round_up(bytes, alignof(SignalWord));
   const std::size_t total = state->pad_offset + state->pad_bytes();
-  if (state->pad_offset < bytes || total < bytes) {
+  // Half of all numbers: so much is left for what follows to round up.
+  if (state->pad_offset < bytes || total < bytes || total > std::numeric_limits<std::size_t>::max() / 2) {
     throw OutOfMemory(format("{} bytes of symmetric memory were asked for on rank {}; no address space has that", bytes,
                              team.rank()));
   }

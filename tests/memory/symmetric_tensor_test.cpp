@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -247,6 +248,16 @@ TEST_P(Tensor, WhatIsWrappedEndsWithItsAllocationInFrontOfTheSignals) {
     first = SymmetricTensor();
     kept.rendezvous();
     EXPECT_EQ(kept.local().data(), begin);
+  });
+}
+
+TEST_P(Tensor, SizesThatNoAddressSpaceHasSaySo) {
+  on(1, [](World& world) {
+    const std::size_t most = std::numeric_limits<std::size_t>::max();
+    for (const std::size_t bytes : {most, most - 100, most - 3'000, most - (std::size_t{1} << 20), most / 2}) {
+      expect_error<OutOfMemory>([&] { static_cast<void>(SymmetricMemory::allocate(world.team(), bytes)); },
+                                {std::to_string(bytes) + " bytes", "on rank 0", "no address space"});
+    }
   });
 }
 
