@@ -245,6 +245,10 @@ int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
 
 LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
                     const LinearOptions& options) {
+  if (ranks < 1) throw InvalidArgument(format("{} on a team of {}; allowed: 1 and more", name(kind), ranks));
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
+    throw InvalidArgument(format("{} of {}; none may be negative", name(kind), to_string(spec)));
+  }
   if (const std::string why = why_impossible(kind, spec, ranks, options); !why.empty()) {
     throw InvalidArgument(format("{}: {}", name(kind), why));
   }

@@ -7,12 +7,15 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/linear/linear_spec.hpp"
+
+#include "support/errors.hpp"
 
 namespace tandem {
 namespace {
@@ -338,6 +341,19 @@ TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
     for (const char* part : {"LinearAllReduce", "ring", "auto", "pipeline", "sequence"}) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }
+  }
+}
+
+TEST(CostModel, SizesAndTeamsThatNoPlanHasAreRefused) {
+  const LinearKind kind = LinearKind::linear_reduce_scatter;
+  for (const int ranks : {0, -2}) {
+    testing::expect_error<InvalidArgument>(
+        [&] { static_cast<void>(choose(kind, {.m = 8, .n = 8, .k = 8}, ranks, CostTable{})); },
+        {"LinearReduceScatter", "a team of " + std::to_string(ranks), "1 and more"});
+  }
+  for (const LinearSpec& spec : {LinearSpec{.m = -1}, LinearSpec{.n = -1}, LinearSpec{.k = -1}}) {
+    testing::expect_error<InvalidArgument>([&] { static_cast<void>(choose(kind, spec, 2, CostTable{})); },
+                                           {to_string(spec), "none may be negative"});
   }
 }
 
