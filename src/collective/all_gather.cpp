@@ -77,6 +77,15 @@ void AllGather::expect_closed(StreamRef stream) {
   if (started_) refuse("a run was started while another one is open; finish() ends a run");
 }
 
+void AllGather::expect_open(StreamRef stream, const char* otherwise) const {
+  if (!started_) refuse(otherwise);
+  // The signals of a start that was captured come with its graph's launches, and none come to other graphs.
+  if (started_in_ == device().stream_capture(stream)) return;
+  refuse(
+      "start() was called in one capture, or in none, and a later step of its run in another; all steps of a run are "
+      "captured into one graph, or none of them");
+}
+
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
@@ -129,7 +138,7 @@ void AllGather::wait_shard(StreamRef stream, int rank) {
   if (rank < 0 || rank >= ranks()) {
     refuse(format("the shard of rank {} was waited for; allowed: 0 to {}", rank, ranks() - 1));
   }
-  if (!started_) refuse("a shard was waited for before start()");
+  expect_open(stream, "a shard was waited for before start()");
   std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
   if (coming == 0) {
     if (rank == me()) return;
@@ -140,10 +149,14 @@ void AllGather::wait_shard(StreamRef stream, int rank) {
 }
 
 void AllGather::finish(StreamRef stream) {
-  if (!started_) refuse("finish() was called without start()");
+  expect_open(stream, "finish() was called without start()");
+  wait_for_rest(stream);
+}
+
+void AllGather::wait_for_rest(StreamRef stream) {
   std::array<int, max_signals> rest{};
   std::size_t count = 0;
-  const auto wait_for_rest = [&] {
+  const auto wait_for_these = [&] {
     if (count == 0) return;
     wait(stream, 0, std::span(rest).first(count), arrived);
     while (count != 0) coming_[static_cast<std::size_t>(rest[--count])] = 0;
@@ -151,9 +164,9 @@ void AllGather::finish(StreamRef stream) {
   for (const int rank : everyone_) {
     if (coming_[static_cast<std::size_t>(rank)] == 0) continue;
     rest[count++] = rank;
-    if (count == rest.size()) wait_for_rest();
+    if (count == rest.size()) wait_for_these();
   }
-  wait_for_rest();
+  wait_for_these();
   started_ = false;
   end(stream);
 }
@@ -184,7 +197,7 @@ void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const
                  [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
     case Way::pull: return run(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
     case Way::push:
-    case Way::fetch: push(shard, gathered, stream); return whole_or_failed([&] { finish(stream); });
+    case Way::fetch: push(shard, gathered, stream); return whole_or_failed([&] { wait_for_rest(stream); });
   }
 }
 

@@ -44,7 +44,8 @@ class TANDEM_API AllGather final : public Collective {
 
   // A run into a symmetric tensor in three steps, for consumers that begin with the first shard: `start` once, then
   // `wait_shard` for some ranks, each at most once, on any stream; then `finish`, which waits for the rest.
-  // Until then the plan takes no other run; but what a dropped capture started is forgotten.
+  // Until then the plan takes no other run; but what a dropped capture started is forgotten. Captured, all steps are in
+  // one graph.
 
   /// From here on, in `stream`'s order, peers may write into `gathered`.
   void start(const SymmetricTensor& gathered, StreamRef stream);
@@ -67,6 +68,9 @@ class TANDEM_API AllGather final : public Collective {
   void pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
   void expect_closed(StreamRef stream);
+  /// Refuses a later step of a run that was not started, or in another capture than the stream's.
+  void expect_open(StreamRef stream, const char* otherwise) const;
+  void wait_for_rest(StreamRef stream);
 
   std::int64_t count_;
   std::vector<int> everyone_;         // the peers in rotated order, then this rank

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/all_to_all.hpp"
@@ -26,6 +27,7 @@
 #include "support/cuda/captured_graph.hpp"
 #include "support/cuda/memory_lost.hpp"
 #include "support/devices.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -354,10 +356,22 @@ TEST_P(CapturedPlan, WhatADroppedCaptureStartedIsForgotten) {
                                  throw Dropped();
                                }),
                  Dropped);
+    const auto expect_refused = [](const auto& step) {
+      expect_error<InvalidArgument>(step, {"AllGather on rank", "captured into one graph, or none"});
+    };
+    expect_refused([&] { gather.wait_shard(stream, 0); });
+    expect_refused([&] { gather.finish(stream); });
     poison(gathered);
     gather(shard.view(), gathered, stream);
     team.synchronize(stream);
     expect_bytes(get(gathered), whole, "behind a dropped capture");
+    poison(gathered);
+    gather.start(shard.view(), gathered, stream);
+    const Stream captured(team.device());
+    const CapturedGraph nothing(team.device(), captured, [&] { expect_refused([&] { gather.finish(captured); }); });
+    gather.finish(stream);
+    team.synchronize(stream);
+    expect_bytes(get(gathered), whole, "that was to end in a capture");
   });
 }
 
