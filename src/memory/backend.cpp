@@ -60,6 +60,11 @@ const Entry& find(std::string_view name) {
   throw InvalidArgument(format("memory backend '{}' is not known; known: {}", name, known));
 }
 
+/// "auto" is the device's own.
+const Entry& find(std::string_view name, const Device& device) {
+  return find(name == "auto" ? tandem::name(device.id().type) : name);
+}
+
 }  // namespace
 
 Segment::~Segment() = default;
@@ -72,10 +77,12 @@ std::vector<std::string> memory_backend_names() {
   return names;
 }
 
-std::string why_no_memory_backend(std::string_view name, const Device& device) { return find(name).why_not(device); }
+std::string why_no_memory_backend(std::string_view name, const Device& device) {
+  return find(name, device).why_not(device);
+}
 
 std::shared_ptr<MemoryBackend> open_memory_backend(std::string_view name, const std::shared_ptr<Device>& device) {
-  const Entry& entry = find(name == "auto" ? tandem::name(device->id().type) : name);
+  const Entry& entry = find(name, *device);
   if (const std::string reason = entry.why_not(*device); !reason.empty()) {
     throw Unsupported(format("memory backend '{}' cannot be used: {}", entry.name, reason));
   }

@@ -126,6 +126,12 @@ TEST(BackendNames, AnUnknownOneListsTheKnown) {
   });
 }
 
+TEST(BackendNames, AutoIsTheDevicesOwn) {
+  const auto device = open_device({DeviceType::host, 0});
+  EXPECT_EQ(why_no_memory_backend("auto", *device), "");
+  EXPECT_EQ(open_memory_backend("auto", device)->name(), "host");
+}
+
 TEST(BackendNames, OneThatCannotBeUsedSaysWhyAndNoOtherIsTaken) {
   run_ranks(1, [](World& world) {
     for (const char* name : {"cuda", "nccl", "nvshmem"}) {

@@ -80,8 +80,8 @@ class TANDEM_API MemoryBackend {
 
 /// The backends that this library knows, whether usable here or not.
 [[nodiscard]] TANDEM_API std::vector<std::string> memory_backend_names();
-/// Why the backend of that name cannot be used with `device`; empty if it can. Throws InvalidArgument for an unknown
-/// name.
+/// Why the backend of that name, as `open_memory_backend` takes it, cannot be used with `device`; empty if it can.
+/// Throws InvalidArgument for an unknown name.
 [[nodiscard]] TANDEM_API std::string why_no_memory_backend(std::string_view name, const Device& device);
 /// The backend by name; "auto" is the device's own ("host", "cuda"). Throws InvalidArgument for an unknown name
 /// (listing the known ones) and Unsupported with the reason for one that cannot be used. Never another one than asked
