@@ -252,6 +252,25 @@ std::optional<Parcel> Mesh::take(const Key& key) {
   return std::move(arrival.parcel);
 }
 
+void Mesh::drop_beyond(std::uint64_t team, std::uint64_t sequence) noexcept {
+  std::map<Key, Arrival> dropped;  // goes without the lock: the last descriptor of a large memory takes its time
+  const std::lock_guard lock(mutex_);
+  try {
+    std::uint64_t& last = last_received_.try_emplace(team, sequence).first->second;
+    last = std::min(last, sequence);
+  } catch (...) {  // no memory: then what comes later stays until this world ends
+  }
+  for (auto at = inbox_.begin(); at != inbox_.end();) {
+    const auto here = at++;
+    if (std::get<1>(here->first) == team && std::get<2>(here->first) > sequence) dropped.insert(inbox_.extract(here));
+  }
+}
+
+bool Mesh::is_dropped(std::uint64_t team, std::uint64_t sequence) const {
+  const auto last = last_received_.find(team);
+  return last != last_received_.end() && sequence > last->second;
+}
+
 bool Mesh::flush(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   const auto empty = [this] {
@@ -411,7 +430,10 @@ void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vec
   std::move(descriptors.begin(), descriptors.end(), std::back_inserter(arrival.parcel.descriptors));
   peer.descriptors += header.descriptors;
   if (arrival.parcel.bytes.size() < header.bytes || peer.descriptors < header.all_descriptors) return;
-  inbox_[{peer.info.rank, header.team, header.sequence}] = std::exchange(peer.partial, {});
+  Arrival whole = std::exchange(peer.partial, {});
+  if (!is_dropped(header.team, header.sequence)) {
+    inbox_[{peer.info.rank, header.team, header.sequence}] = std::move(whole);
+  }
 }
 
 void Mesh::part(Peer& peer, bool clean) {

@@ -40,6 +40,7 @@ class Mesh final : public Bootstrap {
   [[nodiscard]] Parcel receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
                                const std::function<void()>& stop) override;
   [[nodiscard]] std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) override;
+  void drop_beyond(std::uint64_t team, std::uint64_t sequence) noexcept override;
   bool flush(Clock::time_point deadline) override;
   void send_abort(int rank, const Abort& abort) noexcept override;
   void listen(Listener listener) override;
@@ -56,6 +57,7 @@ class Mesh final : public Bootstrap {
   [[nodiscard]] Peer& at(int rank) const;
   [[noreturn]] void throw_gone(const Peer& peer) const;
   [[nodiscard]] std::optional<Parcel> take(const Key& key);
+  [[nodiscard]] bool is_dropped(std::uint64_t team, std::uint64_t sequence) const;
   void enqueue(Peer& peer, std::vector<Message> messages);
   void transmit(Peer& peer);
   void watch(int fd, std::uint64_t tag, bool writable, bool change) const;
@@ -80,6 +82,7 @@ class Mesh final : public Bootstrap {
   std::mutex mutex_;  // everything below, and all of a Peer but its info
   std::condition_variable changed_;
   std::map<Key, Arrival> inbox_;
+  std::map<std::uint64_t, std::uint64_t> last_received_;  // of failed teams: what has a higher sequence is dropped
   std::deque<Event> events_;
   Listener listener_;
   bool stopping_ = false;

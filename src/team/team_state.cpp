@@ -115,6 +115,7 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   } catch (const std::exception& error) {
     // The others have agreed on this team, too, and wait for its word.
     tell(core_, members, {id, -1, format("it could not make team {:x}: {}", id, error.what())});
+    core_.bootstrap().drop_beyond(id, 0);
     throw;
   }
   team->meet("team");
@@ -127,14 +128,23 @@ std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
   const std::uint64_t sequence = ++sequence_;
   try {
     return send_and_receive(what, sequence, std::move(mine));
+  } catch (const InvalidArgument&) {
+    throw;  // a mismatch, seen by all: the order of calls still holds
+  } catch (...) {
+    core_.bootstrap().drop_beyond(id_, sequence - 1);
+    fail_exchange(what);
+  }
+}
+
+void Team::State::fail_exchange(std::string_view what) {
+  try {
+    throw;
   } catch (const PeerLost& error) {
     fail({Cause::lost, false,
           format("{}: '{}' of {}, says rank {}", error.what(), what, describe(), core_.launch().rank), error.rank(),
           error.host(), error.pid()});
   } catch (const Timeout& error) {
     fail({Cause::timeout, false, error.what(), error.peer(), "", 0});
-  } catch (const InvalidArgument&) {
-    throw;  // a mismatch, seen by all: the order of calls still holds
   } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
@@ -296,6 +306,7 @@ void Team::State::fail(Failure failure) noexcept {
     if (failure_.cause == Cause::none && load(control()->failed) == 0) failure_ = std::move(failure);
   }
   std::atomic_ref(control()->abort).store(1, std::memory_order_release);
+  core_.bootstrap().drop_beyond(id_, sequence_);  // what a call under way has already counts
 }
 
 void Team::State::throw_failure() {

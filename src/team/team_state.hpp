@@ -92,6 +92,8 @@ class Team::State {
   [[nodiscard]] Failure failure_of_wait(const WaitControl& control, int rank) const;
   [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
   void tell_members(const Failure& failure) noexcept;
+  /// In a handler: what ends a call of `exchange` is the team's failure.
+  [[noreturn]] void fail_exchange(std::string_view what);
   [[nodiscard]] std::vector<Parcel> send_and_receive(std::string_view what, std::uint64_t sequence, Parcel mine);
 
   Core& core_;  // which the handles keep, and which keeps this once they are gone
@@ -100,7 +102,7 @@ class Team::State {
   int rank_ = -1;
   ControlPage page_;
   std::vector<std::pair<int, ControlPage>> peers_;  // by world rank
-  std::uint64_t sequence_ = 0;
+  std::atomic<std::uint64_t> sequence_{0};          // of the last call of `exchange`
   Formation formation_;
 
   mutable std::mutex failure_mutex_;

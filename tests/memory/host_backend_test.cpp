@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only the host's memory does: it needs file descriptors, and takes its pages at once.
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -18,6 +19,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -212,6 +215,45 @@ TEST(HostBackend, ARankThatCannotShareItsMemoryTellsTheOthers) {
                    SymmetricMemory last = std::move(memory);
                    last.rendezvous();
                  });
+}
+
+/// Shared memory that this process could map, or has.
+std::ptrdiff_t segments_held() {
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+  return std::count_if(begin(descriptors), end(descriptors), [](const auto& entry) {
+    std::error_code gone;
+    return std::filesystem::read_symlink(entry.path(), gone).string().starts_with("/memfd:tandem");
+  });
+}
+
+// Else each try would take memory that is not given back.
+TEST(HostBackend, ARendezvousThatFailsLeavesNothingOfItsMemoryWithThePeers) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ranks are threads here, and have their descriptors in common";
+#endif
+  run_ranks(3, [](World& world) {
+    const Team all = world.team({2, 1, 0});
+    for (const bool early : {true, false}) {
+      SCOPED_TRACE(early ? "an abort in front of the others' parcels" : "an abort behind them");
+      all.barrier();
+      const std::ptrdiff_t before = segments_held();
+      {
+        const Team team = world.team({0, 1, 2});
+        if (world.rank() == 1) {
+          if (!early) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          team.abort("no memory");
+          EXPECT_THROW(team.check(), Aborted);
+        } else {
+          SymmetricMemory memory = SymmetricMemory::allocate(team, 1 << 20);
+          EXPECT_THROW(memory.rendezvous(), Aborted);
+        }
+      }
+      all.barrier();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // for what comes late
+      all.collect();
+      EXPECT_EQ(segments_held(), before);
+    }
+  });
 }
 
 }  // namespace

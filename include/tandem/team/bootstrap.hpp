@@ -57,6 +57,9 @@ class TANDEM_API Bootstrap {
                                        const std::function<void()>& stop) = 0;
   /// The same if it has come already; empty if not.
   [[nodiscard]] virtual std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) = 0;
+  /// Lets go of all parcels of a team that has failed but those of a sequence up to this one, and of what comes later:
+  /// else the memory that their descriptors name would stay, though nobody is to receive them. Never blocks.
+  virtual void drop_beyond(std::uint64_t team, std::uint64_t sequence) noexcept = 0;
   /// Waits until what was sent has left this process (a peer that reads nothing may hold it up). False at the deadline.
   virtual bool flush(Clock::time_point deadline) = 0;
   /// Never blocks, never throws.
