@@ -33,7 +33,7 @@ class TANDEM_API SignalPad {
   /// What is queued after this starts once `count` more signals from `rank` have come than earlier waits took
   /// (acquire).
   void wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count = 1) const;
-  /// The same for several ranks at once.
+  /// The same for several ranks at once, each named once: two signals to one rank are two calls.
   void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
   /// What `put_signal` puts, for who queues it together with a copy (Device::push).
