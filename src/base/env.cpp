@@ -72,6 +72,25 @@ Refused refused_log(const Env& env) {
   return level < levels.size() ? std::nullopt : Refused(format("level {}", level));
 }
 
+/// "20us,1GB/s"; nothing if it is no such text.
+std::optional<LinkOptions> link_of(const std::string& text) {
+  const auto comma = text.find(',');
+  const auto latency = parse_quantity(std::string_view(text).substr(0, comma), time_units);
+  const auto bandwidth = comma == std::string::npos
+                             ? std::nullopt
+                             : parse_quantity(std::string_view(text).substr(comma + 1), bandwidth_units);
+  const double longest = std::chrono::duration<double>(longest_timeout).count();
+  if (!latency || *latency > longest || !bandwidth || *bandwidth <= 0 || !std::isfinite(*bandwidth)) {
+    return std::nullopt;
+  }
+  return LinkOptions{std::chrono::nanoseconds(std::llround(*latency * 1e9)), *bandwidth};
+}
+
+void read_link(Env& env, const Variable& self, const std::string& value) {
+  env.link = link_of(value);
+  if (!env.link) refuse(self.name, value, self.allowed);
+}
+
 void read_timeout(Env& env, const Variable& self, const std::string& value) {
   const auto seconds = parse_quantity(value, timeout_units);
   // Before the rounding: a number may be too large for any integer.
@@ -128,8 +147,8 @@ constexpr std::array<Variable, 9> variables{{
      "the deadline of each wait", read_timeout, refused_timeout},
     {"TANDEM_DEVICE", "auto, host, cuda", "auto", "the device of each rank; auto is cuda where a GPU can be used",
      [](Env& env, const Variable&, const std::string& value) { env.device = value; }, refused_device},
-    {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s", "none", "the host device's emulated link",
-     [](Env& env, const Variable&, const std::string& value) { env.link = parse_link(value); }, refused_link},
+    {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s", "none", "the host device's emulated link", read_link,
+     refused_link},
     {"TANDEM_TRACE", "a path; %h is the host, %p the process, %r the rank", "no trace",
      "where a Chrome trace of all ranks is written when their worlds end",
      [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
@@ -189,19 +208,11 @@ std::string users_plan_cache(const Env::Lookup& lookup) {
 }  // namespace
 
 LinkOptions parse_link(const std::string& text) {
-  const auto comma = text.find(',');
-  const auto latency = parse_quantity(std::string_view(text).substr(0, comma), time_units);
-  const auto bandwidth = comma == std::string::npos
-                             ? std::nullopt
-                             : parse_quantity(std::string_view(text).substr(comma + 1), bandwidth_units);
-  const double longest = std::chrono::duration<double>(longest_timeout).count();
-  if (!latency || *latency > longest || !bandwidth || *bandwidth <= 0 || !std::isfinite(*bandwidth)) {
-    throw InvalidArgument(
-        format("link '{}' is not LATENCY,BANDWIDTH; an example: 20us,1GB/s (ns, us, ms, s; B/s, KB/s, MB/s, "
-               "GB/s)",
-               text));
-  }
-  return {std::chrono::nanoseconds(std::llround(*latency * 1e9)), *bandwidth};
+  if (const std::optional<LinkOptions> link = link_of(text)) return *link;
+  throw InvalidArgument(
+      format("link '{}' is not LATENCY,BANDWIDTH; an example: 20us,1GB/s (ns, us, ms, s; B/s, KB/s, MB/s, "
+             "GB/s)",
+             text));
 }
 
 Env Env::from_process() {

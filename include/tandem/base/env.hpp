@@ -22,7 +22,7 @@ struct LinkOptions {
   friend bool operator==(const LinkOptions&, const LinkOptions&) = default;
 };
 
-/// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument.
+/// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms, s; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument.
 [[nodiscard]] TANDEM_API LinkOptions parse_link(const std::string& text);
 
 /// Everything that Tandem reads from the environment, read once and then unchanged. A malformed value, or a variable
