@@ -80,8 +80,11 @@ void LinearWeightGradient::start(const TensorView& shard, std::int64_t m, Stream
   if (m < 0 || m > spec().m) refuse(format("start() of {} tokens; allowed: 0 to {}", m, spec().m));
   expect(shard, gathers_x ? "x" : "dy", spec().dtype, Dims{own_rows(m), gathers_x ? spec().k : spec().n});
   begin(stream);
-  state.start(shard.data_as<const std::byte>(), m, capture(), stream);
-  end(stream);
+  whole_or_failed([&] {
+    state.communication.rejoin_if_thrown(stream,
+                                         [&] { state.start(shard.data_as<const std::byte>(), m, capture(), stream); });
+    end(stream);
+  });
 }
 
 void LinearWeightGradient::expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const {
@@ -111,9 +114,12 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   if (state.started) expect_started(shard, m, stream);
   begin(stream);
   const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), &*state.gemm, dw.data(), m};
-  (state.*(state.started ? &State::finish_started : state.algorithm))(run, stream);
-  state.gather.finish(stream, state.gather.slot());
-  end(stream);
+  whole_or_failed([&] {
+    state.communication.rejoin_if_thrown(
+        stream, [&] { (state.*(state.started ? &State::finish_started : state.algorithm))(run, stream); });
+    state.gather.finish(stream, state.gather.slot());
+    end(stream);
+  });
 }
 
 }  // namespace tandem

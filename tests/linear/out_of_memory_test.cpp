@@ -175,6 +175,21 @@ TEST(RunsOutOfMemory, ARankWhoseRunThrowsMidwayTellsTheOthers) {
            (*plan)(x, w, y, stream);
          };
        }},
+      {"LinearWeightGradient",
+       [=](const Team& team, Tensors& tensors) -> Run {
+         auto plan = std::make_shared<LinearWeightGradient>(team, layer, GatheredOperand::x, in_pieces);
+         return [=, dy = tensors(m, 8), x = tensors(m / 3, 8), dw = tensors(8, 8)](StreamRef stream) {
+           (*plan)(dy, x, dw, stream);
+         };
+       }},
+      {"LinearWeightGradient that was started",
+       [=](const Team& team, Tensors& tensors) -> Run {
+         auto plan = std::make_shared<LinearWeightGradient>(team, layer, GatheredOperand::x, in_pieces);
+         return [=, dy = tensors(m, 8), x = tensors(m / 3, 8), dw = tensors(8, 8)](StreamRef stream) {
+           plan->start(x, m, stream);
+           (*plan)(dy, x, dw, stream);
+         };
+       }},
   };
   testing::RankOptions options;
   options.env.timeout = std::chrono::seconds(20);
