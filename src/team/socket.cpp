@@ -72,7 +72,12 @@ FileDescriptor connect_to(const std::string& name) {
 }
 
 FileDescriptor accept_from(const FileDescriptor& listener) {
-  return FileDescriptor::from_native_handle(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  auto guest =
+      FileDescriptor::from_native_handle(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return guest;
+  // The connection goes on waiting, and whoever polls for it would find it for ever.
+  throw OutOfMemory(
+      format("a connection could not be accepted: {}; {}", std::strerror(errno), describe_descriptor_limit()));
 }
 
 Credentials credentials_of(const FileDescriptor& socket) {

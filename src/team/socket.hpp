@@ -25,7 +25,7 @@ namespace tandem {
 [[nodiscard]] FileDescriptor listen_at(const std::string& name);
 /// A connection. Empty if nobody listens there (yet), or cannot take one more right now.
 [[nodiscard]] FileDescriptor connect_to(const std::string& name);
-/// The next connection that waits. Empty if there is none.
+/// The next connection that waits. Empty if there is none. Throws OutOfMemory if there is no descriptor for it.
 [[nodiscard]] FileDescriptor accept_from(const FileDescriptor& listener);
 
 struct Credentials {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -302,6 +303,47 @@ TEST(World, AFileThatOneRankCannotOpenIsToldToAll) {
       world.team().barrier();
     }
   });
+}
+
+TEST(World, ARankWithoutDescriptorsSaysSoAtOnce) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "under ThreadSanitizer ranks are threads, and what one lowers the others would have";
+#elif defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "UBSan opens a pipe to see whether an object can be read, and finds no descriptor left for that";
+#endif
+  // Up to the hard limit, Tandem raises the soft one. Who lowers that cannot raise it again, unless it is root: so each
+  // try is made by processes of its own.
+  const testing::Shared<std::atomic<int>> refusals;
+  constexpr rlim_t tries = 16;
+  for (rlim_t left = 0; left < tries; ++left) {
+    run_ranks(2, [&refusals, left](World& world) {
+      InitOptions options = another(world, ".full");
+      options.env->timeout = world.rank() == 0 ? 20s : 1s;  // whom nobody may be left to tell
+      if (world.rank() == 0) {
+        rlim_t limit = 0;  // with so many numbers below it that are no descriptor's yet
+        for (rlim_t unused = 0; unused < left || ::fcntl(static_cast<int>(limit), F_GETFD) >= 0; ++limit) {
+          if (::fcntl(static_cast<int>(limit), F_GETFD) < 0) ++unused;
+        }
+        const rlimit low{limit, limit};
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+      }
+      const auto before = std::chrono::steady_clock::now();
+      std::string failure;
+      try {
+        const World another_world = init(options);
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+      if (world.rank() == 0 && !failure.empty()) {
+        EXPECT_LT(std::chrono::steady_clock::now() - before, 10s) << failure;
+        expect_says(failure, {"Too many open files"});
+        ++*refusals;
+      }
+      world.team().barrier();
+    });
+  }
+  EXPECT_GT(*refusals, 2);
+  EXPECT_LT(*refusals, static_cast<int>(tries));
 }
 
 TEST(World, AThreadThatCannotBeMadeIsADeviceErrorAndLeavesTheSignalsAlone) {
