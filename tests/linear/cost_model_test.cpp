@@ -92,13 +92,24 @@ TEST(CostModel, RanksThatShareCoresHaveLessOfThem) {
   const LinkOptions link{.latency = std::chrono::microseconds(20), .bytes_per_second = 0.2e9};
   const LinearSpec spec{.m = 3072, .n = 1024, .k = 1024};
   const auto predicted = [&](int ranks) {
-    const auto device = open_device({DeviceType::host, 0}, {.link = link, .ranks = ranks});
+    const auto device = open_device({DeviceType::host, 0}, {.link = link, .gemm_threads = 1, .ranks = ranks});
     return choose(LinearKind::linear_reduce_scatter, spec, 4, device->costs());
   };
   const LinearChoice alone = predicted(1);
   const LinearChoice crowded = predicted(1000 * static_cast<int>(std::thread::hardware_concurrency()));
   EXPECT_NEAR(crowded.predicted.t_gemm / alone.predicted.t_gemm, 1000, 1);
   EXPECT_LE(crowded.groups, alone.groups) << "a product that takes longer than the wire needs no fine groups";
+}
+
+TEST(CostModel, ThreadsThatShareProductsMultiplyFaster) {
+  const LinearSpec spec{.m = 3072, .n = 1024, .k = 1024};
+  const auto predicted = [&](int threads) {
+    const auto device = open_device({}, {.gemm_threads = threads});
+    return choose(LinearKind::linear_reduce_scatter, spec, 4, device->costs()).predicted.t_gemm;
+  };
+  EXPECT_LT(predicted(2), 0.8 * predicted(1));
+  EXPECT_LT(predicted(8), 0.3 * predicted(1));
+  EXPECT_GT(predicted(8), predicted(1) / 8);
 }
 
 TEST(CostModel, EachGroupReadsTheWeightsAnew) {

@@ -54,6 +54,9 @@ double rounded(double value, DType dtype) {
   return result;
 }
 
+/// Below it, numbers are as far apart as at it. Data here come nowhere near those of the other dtypes.
+double smallest_normal(DType dtype) { return dtype == f16 ? 0x1p-14 : 0; }
+
 bool is_integer(DType dtype) { return epsilon(dtype) == 0; }
 
 // GELU takes about as many roundings after the sum; they show where K is tiny.
@@ -165,7 +168,8 @@ std::vector<double> transposed(std::span<const double> values, std::int64_t rows
 double Expected::allowed(std::size_t i) const {
   // Each term is rounded twice, as a product and in the sum, by at most half of the bound's ε: epsilon() is that half.
   const double roundings = std::sqrt(2.0 * static_cast<double>(terms)) * epsilon(dtype);
-  return std::abs(unfused[i] - value[i]) + roundings * magnitude[i] + (tf32 ? of_tf32(i) : 0.0);
+  const double size = magnitude[i] == 0 ? 0 : std::max(magnitude[i], smallest_normal(dtype));
+  return std::abs(unfused[i] - value[i]) + roundings * size + (tf32 ? of_tf32(i) : 0.0);
 }
 
 double Expected::of_tf32(std::size_t i) const {

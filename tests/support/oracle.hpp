@@ -14,6 +14,7 @@
 /// What results are compared with, in the tests and by `tandem verify` and `tandem bench`: random data that any rank
 /// can make for any other, fp64 references, and the bound of docs/architecture.md for every element:
 ///   |out - ref64| ≤ |unfused - ref64| + √K · ε · (|A|·|B|)
+/// where |A|·|B| that is not 0 counts as no less than the dtype's smallest normal number.
 /// All matrices here are dense, row-major and in fp64, and hold only values that the dtype in question can represent.
 namespace tandem::testing {
 
