@@ -98,6 +98,10 @@ TEST(OpenDevice, RefusesTheHostsOptionsForCuda) {
   EXPECT_THROW(static_cast<void>(open_device({DeviceType::cuda, 0}, {.gemm = "builtin"})), InvalidArgument);
 }
 
+TEST(OpenDevice, TakesNoNumberOfThreadsOrRanksForOneOfTheMachines) {
+  EXPECT_GT(open_device({}, {.gemm_threads = -1, .ranks = 0})->costs().gemm_flops_per_second, 0);
+}
+
 TEST(OpenDevice, DescribesTheGemmThatRuns) {
   const std::string asked = open_device({}, {.gemm = "builtin"})->describe();
   EXPECT_NE(asked.find("GEMM by built-in kernels (as asked)"), std::string::npos) << asked;

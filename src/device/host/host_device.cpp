@@ -59,9 +59,9 @@ long usable_cores(long all) noexcept {
 /// Of the threads that multiply beside each other in a rank. Where ranks talk, each has a core for that, if there are
 /// as many.
 int gemm_threads(const DeviceOptions& options) noexcept {
-  if (options.gemm_threads != 0) return options.gemm_threads;
+  if (options.gemm_threads > 0) return options.gemm_threads;
   const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const long share = std::min(all / options.ranks, usable_cores(all));
+  const long share = std::min(all / std::max(options.ranks, 1), usable_cores(all));
   return static_cast<int>(std::max(1L, options.ranks > 1 ? share - 1 : share));
 }
 
