@@ -36,7 +36,7 @@ same operation, sizes, dtypes, layouts, number of ranks, device and versions, wh
 from then on and say so in describe(), whatever their bias and activation. The model's choice stays where nothing is
 faster by 1 %.
 
-On CUDA the products come first: what a rank multiplies, whole and in halves, quarters and eighths of its rows (a weight
+On CUDA the products come first: what a rank multiplies, whole and in pieces down to an eighth of its rows (a weight
 gradient's whole), runs by each of the best few algorithms that cuBLASLt offers for it, in turns. The fastest are
 kept as well, for every plan that multiplies so; the results may differ from the first one's in their last bits.
 

@@ -26,6 +26,15 @@ const char* name(Auxiliary auxiliary) noexcept {
   return "?";
 }
 
+std::vector<std::int64_t> planned_rows(std::int64_t m) {
+  std::vector<std::int64_t> rows;
+  for (; m > 0; m /= 2) {
+    rows.push_back(m);
+    if (m >= 4) rows.push_back(m - m / 4);
+  }
+  return rows;
+}
+
 void check_gemm(const GemmSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));

@@ -69,10 +69,8 @@ std::string product_cache_key(const GemmSpec& spec, std::int64_t m, const Device
 }
 
 std::vector<std::int64_t> tuned_rows(const GemmSpec& spec) {
-  std::vector<std::int64_t> rows;
-  for (const std::int64_t part : {1, 2, 4, 8}) {
-    if (spec.m >= part) rows.push_back(spec.m / part);
-  }
+  std::vector<std::int64_t> rows = planned_rows(spec.m);
+  std::erase_if(rows, [&](std::int64_t m) { return m < spec.m / 8; });
   return rows;
 }
 

@@ -17,6 +17,14 @@
 namespace tandem::testing {
 namespace {
 
+TEST(PlannedRows, FallFromAllByQuartersAndHalves) {
+  EXPECT_EQ(planned_rows(1024), (std::vector<std::int64_t>{1024, 768, 512, 384, 256, 192, 128, 96, 64, 48,
+                                                           32,   24,  16,  12,  8,   6,   4,   3,  2,  1}));
+  EXPECT_EQ(planned_rows(5), (std::vector<std::int64_t>{5, 4, 2, 1})) << "a quarter of rows that it does not divide";
+  EXPECT_EQ(planned_rows(1), std::vector<std::int64_t>{1});
+  EXPECT_TRUE(planned_rows(0).empty());
+}
+
 TEST_P(GemmTest, WhatIsAddedMayLieElsewhere) {
   apart_ = true;
   check_random(8, 70);

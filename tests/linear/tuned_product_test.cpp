@@ -47,8 +47,8 @@ TEST(ProductCacheKey, IsTheSameForTheSameWork) {
   EXPECT_NE(product_cache_key(other, 48, *device), key);
 }
 
-TEST(TunedRows, AreTheWholeAndItsHalves) {
-  EXPECT_EQ(tuned_rows({.m = 100}), (std::vector<std::int64_t>{100, 50, 25, 12}));
+TEST(TunedRows, AreTheWholeAndItsParts) {
+  EXPECT_EQ(tuned_rows({.m = 100}), (std::vector<std::int64_t>{100, 75, 50, 38, 25, 19, 12}));
   EXPECT_EQ(tuned_rows({.m = 3}), (std::vector<std::int64_t>{3, 1}));
   EXPECT_TRUE(tuned_rows({.m = 0}).empty());
 }

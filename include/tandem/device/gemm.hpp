@@ -86,6 +86,10 @@ struct GemmAlgorithm {
   friend bool operator==(const GemmAlgorithm&, const GemmAlgorithm&) = default;
 };
 
+/// The m that algorithms are chosen for when a product is made, in falling order: all of it and three quarters of it,
+/// half of that, and so on. Runs of other m take the next larger one's.
+[[nodiscard]] TANDEM_API std::vector<std::int64_t> planned_rows(std::int64_t m);
+
 /// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it
 /// is asynchronous and allocates nothing. Two runs of one Gemm are ordered by their stream or by the caller, since
 /// they share the workspace.

@@ -18,7 +18,7 @@ namespace tandem {
 /// beta have no part in it, nor have the ranks: every plan that multiplies so shares what one was tuned for.
 [[nodiscard]] TANDEM_API std::string product_cache_key(const GemmSpec& spec, std::int64_t m, const Device& device);
 
-/// The m that a product is tuned for: the spec's, and its halves down to an eighth, as pieces of it have them.
+/// The m that a product is tuned for: those of `planned_rows` down to an eighth, as pieces of it have them.
 [[nodiscard]] TANDEM_API std::vector<std::int64_t> tuned_rows(const GemmSpec& spec);
 
 /// What `cache` has for these.

@@ -136,7 +136,7 @@ void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
     fused = fused && !ask_heuristic(spec().m, aligned, 1, scratch.data()).empty();
   }
   std::size_t named = 0;
-  for (std::int64_t m = spec().m; m > 0; m /= 2) {
+  for (const std::int64_t m : planned_rows(spec().m)) {
     add_first(m, aligned, scratch.data());
     for (const GemmAlgorithm& given : algorithms) {
       if (given.m != m) continue;
@@ -146,7 +146,8 @@ void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
   }
   if (named != algorithms.size()) {
     throw InvalidArgument(
-        format("of {} algorithms for a GEMM {} are for an m that is not {}, or a half of it, or a half of that …",
+        format("of {} algorithms for a GEMM {} are for an m that is neither {} nor three quarters of it, nor a half of "
+               "these, or a half of that …",
                algorithms.size(), algorithms.size() - named, spec().m));
   }
   if (aligned) add_first(spec().m, false, scratch.data());
