@@ -106,8 +106,8 @@ class Pieces {
   }
 
  private:
-  /// Outputs of a product of so many rows, or as many as take as long: no less than the tiles that run at once, and
-  /// half of what its last wave of them leaves empty, which the libraries' choice of tiles makes up for in part.
+  /// Outputs of a product of so many rows, or as many as take as long: those of whole tiles, and a quarter of what
+  /// their last wave leaves empty, since the libraries choose among tiles.
   [[nodiscard]] double multiplied(double rows) const {
     const auto columns = static_cast<double>(spec_.n);
     if (kind_ == LinearKind::linear_weight_gradient) return rows * columns;  // whose rows are what it sums over
@@ -115,9 +115,8 @@ class Pieces {
     const double tile = costs_.gemm_tile;
     const double outputs = std::max(rows, tile) * std::max(columns, tile);
     const double tiles = std::ceil(rows / tile) * std::ceil(columns / tile);
-    const double wave = costs_.gemm_tiles_at_once * tile * tile;
-    const double full = std::ceil(tiles / costs_.gemm_tiles_at_once) * wave;
-    return std::max(wave, (outputs + full) / 2);
+    const double full = std::ceil(tiles / costs_.gemm_tiles_at_once) * costs_.gemm_tiles_at_once * tile * tile;
+    return outputs + (full - outputs) / 4;
   }
   [[nodiscard]] double flops_per_second() const {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
@@ -144,16 +143,26 @@ class Pieces {
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
   }
+  /// The products of a group: its rows lie side by side, but on some ranks on both sides of their own, and the slowest
+  /// rank counts.
+  [[nodiscard]] double products(const ShardGroup& group) const {
+    const double size = size_in_shards(group);
+    double slowest = gemm(size) + adding();
+    double first = 0;
+    for (std::size_t parts = 1; parts < group.size(); ++parts) {
+      first += group[parts - 1].size();
+      slowest = std::max(slowest, gemm(first) + gemm(size - first) + 2 * adding());
+    }
+    return slowest;
+  }
   /// The own shard first, then groups as they arrive: a single one in a batch, else a push for each part.
   [[nodiscard]] double arriving(int groups) const {
     double compute = widening() + gemm(1);
     double arrived = latency() - costs_.push_gap_seconds;
     for (const ShardGroup& group : arriving_groups(peers(), groups)) {
-      const std::size_t parts = groups == 1 ? 1 : group.size();
-      arrived += static_cast<double>(parts) * costs_.push_gap_seconds + size_in_shards(group) * wire();
-      // A group of several parts has more to wait for, and to send, which takes the cores as a product's start does.
-      compute = std::max(compute, arrived) + gemm(size_in_shards(group)) + adding() +
-                static_cast<double>(parts - 1) * costs_.gemm_launch_seconds;
+      const std::size_t pushes = groups == 1 ? 1 : group.size();
+      arrived += static_cast<double>(pushes) * costs_.push_gap_seconds + size_in_shards(group) * wire();
+      compute = std::max(compute, arrived) + products(group);
     }
     return compute + rounding();
   }
@@ -163,7 +172,7 @@ class Pieces {
     double compute = 0;
     double arrived = 0;
     for (const ShardGroup& group : equal_groups(peers(), groups)) {
-      compute += gemm(size_in_shards(group));
+      compute += products(group);
       // Copies of which each starts when the one before has arrived.
       arrived = std::max(arrived, slowest_rank * compute) + static_cast<double>(group.size()) * latency() +
                 size_in_shards(group) * wire();
@@ -287,13 +296,13 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   } else if (ranks == 1) {
     choice.algorithm = sequence;
     choice.why = "one rank has nobody to talk to";
-  } else if (overlapped < predicted.t_sequence) {
+  } else if (overlapped < (1 - costs.overlap_must_gain) * predicted.t_sequence) {
     choice.algorithm = is_reduction(kind) && predicted.t_direct <= predicted.t_pipeline ? direct : pipeline;
     choice.why = "overlap is predicted to win";
   } else {
     choice.algorithm = sequence;
     choice.why = costs.copies_cost_compute ? "copies cost the cores that compute: there is nothing to hide behind"
-                                           : "overlap is predicted to lose";
+                                           : "overlap is predicted to gain too little";
   }
   choice.groups = choice.algorithm == pipeline ? groups : 0;
   return choice;

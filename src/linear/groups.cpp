@@ -70,7 +70,7 @@ std::vector<ShardGroup> arriving_groups(int shards, int groups) {
 
 double size_in_shards(const ShardGroup& group) noexcept {
   double size = 0;
-  for (const ShardPart& part : group) size += static_cast<double>(part.to - part.from) / part.of;
+  for (const ShardPart& part : group) size += part.size();
   return size;
 }
 

@@ -18,6 +18,8 @@ struct ShardPart {
   int of = 1;
 
   [[nodiscard]] bool ends_shard() const noexcept { return to == of; }
+  /// In shards.
+  [[nodiscard]] double size() const noexcept { return static_cast<double>(to - from) / of; }
 };
 
 /// A shard in so many equal parts, at least 1.

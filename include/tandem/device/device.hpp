@@ -36,7 +36,7 @@ struct CostTable {
   double gemm_tf32_flops_per_second = 0;  ///< of f32 operands that may be rounded (GemmSpec::tf32)
   double gemm_launch_seconds = 0;         ///< fixed cost of one more product
   int gemm_tile = 0;                      ///< a product is made in tiles of so many rows and columns; 0: of any size
-  int gemm_tiles_at_once = 0;             ///< fewer of them take as long as so many
+  int gemm_tiles_at_once = 0;             ///< which run in waves of so many
   double hop_seconds = 0;                 ///< from what one stream did to what waits for it on another
   double link_bytes_per_second = 0;       ///< one rank to one peer, large copies
   double link_latency_seconds = 0;        ///< fixed cost of one copy and its signal
@@ -48,6 +48,7 @@ struct CostTable {
   bool weights_hold_up_compute = true;    ///< else a product reads its weights while it multiplies
   double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
   double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step
+  double overlap_must_gain = 0;           ///< of the sequence's time: what predictions may be wrong by
   bool kernels_reach_peers = false;       ///< what follows a product is one kernel's, at the link's pace
   bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind
 };

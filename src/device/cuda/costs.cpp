@@ -11,8 +11,8 @@ CostTable costs_of(const Properties& properties) noexcept {
           .gemm_tile = 128,
           .gemm_tiles_at_once = properties.multiprocessors,
           .hop_seconds = 5e-6,
-          .link_bytes_per_second = 380e9,
-          .link_latency_seconds = 5e-6,
+          .link_bytes_per_second = 360e9,
+          .link_latency_seconds = 10e-6,
           .push_gap_seconds = 5e-6,
           .store_bytes_per_second = 220e9,
           .memory_bytes_per_second = 0.75 * properties.memory_bytes_per_second,
@@ -21,6 +21,7 @@ CostTable costs_of(const Properties& properties) noexcept {
           .weights_hold_up_compute = false,
           .stores_hold_up_compute = 0.3,
           .finer_groups_may_cost = 0.003,
+          .overlap_must_gain = 0.02,
           .kernels_reach_peers = true,
           .copies_cost_compute = false};
 }
