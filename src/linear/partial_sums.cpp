@@ -383,17 +383,26 @@ void PartialSums::wait_for_sums(StreamRef stream) const {
 
 void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
   std::vector<Copy> copies;
-  const auto add = [&](int rank, Path path) {
-    const RowRange rows = part_rows(run.m, team_.size(), rank, part);
+  for (const int peer : slots_.peers()) {
+    const RowRange rows = part_rows(run.m, team_.size(), peer, part);
     copies.push_back({.dst = all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes_,
-                      .src = tail(rank) + bytes_before(run, rank, rows),
+                      .src = tail(peer) + bytes_before(run, peer, rows),
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
-                      .path = path});
-  };
-  for (const int peer : slots_.peers()) add(peer, Path::link);
-  if (product_adds_) add(team_.rank(), Path::local);
+                      .path = Path::link});
+  }
   const TraceRange range(team_.device(), stream, "take sums", TraceKind::communication);
   team_.device().copy_batch(stream, copies);
+}
+
+void PartialSums::keep_sums(const Operands& run, StreamRef stream) const {
+  const RowRange rows = own_rows(run.m, whole_shard);
+  if (rows.count == 0) return;
+  const Copy copy{.dst = run.y, .src = tail(team_.rank()), .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
+  if (engines_alone(sms_)) {
+    team_.device().copy_batch(stream, std::span(&copy, 1));
+  } else {
+    team_.device().copy(stream, copy);
+  }
 }
 
 }  // namespace tandem

@@ -88,8 +88,11 @@ class PartialSums {
   /// Until the peers offer theirs. On a stream of its own this need not follow the products, and had better not: a
   /// kernel that comes as a product begins may have to wait until that one ends.
   void wait_for_sums(StreamRef stream) const;
-  /// Copies them into y, and the own ones where `multiply_adding` made them.
+  /// Copies them into y.
   void take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
+  /// Copies the own ones into y, all that `multiply_adding` made, while the peers' last are on their way: beside those
+  /// of each part they slow the link.
+  void keep_sums(const Operands& run, StreamRef stream) const;
   /// All three for the whole, behind `reduce`.
   void spread_sums(const Operands& run, StreamRef stream) const {
     offer_sums(stream);

@@ -18,6 +18,7 @@ void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRe
       sums.multiply_adding(run, part, stream);
       spread(part);
     }
+    sums.keep_sums(run, stream);
   } else {
     for (std::size_t round = 0; round < rounds.size(); ++round) {
       sums.multiply_peers(run, rounds[round], stream, communication);
