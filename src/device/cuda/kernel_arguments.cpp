@@ -71,7 +71,11 @@ ReduceInMeetingArguments arguments_of(const Reduction& reduction, const MeetingB
     throw Unsupported(
         format("a reduction of {} into {} in a meeting", name(reduction.dtype), name(reduction.out_dtype)));
   }
-  return {arguments_of(reduction), by_value(meeting, control)};
+  // So many blocks that load from a peer each fill the links by themselves, and are faster then. Loads and stores to
+  // peers, of too many threads at once, fall to a third of the links' rate.
+  constexpr std::size_t enough = 128;
+  const std::size_t loading = static_cast<std::size_t>(meeting.blocks) * meeting.peers.size();
+  return {arguments_of(reduction), by_value(meeting, control), reduction.peer_destinations == 0 && loading < enough};
 }
 
 CopyInMeetingArguments arguments_of(std::span<const Copy> copies, const MeetingBlocks& meeting, WaitControl* control) {

@@ -120,13 +120,13 @@ __global__ void __launch_bounds__(most_lane_threads)
       [&](int peer) { return inputs.sent(peer); });
   meet_peers(inputs);
   for_each_pack<N>(mine.count, [&]<int n>(std::int64_t first) {
-    Accumulator<T> wide[n] = {};
-    sum_packs<T>(wide, arguments.peer_count + 1, first, [&](int rank) -> const void* {
+    Accumulator<T> wide[1][n] = {};
+    sum_packs<T>(wide, arguments.peer_count + 1, first, 0, [&](int rank) -> const void* {
       if (rank == arguments.rank) return input + mine.begin;
       return inputs.received(peer_of(arguments, rank));
     });
     Pack<T, n> rounded;
-    finish_sums<T>(rounded, wide, arguments.epilogue, mine.begin + first);
+    finish_sums<T>(rounded, wide[0], arguments.epilogue, mine.begin + first);
     store_pack<T, n>(sum, first, rounded);
     if (!arguments.gathers) return;
     for (int p = 0; p < arguments.peer_count; ++p) store_pack<T, n>(sums.sent(p), first, rounded);

@@ -3,6 +3,7 @@
 // vector and the scalar path give the same bits.
 #include <algorithm>
 
+#include "device/cuda/kernels/batches.cuh"
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/epilogue.cuh"
 #include "device/cuda/kernels/meeting.cuh"
@@ -14,39 +15,41 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int threads = 256;
-// Elements [first, first + N): the sum in the order of the sources, then bias, activation and one rounding.
-template <typename In, typename Out, int N>
-__device__ void reduce_pack(const ReduceArguments& arguments, std::int64_t first) {
-  Accumulator<In> sums[N] = {};
-  sum_packs<In>(sums, arguments.source_count, first, [&](int source) { return arguments.sources[source]; });
-  Pack<Out, N> result;
-  finish_sums<In>(result, sums, arguments.epilogue, first);
-  for (int d = 0; d < arguments.destination_count; ++d) {
-    store_pack<Out, N>(arguments.destinations[d], first, result);
+
+/// Elements [first, first + N), and of B - 1 more packs a pitch apart: the sum in the order of the sources, then bias,
+/// activation and one rounding.
+template <typename In, typename Out, int N, int B>
+__device__ void reduce_packs(const ReduceArguments& arguments, std::int64_t first, std::int64_t pitch) {
+  Accumulator<In> sums[B][N] = {};
+  sum_packs<In>(sums, arguments.source_count, first, pitch, [&](int source) { return arguments.sources[source]; });
+#pragma unroll
+  for (int b = 0; b < B; ++b) {
+    Pack<Out, N> result;
+    finish_sums<In>(result, sums[b], arguments.epilogue, first + b * pitch);
+    for (int d = 0; d < arguments.destination_count; ++d) {
+      store_pack<Out, N>(arguments.destinations[d], first + b * pitch, result);
+    }
   }
 }
 
-template <typename In, typename Out, int N> __device__ void reduce_all(const ReduceArguments& arguments) {
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t packs = arguments.count / N;
-  for (std::int64_t p = thread; p < packs; p += stride) reduce_pack<In, Out, N>(arguments, p * N);
-  if constexpr (N > 1) {
-    // The grid has at least one block, and a block more threads than a pack has elements.
-    const std::int64_t rest = packs * N + thread;
-    if (rest < arguments.count) reduce_pack<In, Out, 1>(arguments, rest);
-  }
-}
-
+/// Within a GPU as many threads as run at once have enough on their way: batches, which take more registers, are
+/// slower.
 template <typename In, typename Out, int N>
 __global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments arguments) {
-  reduce_all<In, Out, N>(arguments);
+  for_each_batch<N, 1>(arguments.count, true, [&]<int n, int b>(std::int64_t first, std::int64_t pitch) {
+    reduce_packs<In, Out, n, b>(arguments, first, pitch);
+  });
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(threads) meeting_kernel(const __grid_constant__ ReduceInMeetingArguments arguments) {
+__global__ void __launch_bounds__(threads, 2)
+    meeting_kernel(const __grid_constant__ ReduceInMeetingArguments arguments) {
+  constexpr int batch = sizeof(T) == 1 ? 2 : 4;  // whose sums a thread's registers hold: bytes have many
   meet_peers(arguments.meeting);
-  reduce_all<T, T, N>(arguments.reduce);
+  for_each_batch<N, batch>(arguments.reduce.count, !arguments.in_batches,
+                           [&]<int n, int b>(std::int64_t first, std::int64_t pitch) {
+                             reduce_packs<T, T, n, b>(arguments.reduce, first, pitch);
+                           });
   meet_peers(arguments.meeting);
 }
 

@@ -24,6 +24,7 @@ struct ReduceArguments {
 struct ReduceInMeetingArguments {
   ReduceArguments reduce;
   Meeting meeting;
+  bool in_batches;  ///< more of a thread's loads are on their way at once
 };
 
 /// True if there is a kernel for this pair of dtypes.
