@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
+#include "collective/engines.hpp"
 #include "collective/piece.hpp"
 #include "collective/tuning.hpp"
 
@@ -39,8 +40,14 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
-  const std::string by_copies = format(
-      "by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a shard)", batch_bytes());
+  const std::string by_copies =
+      engines_copy(device())
+          ? format(
+                "by pushes in one batch with one signal (a run in steps, of more than {} bytes a shard: in "
+                "rank-rotated order, a signal for each)",
+                batch_bytes())
+          : format("by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a shard)",
+                   batch_bytes());
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views{} {}; copies by {}",
              with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies), small_too(),
@@ -89,16 +96,16 @@ void AllGather::expect_open(StreamRef stream, const char* otherwise) const {
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
-  push(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, stream);
+  push(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, Awaited::each, stream);
 }
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   expect(shard, "shard", split_of(gathered.local()).shard(me()).count);
-  push(rows_of(shard), gathered, stream);
+  push(rows_of(shard), gathered, Awaited::each, stream);
 }
 
-void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream) {
+void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited shards, StreamRef stream) {
   expect_algorithm({"push"}, "a run in steps");
   expect_closed(stream);
   begin_run(stream, "all_gather");
@@ -110,7 +117,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, StreamR
 
   whole_or_failed([&] {
     exchange(stream, entered);
-    if (bytes <= batch_bytes()) {
+    if (bytes <= batch_bytes() || (shards == Awaited::all && engines_copy(device()))) {
       for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
       add_copy(own, shard, bytes, Path::local);
       flush(stream);
@@ -197,7 +204,9 @@ void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const
                  [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
     case Way::pull: return run(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
     case Way::push:
-    case Way::fetch: push(shard, gathered, stream); return whole_or_failed([&] { wait_for_rest(stream); });
+    case Way::fetch:
+      push(shard, gathered, Awaited::all, stream);
+      return whole_or_failed([&] { wait_for_rest(stream); });
   }
 }
 

@@ -13,12 +13,15 @@ namespace tandem {
 
 // What works for a plan with a budget of `sms` multiprocessors, if any, on a device.
 
+/// Whether engines copy, and not the cores.
+[[nodiscard]] inline bool engines_copy(const Device& device) noexcept { return device.id().type == DeviceType::cuda; }
+
 /// Whether copies are left to copy engines also where a kernel would be faster: a budget is for what must be a kernel.
 [[nodiscard]] inline bool engines_alone(const std::optional<int>& sms) noexcept { return sms.has_value(); }
 
 /// What moves its copies and what takes SMs beside them, for `describe`.
 [[nodiscard]] inline std::string_view copied_by(const Device& device, const std::optional<int>& sms) noexcept {
-  if (device.id().type != DeviceType::cuda) return "the cores";
+  if (!engines_copy(device)) return "the cores";
   if (engines_alone(sms)) {
     return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU), "
            "and one block where a stream signals or waits";

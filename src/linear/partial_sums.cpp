@@ -180,26 +180,28 @@ void PartialSums::take_slot(StreamRef stream) {
 }
 
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
-                                      CommunicationStream& communication) {
+                                      CommunicationStreams& communication) {
   take_slot(stream);
   for (const ShardGroup& group : groups) {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
     }
-    communication.follow(stream);
     // One signal for all parts of a shard: what was pushed before on this stream has arrived before it.
-    for (const ShardPart& part : group) push(run, part, part.ends_shard(), communication.ref());
+    for (const ShardPart& part : group) {
+      communication[part.shard].follow(stream);
+      push(run, part, part.ends_shard(), communication[part.shard].ref());
+    }
   }
   multiply_own(run, whole_shard, stream);
 }
 
 void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef stream,
-                                 CommunicationStream& communication) {
+                                 CommunicationStreams& communication) {
   for (part.shard = 0; part.shard < std::ssize(slots_.peers()); ++part.shard) {
     const int owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
     multiply_staged(run, part_rows(run.m, team_.size(), owner, part), stream);
-    communication.follow(stream);
-    push(run, part, true, communication.ref());
+    communication[part.shard].follow(stream);
+    push(run, part, true, communication[part.shard].ref());
   }
 }
 
@@ -263,7 +265,8 @@ void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
 
 // What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
 // crosses when it has ended.
-void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication) {
+void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams) {
+  CommunicationStream& communication = streams[0];
   take_slot(stream);
   communication.follow(stream);
   for (const int& peer : slots_.peers()) {

@@ -18,7 +18,7 @@
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
-#include "linear/communication_stream.hpp"
+#include "linear/communication_streams.hpp"
 #include "linear/groups.hpp"
 
 namespace tandem {
@@ -47,14 +47,14 @@ class PartialSums {
 
   /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
-                           CommunicationStream& communication);
+                           CommunicationStreams& communication);
 
   // The same in rounds, each of one part of every rank's rows, whatever `shard` the part names.
 
   /// Begins a run in rounds.
   void take_slot(StreamRef stream);
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
-  void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStream& communication);
+  void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStreams& communication);
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
   /// Between two ranks: whether the products of the own rows, behind all of the peer's, add what that one has sent.
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
@@ -72,7 +72,7 @@ class PartialSums {
   /// Multiplies once, then pushes all in one batch, and does what `reduce` does.
   void in_sequence(const Operands& run, StreamRef stream);
   /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
-  void multiply_direct(const Operands& run, StreamRef stream, CommunicationStream& communication);
+  void multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams);
   /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
   void reduce(const Operands& run, StreamRef stream) { reduce(run, whole_shard, stream); }
   /// The peers may push into this run's slot again, and write what they have in its tail. After `reduce` and

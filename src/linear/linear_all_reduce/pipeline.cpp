@@ -6,9 +6,10 @@ namespace tandem {
 void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
   const auto spread = [&](const ShardPart& part) {
     sums.offer_sums(stream);
-    sums.wait_for_sums(communication.ref());
-    communication.follow(stream);
-    sums.take_sums(run, part, communication.ref());
+    CommunicationStream& taking = communication.last();
+    sums.wait_for_sums(taking.ref());
+    taking.follow(stream);
+    sums.take_sums(run, part, taking.ref());
   };
   sums.take_slot(stream);
   if (sums.product_adds()) {

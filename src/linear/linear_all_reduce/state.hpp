@@ -29,7 +29,7 @@ struct LinearAllReduce::State {
   std::vector<ShardPart> rounds;  ///< of every rank's rows
   Algorithm algorithm;
   PartialSums sums;
-  CommunicationStream communication;
+  CommunicationStreams communication;
 };
 
 }  // namespace tandem

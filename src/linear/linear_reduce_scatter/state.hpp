@@ -28,7 +28,7 @@ struct LinearReduceScatter::State {
   std::vector<ShardGroup> groups;
   Algorithm algorithm;
   PartialSums sums;
-  CommunicationStream communication;
+  CommunicationStreams communication;
 };
 
 }  // namespace tandem

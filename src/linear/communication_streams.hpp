@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tandem/team/team.hpp"
+
+#include "collective/engines.hpp"
+#include "linear/communication_stream.hpp"
+
+namespace tandem {
+
+/// A plan's streams for copies that follow one another: two where engines copy for several peers, so that the start of
+/// a copy, and the signal behind it, do not hold up the next one. Copies whose signals only their order tells apart, as
+/// those to one peer, take the same stream.
+class CommunicationStreams {
+ public:
+  /// Collective, as CommunicationStream's.
+  explicit CommunicationStreams(const Team& team) {
+    const int count = engines_copy(team.device()) && team.size() > 2 ? 2 : 1;
+    for (int i = 0; i < count; ++i) streams_.emplace_back(team);
+  }
+
+  /// The stream for copies to, or from, the peer of this index.
+  [[nodiscard]] CommunicationStream& operator[](int peer) noexcept {
+    return streams_[static_cast<std::size_t>(peer) % streams_.size()];
+  }
+  /// The stream for copies from all of them. A run's first copies to each peer are queued before.
+  [[nodiscard]] CommunicationStream& last() noexcept { return streams_.back(); }
+  void rejoin(StreamRef stream) {
+    for (CommunicationStream& each : streams_) each.rejoin(stream);
+  }
+  /// As CommunicationStream's, for both.
+  template <typename Body> void rejoin_if_thrown(StreamRef stream, const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      rejoin(stream);
+      throw;
+    }
+  }
+
+ private:
+  std::vector<CommunicationStream> streams_;
+};
+
+}  // namespace tandem
