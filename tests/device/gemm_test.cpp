@@ -118,7 +118,7 @@ TEST_P(GemmTest, RefusesAlgorithmsThatAreNotOffered) {
   if (!device().has_gemm_algorithms()) return;
   const std::string name = gemm->algorithms(64).front();
   expect_error<InvalidArgument>([&] { make(64, name + "0"); }, {name + "0"});
-  expect_error<InvalidArgument>([&] { make(48, name); }, {"64", "half"});
+  expect_error<InvalidArgument>([&] { make(40, name); }, {"64", "three quarters", "half"});
 }
 
 TEST_P(GemmTest, IsRightAcrossPanels) {
