@@ -96,7 +96,7 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
     // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
     // once, the opening of each later run guards.
     state.opens = state.keep_gathered && captured();
-    state.communication.rejoin_if_thrown(stream, [&] { (state.*state.algorithm)(run, stream); });
+    rejoin_if_thrown(state.communication, stream, [&] { (state.*state.algorithm)(run, stream); });
     if (state.keep_gathered && !state.opens) {
       state.owed_slot = state.gather.slot();
     } else {

@@ -60,7 +60,7 @@ void BulkOverlap::operator()(StreamRef stream, const std::function<void(StreamRe
   }
   CommunicationStream& communication = state_->communication;
   communication.follow(stream);
-  communication.rejoin_if_thrown(stream, [&] {
+  rejoin_if_thrown(communication, stream, [&] {
     communicate(communication.ref());
     device.flush(communication.ref());
     device.yield(stream);  // the peers wait for each other's part of it: all of it before any product

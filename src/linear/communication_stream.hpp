@@ -29,16 +29,6 @@ class CommunicationStream {
     if (apart_) order_after(stream, stream_, join_);
     apart_ = false;
   }
-  /// Calls `body`, and if it throws, rejoins `stream`: what was queued here until then still reads what the caller
-  /// gave, and a capture that was not joined could not be ended.
-  template <typename Body> void rejoin_if_thrown(StreamRef stream, const Body& body) {
-    try {
-      body();
-    } catch (...) {
-      rejoin(stream);
-      throw;
-    }
-  }
 
  private:
   Stream stream_;
@@ -46,5 +36,16 @@ class CommunicationStream {
   Event join_;
   bool apart_ = false;
 };
+
+/// Calls `body`, and if it throws, has `streams`, one or several, rejoin `stream`: what was queued there until then
+/// still reads what the caller gave, and a capture that was not joined could not be ended.
+template <typename Streams, typename Body> void rejoin_if_thrown(Streams& streams, StreamRef stream, const Body& body) {
+  try {
+    body();
+  } catch (...) {
+    streams.rejoin(stream);
+    throw;
+  }
+}
 
 }  // namespace tandem

@@ -31,15 +31,6 @@ class CommunicationStreams {
   void rejoin(StreamRef stream) {
     for (CommunicationStream& each : streams_) each.rejoin(stream);
   }
-  /// As CommunicationStream's, for both.
-  template <typename Body> void rejoin_if_thrown(StreamRef stream, const Body& body) {
-    try {
-      body();
-    } catch (...) {
-      rejoin(stream);
-      throw;
-    }
-  }
 
  private:
   std::vector<CommunicationStream> streams_;

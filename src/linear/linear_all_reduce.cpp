@@ -46,7 +46,7 @@ void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, 
   auto* const own_rows = y.narrow(0, own.begin, own.count).data_as<std::byte>();
   const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m};
   whole_or_failed([&] {
-    state.communication.rejoin_if_thrown(stream, [&] { (state.*state.algorithm)(run, stream); });
+    rejoin_if_thrown(state.communication, stream, [&] { (state.*state.algorithm)(run, stream); });
     state.sums.finish(stream);
     end(stream);
   });

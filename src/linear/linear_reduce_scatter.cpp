@@ -44,7 +44,7 @@ void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weig
   State& state = *state_;
   const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m};
   whole_or_failed([&] {
-    state.communication.rejoin_if_thrown(stream, [&] { (state.*state.algorithm)(run, stream); });
+    rejoin_if_thrown(state.communication, stream, [&] { (state.*state.algorithm)(run, stream); });
     state.sums.finish(stream);
     end(stream);
   });

@@ -81,8 +81,8 @@ void LinearWeightGradient::start(const TensorView& shard, std::int64_t m, Stream
   expect(shard, gathers_x ? "x" : "dy", spec().dtype, Dims{own_rows(m), gathers_x ? spec().k : spec().n});
   begin(stream);
   whole_or_failed([&] {
-    state.communication.rejoin_if_thrown(stream,
-                                         [&] { state.start(shard.data_as<const std::byte>(), m, capture(), stream); });
+    rejoin_if_thrown(state.communication, stream,
+                     [&] { state.start(shard.data_as<const std::byte>(), m, capture(), stream); });
     end(stream);
   });
 }
@@ -115,8 +115,8 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   begin(stream);
   const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), &*state.gemm, dw.data(), m};
   whole_or_failed([&] {
-    state.communication.rejoin_if_thrown(
-        stream, [&] { (state.*(state.started ? &State::finish_started : state.algorithm))(run, stream); });
+    rejoin_if_thrown(state.communication, stream,
+                     [&] { (state.*(state.started ? &State::finish_started : state.algorithm))(run, stream); });
     state.gather.finish(stream, state.gather.slot());
     end(stream);
   });
