@@ -405,11 +405,7 @@ void Collective::add_copy(Rows to, Rows from, std::size_t bytes, Path path, std:
 void Collective::flush(StreamRef stream) {
   if (copies_.empty()) return;
   const TraceRange range = traced(stream, TraceKind::communication);
-  if (copies_.size() == 1 && !engines_alone(options_.sms)) {
-    device().copy(stream, copies_.front());
-  } else {
-    device().copy_batch(stream, copies_);
-  }
+  enqueue(device(), stream, copies_, options_.sms);
   copies_.clear();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,16 @@ namespace tandem {
 
 /// Whether copies are left to copy engines also where a kernel would be faster: a budget is for what must be a kernel.
 [[nodiscard]] inline bool engines_alone(const std::optional<int>& sms) noexcept { return sms.has_value(); }
+
+/// Several go in a batch. A lone one within a GPU is a kernel's, which is faster, but where engines work alone: they
+/// take a batch of one for sure.
+inline void enqueue(Device& device, StreamRef stream, std::span<const Copy> copies, const std::optional<int>& sms) {
+  if (copies.size() == 1 && !engines_alone(sms)) {
+    device.copy(stream, copies.front());
+  } else {
+    device.copy_batch(stream, copies);
+  }
+}
 
 /// What moves its copies and what takes SMs beside them, for `describe`.
 [[nodiscard]] inline std::string_view copied_by(const Device& device, const std::optional<int>& sms) noexcept {

@@ -28,6 +28,9 @@ class CommunicationStreams {
   }
   /// The stream for copies from all of them. A run's first copies to each peer are queued before.
   [[nodiscard]] CommunicationStream& last() noexcept { return streams_.back(); }
+  void follow(StreamRef stream) {
+    for (CommunicationStream& each : streams_) each.follow(stream);
+  }
   void rejoin(StreamRef stream) {
     for (CommunicationStream& each : streams_) each.rejoin(stream);
   }

@@ -186,11 +186,9 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
     }
+    communication.follow(stream);
     // One signal for all parts of a shard: what was pushed before on this stream has arrived before it.
-    for (const ShardPart& part : group) {
-      communication[part.shard].follow(stream);
-      push(run, part, part.ends_shard(), communication[part.shard].ref());
-    }
+    for (const ShardPart& part : group) push(run, part, part.ends_shard(), communication[part.shard].ref());
   }
   multiply_own(run, whole_shard, stream);
 }
@@ -401,11 +399,7 @@ void PartialSums::keep_sums(const Operands& run, StreamRef stream) const {
   const RowRange rows = own_rows(run.m, whole_shard);
   if (rows.count == 0) return;
   const Copy copy{.dst = run.y, .src = tail(team_.rank()), .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
-  if (engines_alone(sms_)) {
-    team_.device().copy_batch(stream, std::span(&copy, 1));
-  } else {
-    team_.device().copy(stream, copy);
-  }
+  enqueue(team_.device(), stream, std::span(&copy, 1), sms_);
 }
 
 }  // namespace tandem

@@ -177,8 +177,8 @@ Copy ShardGather::to_own_place(const void* shard) const {
 
 void ShardGather::keep_own(StreamRef stream, const void* shard) const {
   if (is_one_kernel()) return;
-  if (engines_alone(sms_)) return keep_own_beside(stream, shard);
-  team_.device().copy(stream, to_own_place(shard));
+  const Copy copy = to_own_place(shard);
+  enqueue(team_.device(), stream, std::span(&copy, 1), sms_);
 }
 
 void ShardGather::keep_own_beside(StreamRef stream, const void* shard) const {
