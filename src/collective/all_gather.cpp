@@ -35,7 +35,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   expect_staging_for({"pull"});
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1);
+  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   everyone_.assign(peers().begin(), peers().end());

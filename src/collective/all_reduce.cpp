@@ -66,7 +66,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   const std::size_t slot =
       bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
-  make_meeting(spec.count, 1);
+  make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
   make_slots(always_one_kernel ? 0 : slot, signals);
   if (!automatic() && lanes().bytes() != 0) {
     const bool one_shot = options.algorithm == "one_kernel";
@@ -95,7 +95,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   }
   const std::string otherwise =
       format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
-             meeting() && automatic() ? format(", above {} bytes in one kernel", tuning.direct_above_bytes) : "",
+             meeting() && automatic() ? format(", above {} bytes in one kernel", direct_all_reduce_above(tuning, ranks())) : "",
              plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(ranks() - 1, otherwise), summer()));
@@ -106,7 +106,8 @@ AllReduce::Way AllReduce::way(std::int64_t count, Tensors tensors) const noexcep
   if (ranks() == 1) return Way::copy;
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
   if (tensors == Tensors::plain && takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) return Way::fetch;
-  const bool wins = !automatic() || direct_sum_wins(collective_tuning(device().id().type), bytes);
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const bool wins = !automatic() || bytes > direct_all_reduce_above(tuning, ranks());
   if (tensors == Tensors::symmetric_output && meeting() && wins) return Way::direct_kernel;
   const int steps = kernel_steps(count);
   if (steps != 0) return steps == 1 ? Way::one_kernel : Way::one_kernel_two_shot;

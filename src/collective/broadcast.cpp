@@ -34,7 +34,7 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1);
+  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   const std::string otherwise =

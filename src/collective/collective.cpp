@@ -94,7 +94,7 @@ void Collective::make_lanes(std::size_t bytes) {
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
 }
 
-void Collective::make_meeting(std::int64_t count, int copies) {
+void Collective::make_meeting(std::int64_t count, int copies, std::size_t above) {
   const bool asked = options_.algorithm == "direct_kernel";
   if (asked && options_.sms == 0) refuse("algorithm 'direct_kernel' was asked for on 0 SMs; direct_kernel needs 1");
   const bool can = device().meets() && static_cast<std::size_t>(ranks_) <= max_reduce_operands;
@@ -103,7 +103,6 @@ void Collective::make_meeting(std::int64_t count, int copies) {
         format("{} on rank {} of {}: algorithm 'direct_kernel' was asked for; {} has it for up to {} ranks", kind(),
                me_, ranks_, to_string(device().id()), device().meets() ? max_reduce_operands : 0));
   }
-  const std::size_t above = collective_tuning(device().id().type).direct_above_bytes;
   const bool may = above != SIZE_MAX && bytes_up_to(above + 1, count) * static_cast<std::size_t>(copies) > above;
   const bool chooses = automatic_ && may && can && options_.sms != 0 && !options_.strided;
   if (!(asked || chooses) || ranks_ == 1) return;

@@ -35,7 +35,7 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   expect_sums();
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1);
+  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool staging = options.algorithm != "direct" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
   std::string meets;

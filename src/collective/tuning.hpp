@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -68,7 +69,7 @@ struct CollectiveTuning {
               .direct_gather_bytes = std::size_t{64} << 20,
               .direct_exchange_bytes = std::size_t{256} << 20,
               .direct_scatter_bytes = std::size_t{16} << 20,
-              .one_step_bytes = std::size_t{192} << 10,
+              .one_step_bytes = std::size_t{576} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX,
               .cheap_loan = 0,
@@ -122,6 +123,12 @@ struct OneKernelLimit {
   if (ranks <= 2) return SIZE_MAX;
   const auto n = static_cast<std::size_t>(ranks);
   return tuning.one_step_bytes * n / ((n - 1) * (n - 2));
+}
+
+/// Above how many bytes an all-reduce of symmetric tensors is one kernel's on these, where the device has one: of two
+/// ranks where one step by mail ends to win, of more before a second one began to.
+[[nodiscard]] constexpr std::size_t direct_all_reduce_above(const CollectiveTuning& tuning, int ranks) noexcept {
+  return ranks <= 2 ? tuning.direct_above_bytes : std::min(tuning.direct_above_bytes, one_step_up_to(tuning, ranks));
 }
 
 /// How many bytes of an all-reduce in two steps of one kernel a rank adds up, so that each begins where vector accesses

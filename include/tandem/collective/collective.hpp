@@ -90,10 +90,10 @@ class TANDEM_API Collective : public Plan {
   /// or an algorithm was asked for that is one (its name begins so). Throws Unsupported for that where the device has
   /// none.
   void make_lanes(std::size_t bytes);
-  /// Collective. What runs in one kernel on the peers' symmetric tensors need, if this plan may choose such runs (by
-  /// mail it would send up to `count` elements so many times), or algorithm "direct_kernel" was asked for. Throws
-  /// Unsupported for that where the device has none.
-  void make_meeting(std::int64_t count, int copies);
+  /// Collective. What runs in one kernel on the peers' symmetric tensors need, if this plan may choose such runs (for
+  /// more than `above` bytes; by mail it would send up to `count` elements so many times), or algorithm "direct_kernel"
+  /// was asked for. Throws Unsupported for that where the device has none.
+  void make_meeting(std::int64_t count, int copies, std::size_t above);
   /// Collective, behind make_lanes and make_meeting. `bytes` for each slot (none without staging), and `signals` kinds
   /// of signals between each two ranks. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
   void make_slots(std::size_t bytes, std::uint32_t signals);
