@@ -11,14 +11,18 @@ import torch.distributed as dist
 class Timing:
     """Medians of the slowest rank's time; bodies run in turns, each behind a barrier of the ranks. With `ahead`, the host
     queues all turns on CUDA before it waits for one, as `tandem bench` does: what it takes to start them shows only where
-    they are shorter."""
+    they are shorter. In front of each turn the device rests for `rest` seconds, idle."""
 
-    def __init__(self, device, ahead=False):
+    def __init__(self, device, ahead=False, rest=0.0):
         self.device = device
         self.ahead = ahead
+        self.rest = rest
         self.flag = torch.zeros(1, device=device)
 
     def run(self, prepare, body):
+        if self.rest > 0:
+            self.wait()
+            time.sleep(self.rest)
         prepare()
         dist.all_reduce(self.flag)  # on CUDA the streams wait, on the host the ranks
         if self.device.type == "cuda":

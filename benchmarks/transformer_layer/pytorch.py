@@ -55,6 +55,7 @@ def arguments():
     parser.add_argument("--dtype", choices=DTYPES, help="default: f32 on the host, bf16 on CUDA")
     parser.add_argument("--iters", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--rest", type=int, default=0, metavar="MS", help="the device's rest in front of each timed run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--modes", help="some of plain,compiled,async (default: plain on the host, all on CUDA)")
     parser.add_argument("--rows", type=int, help="compare only so many rows of each result, evenly spread")
@@ -266,7 +267,7 @@ def main():
     say(f"# PyTorch {torch.__version__}, {'NCCL' if device.type == 'cuda' else 'gloo'}: {options.tokens} tokens, hidden "
         f"{options.hidden}, MLP {options.mlp}, QKV {options.qkv}; {options.dtype}, {ranks} ranks on {options.device}, seed "
         f"{options.seed}")
-    document = {name: getattr(options, name) for name in ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "device")}
+    document = {name: getattr(options, name) for name in ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "device")}
     document |= {"torch": torch.__version__, "ranks": ranks, "modes": {}, "left_out": {}, "rows": []}
     layers = {}
     for mode in options.modes:
@@ -292,7 +293,8 @@ def main():
     cases = {mode: list(bodies_of(made, len(parts))) for mode, made in layers.items()}
     count = len(next(iter(cases.values()))) if cases else 0
     order = [(mode, number) for number in range(count) for mode in cases]  # all of one case in turns
-    medians = Timing(device).in_turns([cases[mode][number][2:] for mode, number in order], options.warmup, options.iters)
+    timing = Timing(device, rest=options.rest * 1e-3)
+    medians = timing.in_turns([cases[mode][number][2:] for mode, number in order], options.warmup, options.iters)
     taken = {place: seconds * 1e6 for place, seconds in zip(order, medians)}
     if cases:
         say(f"# us, medians of the slowest rank over {options.iters} iterations")

@@ -9,11 +9,14 @@ usage() {
   cat <<'USAGE'
 usage: benchmarks/transformer_layer/run.sh [--ranks N] [--device host|cuda] [--rounds N] [--build DIR] [--python PROGRAM]
                                            [--out DIR] [--modes NAMES] [--rows N] [--size NAME] [--tokens N] [--hidden N]
-                                           [--mlp N] [--qkv N] [--dtype NAME] [--iters N] [--warmup N] [--seed N]
+                                           [--mlp N] [--qkv N] [--dtype NAME] [--iters N] [--warmup N] [--rest MS]
+                                           [--seed N]
 
 Tandem and PyTorch run the layer in turns, N rounds long (default 3); the medians of the rounds are printed. Each checks
 its results in every round: Tandem a grid of each, PyTorch every element (--rows N: N rows of each). In the first, every
-element that Tandem has computed is checked, too, and compared with PyTorch's. --out DIR keeps the rounds' figures.
+element that Tandem has computed is checked, too, and compared with PyTorch's. --rest MS: the GPUs rest so long in front
+of each timed run, in both programs (default 0, each as fast as it queues its runs: a GPU at its power limit is faster
+behind a rest, which a program that is slow to queue gives it anyway). --out DIR keeps the rounds' figures.
 Example: benchmarks/transformer_layer/run.sh --build build/cuda --device cuda --size llama-70b
 USAGE
 }
@@ -35,7 +38,7 @@ while (($#)); do
     --python) python=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --modes | --rows) pytorch+=("$1" "$2"); shift 2 ;;
-    --size | --tokens | --hidden | --mlp | --qkv | --dtype | --iters | --warmup | --seed) layer+=("$1" "$2"); shift 2 ;;
+    --size | --tokens | --hidden | --mlp | --qkv | --dtype | --iters | --warmup | --rest | --seed) layer+=("$1" "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
   esac

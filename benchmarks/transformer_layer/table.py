@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 MODES = ("plain", "compiled", "async")
-SAME = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "ranks", "device")
+SAME = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "ranks", "device")
 
 
 def load(folder, name):
@@ -59,7 +59,8 @@ def render(tandem, pytorch):
     wrong = sum(document["wrong"] for document in tandem)
     first = tandem[0]
     lines = [f"# linear parts of one layer: {first['tokens']} tokens, hidden {first['hidden']}, MLP {first['mlp']}, QKV "
-             f"{first['qkv']}; {first['dtype']}, {first['ranks']} ranks on {first['device']}"]
+             f"{first['qkv']}; {first['dtype']}, {first['ranks']} ranks on {first['device']}" +
+             (f", which rests {first['rest']} ms in front of each run" if first["rest"] else "")]
     for document in tandem[1:] + pytorch:
         for name in SAME:
             if document[name] != first[name]:

@@ -2,6 +2,7 @@
 // The linear parts of one transformer layer, forward and backward, over all ranks: checked, then timed.
 #include <CLI/CLI.hpp>
 #include <array>
+#include <chrono>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdint>
@@ -33,6 +34,7 @@ struct Options {
   std::uint64_t seed = 1;
   int warmup = 5;
   int iterations = 20;
+  int rest_ms = 0;
   bool check_whole = false;
   std::string save;
   std::string json;
@@ -67,6 +69,8 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   app.add_option("--iters", options.iterations, "timed iterations (default: 20)")->check(CLI::Range(1, 1'000'000));
   app.add_option("--warmup", options.warmup, "iterations before (default: 5)")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--rest", options.rest_ms, "the device's rest in front of each timed run, in ms (default: 0)")
+      ->check(CLI::Range(0, 10'000));
   app.add_option("--seed", options.seed, "of inputs, weights and gradients (default: 1)");
   app.add_flag("--check", options.check_whole,
                "compare every element of every result; without it, a grid of 32 x 32 of each");
@@ -155,7 +159,7 @@ void measure(std::vector<Row>& rows, const Team& team, const Options& options, D
   for (std::size_t i = 0; i < operands.size(); ++i) {
     whole.push_back(make_local_operands(team, options.sizes, i, dtype, options.seed));
   }
-  Timing timing(team, stream);
+  Timing timing(team, stream, std::chrono::milliseconds(options.rest_ms));
   const Settled settled(stream);
   std::vector<std::function<void()>> bodies;
   for (const Row& row : rows) {
@@ -241,12 +245,19 @@ void print_table(const std::vector<Row>& rows) {
 
 nlohmann::ordered_json document(const World& world, const Options& options, DType dtype, const Verdict& verdict,
                                 const std::vector<Row>& rows) {
-  nlohmann::ordered_json out{{"tokens", options.sizes.tokens}, {"hidden", options.sizes.hidden},
-                             {"mlp", options.sizes.mlp},       {"qkv", options.sizes.qkv},
-                             {"dtype", name(dtype)},           {"seed", options.seed},
-                             {"ranks", world.size()},          {"device", name(world.device().id().type)},
-                             {"compared", verdict.compared},   {"wrong", verdict.wrong},
-                             {"worst", verdict.worst},         {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json out{{"tokens", options.sizes.tokens},
+                             {"hidden", options.sizes.hidden},
+                             {"mlp", options.sizes.mlp},
+                             {"qkv", options.sizes.qkv},
+                             {"dtype", name(dtype)},
+                             {"seed", options.seed},
+                             {"rest", options.rest_ms},
+                             {"ranks", world.size()},
+                             {"device", name(world.device().id().type)},
+                             {"compared", verdict.compared},
+                             {"wrong", verdict.wrong},
+                             {"worst", verdict.worst},
+                             {"rows", nlohmann::ordered_json::array()}};
   for (const Row& row : rows) {
     out["rows"].push_back({{"part", row.part},
                            {"pass", row.pass},

@@ -5,16 +5,21 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace tandem::transformer_layer {
 
-Timing::Timing(const Team& team, StreamRef stream)
-    : team_(team), stream_(stream), pad_(SymmetricMemory::allocate(team, 0, {.channels = 1})) {
+Timing::Timing(const Team& team, StreamRef stream, std::chrono::milliseconds rest)
+    : team_(team), stream_(stream), rest_(rest), pad_(SymmetricMemory::allocate(team, 0, {.channels = 1})) {
   pad_.rendezvous();
 }
 
 void Timing::run(const std::function<void()>& body) {
+  if (rest_.count() != 0) {
+    team_.synchronize(stream_);
+    std::this_thread::sleep_for(rest_);
+  }
   pad_.signal_pad().barrier(stream_, 0);
   if (stream_.type() == DeviceType::cuda) {
     if (used_ == events_.size()) {

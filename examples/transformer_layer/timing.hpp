@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <vector>
@@ -13,8 +14,10 @@ namespace tandem::transformer_layer {
 /// Times work on a stream over a team: medians of the slowest rank's time.
 class Timing {
  public:
-  /// Collective.
-  Timing(const Team& team, StreamRef stream);
+  /// Collective. In front of each run the device rests so long, idle. A GPU at its power limit runs the faster the
+  /// longer it has rested, so that what two programs do is comparable where both rest alike, and one that leaves the
+  /// GPU idle while it queues its next kernel has an advantage where neither does.
+  Timing(const Team& team, StreamRef stream, std::chrono::milliseconds rest);
 
   /// Collective. Runs all bodies in turns, so that all meet the same clocks: `warmup` times untimed, then `iterations`
   /// times, each behind a barrier of the team's streams. Gives each body's median, in seconds. On CUDA, events take the
@@ -33,6 +36,7 @@ class Timing {
   };
   Team team_;
   StreamRef stream_;
+  std::chrono::milliseconds rest_;
   SymmetricMemory pad_;
   std::vector<Pair> events_;  // made when first needed, and used again
   std::size_t used_ = 0;

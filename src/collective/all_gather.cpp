@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
+#include "collective/communication_stream.hpp"
 #include "collective/engines.hpp"
 #include "collective/piece.hpp"
 #include "collective/tuning.hpp"
@@ -38,6 +39,8 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
+  const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
+  if (pushes && engines_copy(device())) beside_ = std::make_unique<CommunicationStream>(team);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
   const std::string by_copies =
@@ -54,6 +57,10 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
              plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
 }
+
+AllGather::AllGather(AllGather&&) noexcept = default;
+AllGather& AllGather::operator=(AllGather&&) noexcept = default;
+AllGather::~AllGather() = default;
 
 AllGather::Way AllGather::way(std::size_t bytes, Tensors tensors) const noexcept {
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
@@ -118,9 +125,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
   whole_or_failed([&] {
     exchange(stream, entered);
     if (bytes <= batch_bytes() || (shards == Awaited::all && engines_copy(device()))) {
-      for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
-      add_copy(own, shard, bytes, Path::local);
-      flush(stream);
+      push_at_once(shard, gathered, in_place, stream);
       slots().signal(stream, 0, in_place ? peers() : std::span<const int>(everyone_), arrived);
       return;
     }
@@ -139,6 +144,30 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
   coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
   started_ = true;
   started_in_ = capture();
+}
+
+// Engines take a batch one copy after the other, so that one within the GPU holds up those over the links.
+void AllGather::push_at_once(const Rows& shard, const SymmetricTensor& gathered, bool in_place, StreamRef stream) {
+  const Shard mine = split(gathered.local()).shard(me());
+  const std::size_t bytes = bytes_of(mine.count);
+  const std::size_t offset = bytes_of(mine.begin);
+  const auto send = [&] {
+    for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
+  };
+  const auto keep = [&] { add_copy(gathered.memory().data() + offset, shard, bytes, Path::local); };
+  if (in_place || beside_ == nullptr || bytes <= batch_bytes()) {
+    send();
+    if (!in_place) keep();
+    return flush(stream);
+  }
+  rejoin_if_thrown(*beside_, stream, [&] {
+    beside_->follow(stream);
+    keep();
+    flush_by_engines(beside_->ref());
+    send();
+    flush(stream);
+    beside_->rejoin(stream);
+  });
 }
 
 void AllGather::wait_shard(StreamRef stream, int rank) {

@@ -93,10 +93,11 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
                      ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
                      tuning.one_shot_symmetric_bytes);
   }
-  const std::string otherwise =
-      format("{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
-             meeting() && automatic() ? format(", above {} bytes in one kernel", direct_all_reduce_above(tuning, ranks())) : "",
-             plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
+  const std::string otherwise = format(
+      "{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
+      meeting() && automatic() ? format(", above {} bytes in one kernel", direct_all_reduce_above(tuning, ranks()))
+                               : "",
+      plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(ranks() - 1, otherwise), summer()));
 }

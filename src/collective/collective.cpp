@@ -408,6 +408,13 @@ void Collective::flush(StreamRef stream) {
   copies_.clear();
 }
 
+void Collective::flush_by_engines(StreamRef stream) {
+  if (copies_.empty()) return;
+  const TraceRange range = traced(stream, TraceKind::communication);
+  device().copy_batch(stream, copies_);
+  copies_.clear();
+}
+
 void Collective::flush_in_meeting(StreamRef stream, std::size_t most_bytes) {
   if (!meeting_) return flush(stream);
   const TraceRange range = traced(stream, TraceKind::exchange);

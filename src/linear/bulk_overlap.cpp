@@ -5,8 +5,8 @@
 #include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
+#include "collective/communication_stream.hpp"
 #include "linear/algorithms.hpp"
-#include "linear/communication_stream.hpp"
 
 namespace tandem {
 namespace {

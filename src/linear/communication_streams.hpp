@@ -6,8 +6,8 @@
 
 #include "tandem/team/team.hpp"
 
+#include "collective/communication_stream.hpp"
 #include "collective/engines.hpp"
-#include "linear/communication_stream.hpp"
 
 namespace tandem {
 

@@ -117,7 +117,7 @@ std::string PartialSums::communication() const {
                   product_adds_ ? "the product of the own rows adds what the peer has sent"
                                 : format("sums by {}", summed_by(team_.device(), sms_)));
   }
-  const bool two = meeting_ && rows_ == Rows::all && team_.size() > 2;
+  const bool two = meeting_ && rows_ == Rows::all && !adds_up_all();
   return format("{} on at most {} SMs", two ? "two kernels" : "one kernel",
                 meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
 }
@@ -298,8 +298,7 @@ Reduction PartialSums::sum_of(const Operands& run, std::span<const void* const> 
 void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const {
   if (run.m == 0) return;
   const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
-  // Two ranks read as much of each other if each adds up all.
-  const bool all = rows_ == Rows::all && team_.size() == 2;
+  const bool all = adds_up_all();
   const RowRange rows = all ? RowRange{0, run.m} : own;
   std::vector<const void*> sources;
   for (int rank = 0; rank < team_.size(); ++rank) {

@@ -16,7 +16,7 @@
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
-#include "linear/communication_stream.hpp"
+#include "collective/communication_stream.hpp"
 #include "linear/groups.hpp"
 
 namespace tandem {

@@ -150,6 +150,34 @@ TEST_P(AllGatherTest, PushesTinyAndEmptyShards) {
   });
 }
 
+TEST_P(AllGatherTest, PushesLongShardsFromElsewhere) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const std::int64_t count = (std::int64_t{4} << 20) + 5;  // bytes: more than cross while a copy to a peer starts
+    const auto shard_bytes = static_cast<std::size_t>(count);
+    AllGather gather(team, {.count = count, .dtype = u8}, {.algorithm = "push"});
+    SymmetricTensor gathered = symmetric(team, {team.size() * count}, u8);
+    GuardedTensor shard(team, {count}, u8, 1);
+    const Stream stream(team.device());
+    Draws draws(91);
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      Bytes expected;
+      for (int rank = 0; rank < team.size(); ++rank) {
+        const Bytes theirs = moved_bytes(round, rank, shard_bytes);
+        expected.insert(expected.end(), theirs.begin(), theirs.end());
+      }
+      poison(gathered);
+      shard.set(moved_bytes(round, team.rank(), shard_bytes));
+      delay_somebody(team, stream, draws, 2000);
+      gather(shard.view(), gathered, stream);
+      // In the stream's order behind all copies, that into this rank's own tensor among them.
+      team.device().fill(stream, shard.view().data(), std::byte{0x7F}, shard_bytes);
+      team.synchronize(stream);
+      expect_bytes(get(gathered), expected, "round " + std::to_string(round));
+    }
+  });
+}
+
 TEST_P(AllGatherTest, SubTeamsInOddOrders) {
   const int n = ranks();
   run([n](World& world) {

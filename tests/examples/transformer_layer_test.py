@@ -51,13 +51,13 @@ def tandem_round(us, wrong=0, **changed):
     passes = [("qkv", "forward"), ("qkv", "dgrad"), ("qkv", "wgrad"), ("layer", "both")]
     rows = [{"part": part, "pass": name, "gemm_us": us, "sequence_us": 3 * us, "tandem_us": 2 * us}
             for part, name in passes]
-    return {"tokens": 8, "hidden": 4, "mlp": 6, "qkv": 5, "dtype": "f32", "seed": 1, "ranks": 2, "device": "host",
+    return {"tokens": 8, "hidden": 4, "mlp": 6, "qkv": 5, "dtype": "f32", "seed": 1, "rest": 0, "ranks": 2, "device": "host",
             "compared": 100, "wrong": wrong, "worst": 0.5, "rows": [] if wrong else rows} | changed
 
 
 def pytorch_round(us, **changed):
     passes = [("qkv", "forward"), ("qkv", "backward"), ("layer", "both")]
-    return {"tokens": 8, "hidden": 4, "mlp": 6, "qkv": 5, "dtype": "f32", "seed": 1, "ranks": 2, "device": "host",
+    return {"tokens": 8, "hidden": 4, "mlp": 6, "qkv": 5, "dtype": "f32", "seed": 1, "rest": 0, "ranks": 2, "device": "host",
             "torch": "0", "modes": {"plain": {"compared": 100, "wrong": 0, "worst": 0.25}},
             "left_out": {"async": "needs CUDA"},
             "rows": [{"part": part, "pass": name, "plain_us": us} for part, name in passes]} | changed

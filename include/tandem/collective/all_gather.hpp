@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "tandem/collective/collective.hpp"
 
 namespace tandem {
+
+class CommunicationStream;
 
 struct AllGatherSpec {
   std::int64_t count = 0;  ///< elements of one rank's full shard; an upper bound for all runs
@@ -32,6 +35,9 @@ class TANDEM_API AllGather final : public Collective {
   /// "mail" and "one_kernel" for both; "auto" takes the one that fits, fetches what is large, and takes the kernels
   /// (CUDA) or mails (host) for what is small.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
+  AllGather(AllGather&&) noexcept;
+  AllGather& operator=(AllGather&&) noexcept;
+  ~AllGather();
 
   /// What a run of shards with up to `count` elements takes: one of the algorithms.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
@@ -61,6 +67,8 @@ class TANDEM_API AllGather final : public Collective {
   enum class Awaited : std::uint8_t { each, all };
   /// Shards that are awaited all together leave in one batch, with one signal, where engines copy.
   void push(const Rows& shard, const SymmetricTensor& gathered, Awaited shards, StreamRef stream);
+  /// Its copies, to all peers and, unless it is in place, into this rank's own tensor.
+  void push_at_once(const Rows& shard, const SymmetricTensor& gathered, bool in_place, StreamRef stream);
   enum class Way : std::uint8_t;
   /// How shards of up to so many bytes go.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
@@ -75,7 +83,8 @@ class TANDEM_API AllGather final : public Collective {
   void wait_for_rest(StreamRef stream);
 
   std::int64_t count_;
-  std::vector<int> everyone_;         // the peers in rotated order, then this rank
+  std::unique_ptr<CommunicationStream> beside_;  // where engines copy: for what is long and stays on this GPU
+  std::vector<int> everyone_;                    // the peers in rotated order, then this rank
   std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
   bool started_ = false;
   std::uint64_t started_in_ = 0;  // a capture, or none

@@ -185,6 +185,8 @@ class TANDEM_API Collective : public Plan {
   /// The same from rows to rows.
   void add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of = 0);
   void flush(StreamRef stream);
+  /// The same by copy engines, where the device has them, also if it is only one.
+  void flush_by_engines(StreamRef stream);
   /// Hands them to one kernel that meets the peers, for copies between ranks' own tensors (see make_meeting). All ranks
   /// do, the longest copy of any of them having `most_bytes`; without peers it is `flush`.
   void flush_in_meeting(StreamRef stream, std::size_t most_bytes);
