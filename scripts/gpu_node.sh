@@ -11,7 +11,8 @@
 #                two, and of three; of linear layers' sums, weight gradients, meeting kernels and bulk overlap
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers, alone, in graphs and beside products; three timelines
-#   tune         tandem tune of a transformer layer's products, how long each takes, and what is as fast as that says
+#   tune         tandem tune of a transformer layer's products, how long each takes, what is as fast as that says, and
+#                (several GPUs) the layer so beside PyTorch
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
 # Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
@@ -175,6 +176,13 @@ timeline() {
 # tuned OPERATION SHAPE ARGUMENT...: a step that tunes one shape; its time is the row's.
 tuned() {
   step "tune $*" 60 "$tandem" tune "$1" -n "$ranks" --device cuda -d bf16 --shape "${@:2}"
+}
+
+# layer_beside_pytorch ROUNDS LIMIT: a transformer layer through Tandem and through PyTorch, and their table.
+layer_beside_pytorch() {
+  step "layer beside PyTorch, $gpus ranks" "$2" benchmarks/transformer_layer/run.sh --build "$build" --device cuda \
+    --ranks "$gpus" --size llama-70b --rounds "$1" --iters 5 --modes plain,async --rows 16
+  sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
 }
 
 # test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has one matching FILTER, so that a hang
@@ -434,6 +442,7 @@ case "$part" in
     step "bench transformer layer" 90 "$tandem" run -n "$ranks" --device cuda -- \
       "$build/examples/transformer_layer/transformer_layer" --size llama-70b --iters 5
     figures
+    if [ "$gpus" -gt 1 ]; then layer_beside_pytorch 1 120; fi
     ;;
   peers)
     peers=(benchmarks/peers/run.sh --build "$build" --device cuda)
@@ -451,9 +460,7 @@ case "$part" in
     ;;
   layer)
     if [ "$gpus" -gt 1 ]; then
-      step "layer beside PyTorch, $gpus ranks" 470 benchmarks/transformer_layer/run.sh --build "$build" --device cuda \
-        --ranks "$gpus" --size llama-70b --rounds 3 --iters 5 --modes plain,async --rows 16
-      sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
+      layer_beside_pytorch 3 470
     else
       failing_row "layer beside PyTorch" "NOT RUN" "NCCL takes no two ranks on one GPU, and a rank alone has nobody to talk to"
     fi

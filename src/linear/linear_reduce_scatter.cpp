@@ -11,8 +11,9 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
     : team(its_team),
       spec(its_spec),
       groups(equal_groups(team.size() - 1, choice.groups)),
-      algorithm(
-          algorithm_named(choice.algorithm, reducing_algorithms, {&State::pipeline, &State::direct, &State::sequence})),
+      algorithm(team.size() == 1 ? &State::alone
+                                 : algorithm_named(choice.algorithm, reducing_algorithms,
+                                                   {&State::pipeline, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::own, operation),
       communication(team) {}
 

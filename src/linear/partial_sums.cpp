@@ -23,9 +23,11 @@ namespace {
 
 constexpr std::size_t region_alignment = 256;
 
-/// alpha · x · Wᵀ for some rows; beta only ever for the own ones, and bias and activation only for the sum.
-GemmSpec partial_product(const LinearSpec& spec) {
+/// alpha · x · Wᵀ for some rows; beta only ever for the own ones, and bias and activation only for the sum. A rank that
+/// is alone has nothing to add.
+GemmSpec partial_product(const LinearSpec& spec, int ranks) {
   GemmSpec gemm = local_gemm(spec);
+  if (ranks == 1) return gemm;
   gemm.bias = false;
   gemm.activation = Activation::none;
   return gemm;
@@ -92,11 +94,12 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       copies_(choice.algorithm != direct),
       meeting_(meeting_of(team, spec, choice, rows, operation)),
       lanes_(meeting_ ? MailLanes() : lanes_of(team, spec, choice, rows, operation)),
-      slots_(team, takes_kernels() ? 0 : checked_add(tail_offset_, has_tail() ? region_bytes_ : 0), 2, operation),
-      staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_
+      slots_(team, takes_kernels() || team.size() == 1 ? 0 : checked_add(tail_offset_, has_tail() ? region_bytes_ : 0),
+             2, operation),
+      staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_ || team.size() == 1
                                            ? 0
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
-      gemm_(team, tuned_gemm(team, partial_product(spec))),
+      gemm_(team, tuned_gemm(team, partial_product(spec, team.size()))),
       product_adds_(choice.algorithm == pipeline && own_product_adds(spec, team.size(), choice.groups)),
       adding_gemm_(team, adding_gemm(team, spec, product_adds_)) {}
 
@@ -179,6 +182,11 @@ void PartialSums::take_slot(StreamRef stream) {
   adding_weights_ = Weights::first;
 }
 
+void PartialSums::multiply_alone(const Operands& run, StreamRef stream) {
+  weights_ = Weights::once;
+  multiply(*gemm_, weights_, run, {0, run.m}, {.d = run.y, .bias = run.bias, .beta = spec_.beta}, stream);
+}
+
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStreams& communication) {
   take_slot(stream);
@@ -223,7 +231,7 @@ void PartialSums::multiply_adding(const Operands& run, const ShardPart& part, St
 
 void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   if (!takes_kernels()) slot_ = slots_.next();
-  weights_ = spec_.beta == 0.0F || team_.size() == 1 ? Weights::once : Weights::first;
+  weights_ = spec_.beta == 0.0F ? Weights::once : Weights::first;
   const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
     multiply_staged(run, {0, run.m}, stream);

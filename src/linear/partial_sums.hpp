@@ -45,6 +45,9 @@ class PartialSums {
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 
+  /// A rank that is alone: y = activation(product + bias), as one product.
+  void multiply_alone(const Operands& run, StreamRef stream);
+
   /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStreams& communication);
@@ -140,7 +143,7 @@ class PartialSums {
     return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;
   }
   [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
-  [[nodiscard]] bool has_tail() const noexcept { return rows_ == Rows::all && team_.size() > 1; }
+  [[nodiscard]] bool has_tail() const noexcept { return rows_ == Rows::all; }
   /// Where y's rows begin, all of them.
   [[nodiscard]] std::byte* all_rows(const Operands& run) const {
     return run.y - static_cast<std::size_t>(shard_rows(run.m, team_.size(), team_.rank()).begin) * row_bytes_;

@@ -116,6 +116,10 @@ TEST_P(AllReduceTest, SaysWhichAlgorithmARunTakes) {
     EXPECT_EQ(free.algorithm(count, Tensors::symmetric_output), alone ? "copy" : in_place);
     const char* const small = team.device().sends_letters() ? "mail" : "one_kernel";
     EXPECT_EQ(free.algorithm(8, Tensors::plain), alone ? "copy" : small);
+    if (alone || !team.device().meets()) return;
+    const std::int64_t mebibyte = (1 << 20) / static_cast<std::int64_t>(size_of(f32));
+    EXPECT_EQ(free.algorithm(mebibyte, Tensors::symmetric_output), team.size() == 2 ? "one_kernel" : "direct_kernel");
+    EXPECT_EQ(free.algorithm(mebibyte, Tensors::plain), team.size() == 2 ? "one_kernel" : "one_kernel_two_shot");
   });
 }
 

@@ -21,6 +21,8 @@ struct LinearAllReduce::State {
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies into the peers' memory, so that rows travel as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);
+  /// One rank's product, which is its result.
+  void alone(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
 
