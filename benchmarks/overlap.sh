@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# How much of what can be hidden linear layers hide over an emulated link: the table of docs/performance.md on two cores.
+# How much of what can be hidden linear layers hide over an emulated link: the tables of
+# docs/performance/overlap_on_the_host.md.
 # Build the target tandem-cli first.
 set -uo pipefail
 
