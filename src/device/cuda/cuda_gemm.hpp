@@ -35,8 +35,9 @@ namespace tandem::cuda {
 ///
 /// cuBLASLt's GELU is the tanh form, by the hardware's approximation; it is used for 16-bit outputs, whose rounding is
 /// coarser, also where what it is applied to is kept, on 16 bytes. (Its epilogue for the gradient is slower than a
-/// plain product and a kernel: docs/performance/products.md.) Otherwise the activation is a kernel of its own behind the
-/// product, which for gelu_erf into 16 bits means two roundings, as in the two operations written one after the other.
+/// plain product and a kernel: docs/performance/products.md.) Otherwise the activation is a kernel of its own behind
+/// the product, which for gelu_erf into 16 bits means two roundings, as in the two operations written one after the
+/// other.
 class CudaGemm final : public Gemm {
  public:
   /// Throws InvalidArgument, Unsupported or OutOfMemory.
