@@ -178,10 +178,12 @@ tuned() {
   step "tune $*" 60 "$tandem" tune "$1" -n "$ranks" --device cuda -d bf16 --shape "${@:2}"
 }
 
-# layer_beside_pytorch ROUNDS LIMIT: a transformer layer through Tandem and through PyTorch, and their table.
+# layer_beside_pytorch ROUNDS LIMIT: a transformer layer through Tandem and through PyTorch, which both keep what they
+# gather, and their table.
 layer_beside_pytorch() {
   step "layer beside PyTorch, $gpus ranks" "$2" benchmarks/transformer_layer/run.sh --build "$build" --device cuda \
-    --ranks "$gpus" --size llama-70b --rounds "$1" --iters 5 --modes plain,async --rows 16
+    --ranks "$gpus" --size llama-70b --rounds "$1" --iters 5 --modes plain,async --rows 16 \
+    --keep-gathered
   sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
 }
 

@@ -10,13 +10,14 @@ usage() {
 usage: benchmarks/transformer_layer/run.sh [--ranks N] [--device host|cuda] [--rounds N] [--build DIR] [--python PROGRAM]
                                            [--out DIR] [--modes NAMES] [--rows N] [--size NAME] [--tokens N] [--hidden N]
                                            [--mlp N] [--qkv N] [--dtype NAME] [--iters N] [--warmup N] [--rest MS]
-                                           [--seed N]
+                                           [--seed N] [--keep-gathered]
 
 Tandem and PyTorch run the layer in turns, N rounds long (default 3); the medians of the rounds are printed. Each checks
 its results in every round: Tandem a grid of each, PyTorch every element (--rows N: N rows of each). In the first, every
 element that Tandem has computed is checked, too, and compared with PyTorch's. --rest MS: the GPUs rest so long in front
 of each timed run, in both programs (default 0, each as fast as it queues its runs: a GPU at its power limit is faster
-behind a rest, which a program that is slow to queue gives it anyway). --out DIR keeps the rounds' figures.
+behind a rest, which a program that is slow to queue gives it anyway). --keep-gathered: Tandem's column-parallel parts
+keep the x that they gathered for the way back, as PyTorch does, in place of gathering it again. --out DIR keeps the rounds' figures.
 Example: benchmarks/transformer_layer/run.sh --build build/cuda --device cuda --size llama-70b
 USAGE
 }
@@ -28,6 +29,7 @@ device=host
 python=python3
 out=
 layer=()    # what both are told
+tandem=()   # what Tandem is told besides
 pytorch=()  # what PyTorch is told besides
 while (($#)); do
   case $1 in
@@ -38,6 +40,7 @@ while (($#)); do
     --python) python=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --modes | --rows) pytorch+=("$1" "$2"); shift 2 ;;
+    --keep-gathered) tandem+=("$1"); shift ;;
     --size | --tokens | --hidden | --mlp | --qkv | --dtype | --iters | --warmup | --rest | --seed) layer+=("$1" "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
@@ -64,7 +67,7 @@ for ((round = 1; round <= rounds; ++round)); do
   echo "round $round of $rounds" >&2
   save=() compare=()
   if ((round == 1)) && $has_pytorch; then save=(--save "$folder/saved"); fi
-  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" "${save[@]}" \
+  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" "${tandem[@]}" "${save[@]}" \
     --json "$out/tandem.$round.json"
   if [[ -f $folder/saved/layer.json ]]; then compare=(--compare "$folder/saved"); fi
   if $has_pytorch; then

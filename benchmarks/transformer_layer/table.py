@@ -60,7 +60,8 @@ def render(tandem, pytorch):
     first = tandem[0]
     lines = [f"# linear parts of one layer: {first['tokens']} tokens, hidden {first['hidden']}, MLP {first['mlp']}, QKV "
              f"{first['qkv']}; {first['dtype']}, {first['ranks']} ranks on {first['device']}" +
-             (f", which rests {first['rest']} ms in front of each run" if first["rest"] else "")]
+             (f", which rests {first['rest']} ms in front of each run" if first["rest"] else "") +
+             ("; Tandem keeps what it gathers" if first["keeps_gathered"] else "")]
     for document in tandem[1:] + pytorch:
         for name in SAME:
             if document[name] != first[name]:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tandem/linear/all_gather_linear.hpp"
@@ -51,8 +52,8 @@ class ParallelLinear {
 /// Each rank has all tokens of its share of the outputs. x: [m_r, inputs], W: [outputs_r, inputs], y: [m, outputs_r].
 ///
 /// Forward gathers x; the gradient of x is a partial sum on each rank, which is reduced and scattered on its way. The
-/// gradient of W needs every token's x: it is gathered a second time, instead of being kept since the forward pass. On
-/// the way back that goes on beside the gradient of x.
+/// gradient of W needs every token's x. It is gathered a second time, beside the gradient of x; or with
+/// options.keep_gathered kept since the forward pass, which takes the memory of all tokens' x in each such layer.
 class ColumnParallel final : public ParallelLinear {
  public:
   /// Collective.
@@ -68,7 +69,8 @@ class ColumnParallel final : public ParallelLinear {
  private:
   AllGatherLinear forward_;
   LinearReduceScatter input_gradient_;
-  LinearWeightGradient weight_gradient_;
+  std::optional<LinearWeightGradient> weight_gradient_;
+  std::unique_ptr<Gemm> local_weight_gradient_;  // where x was kept, in its place
   bool overlaps_;
 };
 

@@ -35,6 +35,7 @@ struct Options {
   int warmup = 5;
   int iterations = 20;
   int rest_ms = 0;
+  bool keep_gathered = false;
   bool check_whole = false;
   std::string save;
   std::string json;
@@ -69,6 +70,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   app.add_option("--iters", options.iterations, "timed iterations (default: 20)")->check(CLI::Range(1, 1'000'000));
   app.add_option("--warmup", options.warmup, "iterations before (default: 5)")->check(CLI::Range(0, 1'000'000));
+  app.add_flag("--keep-gathered", options.keep_gathered,
+               "column-parallel parts keep the x that they gathered for the way back, as PyTorch does, in place of\n"
+               "gathering it again");
   app.add_option("--rest", options.rest_ms, "the device's rest in front of each timed run, in ms (default: 0)")
       ->check(CLI::Range(0, 10'000));
   app.add_option("--seed", options.seed, "of inputs, weights and gradients (default: 1)");
@@ -153,7 +157,8 @@ class Settled {
 /// Collective. Fills in the rows' times.
 void measure(std::vector<Row>& rows, const Team& team, const Options& options, DType dtype, TransformerLayer& layer,
              const std::vector<Operands>& operands, const Stream& stream) {
-  TransformerLayer sequence(team, options.sizes, dtype, {.algorithm = "sequence", .groups = std::nullopt});
+  TransformerLayer sequence(team, options.sizes, dtype,
+                            {.algorithm = "sequence", .groups = std::nullopt, .keep_gathered = options.keep_gathered});
   TransformerLayer local = TransformerLayer::local(team, options.sizes, dtype);
   std::vector<Operands> whole;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -245,19 +250,13 @@ void print_table(const std::vector<Row>& rows) {
 
 nlohmann::ordered_json document(const World& world, const Options& options, DType dtype, const Verdict& verdict,
                                 const std::vector<Row>& rows) {
-  nlohmann::ordered_json out{{"tokens", options.sizes.tokens},
-                             {"hidden", options.sizes.hidden},
-                             {"mlp", options.sizes.mlp},
-                             {"qkv", options.sizes.qkv},
-                             {"dtype", name(dtype)},
-                             {"seed", options.seed},
-                             {"rest", options.rest_ms},
-                             {"ranks", world.size()},
-                             {"device", name(world.device().id().type)},
-                             {"compared", verdict.compared},
-                             {"wrong", verdict.wrong},
-                             {"worst", verdict.worst},
-                             {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json out{{"tokens", options.sizes.tokens}, {"hidden", options.sizes.hidden},
+                             {"mlp", options.sizes.mlp},       {"qkv", options.sizes.qkv},
+                             {"dtype", name(dtype)},           {"seed", options.seed},
+                             {"rest", options.rest_ms},        {"keeps_gathered", options.keep_gathered},
+                             {"ranks", world.size()},          {"device", name(world.device().id().type)},
+                             {"compared", verdict.compared},   {"wrong", verdict.wrong},
+                             {"worst", verdict.worst},         {"rows", nlohmann::ordered_json::array()}};
   for (const Row& row : rows) {
     out["rows"].push_back({{"part", row.part},
                            {"pass", row.pass},
@@ -281,7 +280,8 @@ int run(const Options& options) {
   for (std::size_t part = 0; part < parts_of(options.sizes).size(); ++part) {
     operands.push_back(make_operands(team, options.sizes, part, dtype, options.seed));
   }
-  TransformerLayer layer(team, options.sizes, dtype);  // all plans, once: may block, allocates, chooses
+  const LinearOptions how{.keep_gathered = options.keep_gathered};
+  TransformerLayer layer(team, options.sizes, dtype, how);  // all plans, once: may block, allocates, chooses
   const Stream stream(world.device());
   const Settled settled(stream);
   layer.forward(operands, stream);  // asynchronous, as often as wanted

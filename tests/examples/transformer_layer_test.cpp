@@ -168,18 +168,24 @@ TEST_P(Layer, IsRightInEveryElementInF16) {
 // As it runs where overlap is worth while, and where it is not.
 TEST_P(Layer, IsRightWithEachAlgorithm) {
   for (const char* algorithm : {"pipeline", "sequence"}) {
-    for (const int ranks : {2, 3}) {
-      on(ranks, [algorithm](World& world) {
-        check_layer(world, {.tokens = 96, .hidden = 40, .mlp = 24, .qkv = 56}, bf16,
-                    {.algorithm = algorithm, .groups = std::nullopt});
-      });
+    for (const bool keeps : {false, true}) {
+      for (const int ranks : {2, 3}) {
+        on(ranks, [=](World& world) {
+          check_layer(world, {.tokens = 96, .hidden = 40, .mlp = 24, .qkv = 56}, bf16,
+                      {.algorithm = algorithm, .groups = std::nullopt, .keep_gathered = keeps});
+        });
+      }
     }
   }
 }
 
 // Five ranks share 6 of each: 2, 2, 2, none, none.
 TEST_P(Layer, LetsRanksHaveNothing) {
-  on(5, [](World& world) { check_layer(world, {.tokens = 6, .hidden = 6, .mlp = 3, .qkv = 6}, f32); });
+  for (const bool keeps : {false, true}) {
+    on(5, [keeps](World& world) {
+      check_layer(world, {.tokens = 6, .hidden = 6, .mlp = 3, .qkv = 6}, f32, {.keep_gathered = keeps});
+    });
+  }
 }
 
 // The same table is what values_test.py reads there: both languages make the same tensors.

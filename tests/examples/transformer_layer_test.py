@@ -52,7 +52,7 @@ def tandem_round(us, wrong=0, **changed):
     rows = [{"part": part, "pass": name, "gemm_us": us, "sequence_us": 3 * us, "tandem_us": 2 * us}
             for part, name in passes]
     return {"tokens": 8, "hidden": 4, "mlp": 6, "qkv": 5, "dtype": "f32", "seed": 1, "rest": 0, "ranks": 2, "device": "host",
-            "compared": 100, "wrong": wrong, "worst": 0.5, "rows": [] if wrong else rows} | changed
+            "keeps_gathered": False, "compared": 100, "wrong": wrong, "worst": 0.5, "rows": [] if wrong else rows} | changed
 
 
 def pytorch_round(us, **changed):
