@@ -40,6 +40,10 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
     return format("{} groups were asked for of algorithm '{}', which has none; groups go with '{}'", *options.groups,
                   options.algorithm, pipeline);
   }
+  if (options.sums_at_once && kind != LinearKind::linear_all_reduce) {
+    return format("sums_at_once was asked for; of the linear plans only {} has rounds that are added up",
+                  name(LinearKind::linear_all_reduce));
+  }
   const int fewest_sms = is_reduction(kind) ? 1 : 0;
   if (options.sms && *options.sms < fewest_sms) {
     return format("{} SMs were allowed; allowed: {} and more{}", *options.sms, fewest_sms,

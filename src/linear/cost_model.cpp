@@ -88,9 +88,12 @@ class Pieces {
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
     if (is_reduction(kind_) && own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
-    if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups);
+    if (kind_ == LinearKind::linear_all_reduce)
+      return hops + std::min(in_rounds(groups, false), in_rounds(groups, true));
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
+  /// Which of the two ways that rounds have is faster.
+  [[nodiscard]] bool sums_at_once(int rounds) const { return in_rounds(rounds, true) < in_rounds(rounds, false); }
   /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
   /// comes when the slowest of them has computed it.
   [[nodiscard]] double straight() const {
@@ -179,9 +182,9 @@ class Pieces {
     }
     return std::max(compute + gemm(1), arrived) + epilogue();
   }
-  /// Each round a part of every rank's rows: the peers' parts leave as they are computed, and the sums of the round
-  /// before behind them.
-  [[nodiscard]] double in_rounds(int rounds) const {
+  /// Each round a part of every rank's rows: the peers' parts leave as they are computed, and then the sums, of this
+  /// round (`at_once`) or of the one before.
+  [[nodiscard]] double in_rounds(int rounds, bool at_once) const {
     const double part = 1.0 / rounds;
     double compute = 0;
     double link = 0;     // when it has carried all so far
@@ -197,11 +200,14 @@ class Pieces {
         leaves = std::max(leaves, slowest_rank * compute) + latency() + part * wire();
       }
       link = leaves;
-      if (round > 0) reduce_and_take();
+      if (!at_once && round > 0) reduce_and_take();
       arrived = leaves;
       compute += gemm(part);
+      if (!at_once) continue;
+      reduce_and_take();
+      compute += latency();  // the peers' sums are waited for in front of the next product
     }
-    reduce_and_take();
+    if (!at_once) reduce_and_take();
     return link;
   }
   /// The peer's rows in parts that leave as they are computed, then the own ones, which add what has come; the sums of
@@ -305,17 +311,22 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
                                            : "overlap is predicted to gain too little";
   }
   choice.groups = choice.algorithm == pipeline ? groups : 0;
+  if (kind == LinearKind::linear_all_reduce && choice.groups > 1 && !own_product_adds(spec, ranks, groups)) {
+    choice.sums_at_once = options.sums_at_once.value_or(pieces.sums_at_once(groups));
+  }
   return choice;
 }
 
 std::string to_string(const LinearChoice& choice) {
   const LinearPrediction& p = choice.predicted;
   return format(
-      "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} us{}, "
+      "algorithm: {}{}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
+      "us{}, "
       "ideal {:.1f} us",
-      choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "", choice.why, p.t_gemm * 1e6,
-      p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6,
-      p.t_direct > 0 ? format(", direct {:.1f} us", p.t_direct * 1e6) : "", p.t_ideal() * 1e6);
+      choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "",
+      choice.sums_at_once ? ", each added up before the next" : "", choice.why, p.t_gemm * 1e6, p.t_comm * 1e6,
+      p.t_sequence * 1e6, p.t_pipeline * 1e6, p.t_direct > 0 ? format(", direct {:.1f} us", p.t_direct * 1e6) : "",
+      p.t_ideal() * 1e6);
 }
 
 }  // namespace tandem

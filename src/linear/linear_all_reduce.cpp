@@ -12,6 +12,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
     : team(its_team),
       spec(its_spec),
       rounds(equal_parts(std::max(choice.groups, 1))),
+      sums_at_once(choice.sums_at_once),
       algorithm(team.size() == 1 ? &State::alone
                                  : algorithm_named(choice.algorithm, reducing_algorithms,
                                                    {&State::pipeline, &State::direct, &State::sequence})),

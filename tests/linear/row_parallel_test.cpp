@@ -154,6 +154,23 @@ TEST_P(RowParallel, WhatIsNotSmallInSequence) {
   }
 }
 
+// Each round's sums before the next round, or beside it.
+TEST_P(RowParallel, RoundsAreAddedUpAtOnceOrLater) {
+  if (kind() != LinearKind::linear_all_reduce) GTEST_SKIP() << "a reduce-scatter is added up once";
+  for (const int ranks : {2, 3, 4, 5, 8}) {
+    on(ranks, [](World& world) {
+      for (const bool at_once : {true, false}) {
+        for (const int groups : {2, 3, 8}) {
+          const LinearOptions options{.algorithm = "pipeline", .groups = groups, .sums_at_once = at_once};
+          check(world, world.team(), {.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);
+          check(world, world.team(), {.m = 7, .n = 5, .k = 3, .dtype = bf16, .activation = Activation::gelu_tanh},
+                options);
+        }
+      }
+    });
+  }
+}
+
 // Their own rows' product adds what the other sent.
 TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
   on(2, [](World& world) {

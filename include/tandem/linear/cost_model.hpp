@@ -37,6 +37,10 @@ struct LinearPrediction {
 struct LinearChoice {
   std::string algorithm;  ///< one of `linear_algorithms`
   int groups = 0;         ///< of a pipeline: GEMMs for the part that overlaps, or an all-reduce's rounds; else 0
+  /// Of an all-reduce's rounds: each is added up behind its products, so that its sums travel beside all of the next
+  /// one's. Otherwise behind the peers' products of the next, which have left by then: where the link takes longer than
+  /// the products, it must not wait for those.
+  bool sums_at_once = false;
   LinearPrediction predicted;
   std::string why;
   std::optional<int> sms = std::nullopt;  ///< as LinearOptions has it

@@ -7,7 +7,8 @@ void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRe
   const auto spread = [&](const ShardPart& part) {
     sums.offer_sums(stream);
     CommunicationStream& taking = communication.last();
-    sums.wait_for_sums(taking.ref());
+    // Not ahead of the products that the sums are of: on a GPU a wait keeps a multiprocessor from those.
+    sums.wait_for_sums(sums_at_once ? stream : taking.ref());
     taking.follow(stream);
     sums.take_sums(run, part, taking.ref());
   };
@@ -21,17 +22,18 @@ void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRe
     }
     sums.keep_sums(run, stream);
   } else {
+    const auto add_up = [&](const ShardPart& part) {
+      sums.reduce(run, part, stream);
+      spread(part);
+    };
     for (std::size_t round = 0; round < rounds.size(); ++round) {
       sums.multiply_peers(run, rounds[round], stream, communication);
-      if (round > 0) {
-        // By now the peers' products of the round before are here, or about to be.
-        sums.reduce(run, rounds[round - 1], stream);
-        spread(rounds[round - 1]);
-      }
+      // By now the peers' products of the round before are here, or about to be.
+      if (!sums_at_once && round > 0) add_up(rounds[round - 1]);
       sums.multiply_own(run, rounds[round], stream);
+      if (sums_at_once) add_up(rounds[round]);
     }
-    sums.reduce(run, rounds.back(), stream);
-    spread(rounds.back());
+    if (!sums_at_once) add_up(rounds.back());
   }
   communication.rejoin(stream);
 }

@@ -17,7 +17,8 @@ struct LinearAllReduce::State {
   State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
 
   /// In rounds of one part of every rank's rows: while one is multiplied, the products of the one before travel, and
-  /// the sums of that before them. Of two ranks, the peer's rows of all rounds first, then the own ones, which add.
+  /// the sums of that before them, or (sums_at_once) the sums of the one before. Of two ranks, the peer's rows of all
+  /// rounds first, then the own ones, which add.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies into the peers' memory, so that rows travel as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);
@@ -29,6 +30,7 @@ struct LinearAllReduce::State {
   Team team;
   LinearSpec spec;
   std::vector<ShardPart> rounds;  ///< of every rank's rows
+  bool sums_at_once;
   Algorithm algorithm;
   PartialSums sums;
   CommunicationStreams communication;
