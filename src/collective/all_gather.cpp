@@ -40,7 +40,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
-  if (pushes && engines_copy(device())) beside_ = std::make_unique<CommunicationStream>(team);
+  if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<CommunicationStream>(team);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
   const std::string by_copies =
