@@ -66,7 +66,9 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
   if (may_have_groups && problem.ranks > 1 && random.chance(40)) {
     options.groups = static_cast<int>(random.between(1, most_groups(problem.kind, problem.spec(0), problem.ranks)));
   }
-  if (problem.kind == LinearKind::linear_all_reduce && random.chance(50)) options.sums_at_once = random.chance(50);
+  if (problem.kind == LinearKind::linear_all_reduce && may_have_groups && random.chance(50)) {
+    options.sums_at_once = random.chance(50);
+  }
   options.keep_gathered =
       problem.kind == LinearKind::all_gather_linear && problem.x == Layout::normal && random.chance(30);
   if (random.chance(20)) {

@@ -44,6 +44,10 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
     return format("sums_at_once was asked for; of the linear plans only {} has rounds that are added up",
                   name(LinearKind::linear_all_reduce));
   }
+  if (options.sums_at_once && options.algorithm != "auto" && options.algorithm != pipeline) {
+    return format("sums_at_once was asked for of algorithm '{}', which has no rounds; rounds go with '{}'",
+                  options.algorithm, pipeline);
+  }
   const int fewest_sms = is_reduction(kind) ? 1 : 0;
   if (options.sms && *options.sms < fewest_sms) {
     return format("{} SMs were allowed; allowed: {} and more{}", *options.sms, fewest_sms,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -29,8 +30,13 @@ constexpr double slowest_rank = 1.1;
 /// The times of an operation's pieces, from a device's constants.
 class Pieces {
  public:
-  Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs)
-      : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
+  Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs, std::optional<bool> sums_at_once)
+      : kind_(kind),
+        spec_(spec),
+        ranks_(ranks),
+        costs_(costs),
+        shard_(shard_rows(spec.m, ranks, 0).count),
+        sums_at_once_(sums_at_once) {}
 
   [[nodiscard]] int peers() const { return ranks_ - 1; }
   /// All of it in one product. On a host it, too, adds up in f32, panel by panel, and then rounds; a GPU's rounds what
@@ -88,12 +94,13 @@ class Pieces {
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
     if (is_reduction(kind_) && own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
-    if (kind_ == LinearKind::linear_all_reduce)
-      return hops + std::min(in_rounds(groups, false), in_rounds(groups, true));
+    if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups, sums_at_once(groups));
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
-  /// Which of the two ways that rounds have is faster.
-  [[nodiscard]] bool sums_at_once(int rounds) const { return in_rounds(rounds, true) < in_rounds(rounds, false); }
+  /// Which of the two ways that rounds have was asked for, or is faster.
+  [[nodiscard]] bool sums_at_once(int rounds) const {
+    return sums_at_once_.value_or(in_rounds(rounds, true) < in_rounds(rounds, false));
+  }
   /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
   /// comes when the slowest of them has computed it.
   [[nodiscard]] double straight() const {
@@ -240,6 +247,7 @@ class Pieces {
   int ranks_;
   const CostTable& costs_;
   std::int64_t shard_;
+  std::optional<bool> sums_at_once_;
 };
 
 }  // namespace
@@ -268,7 +276,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
     throw InvalidArgument(format("{}: {}", name(kind), why));
   }
   const int most = most_groups(kind, spec, ranks);
-  const Pieces pieces(kind, spec, ranks, costs);
+  const Pieces pieces(kind, spec, ranks, costs, options.sums_at_once);
   LinearChoice choice;
   choice.sms = options.sms;
   LinearPrediction& predicted = choice.predicted;
@@ -312,7 +320,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   }
   choice.groups = choice.algorithm == pipeline ? groups : 0;
   if (kind == LinearKind::linear_all_reduce && choice.groups > 1 && !own_product_adds(spec, ranks, groups)) {
-    choice.sums_at_once = options.sums_at_once.value_or(pieces.sums_at_once(groups));
+    choice.sums_at_once = pieces.sums_at_once(groups);
   }
   return choice;
 }
@@ -321,8 +329,7 @@ std::string to_string(const LinearChoice& choice) {
   const LinearPrediction& p = choice.predicted;
   return format(
       "algorithm: {}{}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
-      "us{}, "
-      "ideal {:.1f} us",
+      "us{}, ideal {:.1f} us",
       choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "",
       choice.sums_at_once ? ", each added up before the next" : "", choice.why, p.t_gemm * 1e6, p.t_comm * 1e6,
       p.t_sequence * 1e6, p.t_pipeline * 1e6, p.t_direct > 0 ? format(", direct {:.1f} us", p.t_direct * 1e6) : "",

@@ -154,23 +154,6 @@ TEST_P(RowParallel, WhatIsNotSmallInSequence) {
   }
 }
 
-// Each round's sums before the next round, or beside it.
-TEST_P(RowParallel, RoundsAreAddedUpAtOnceOrLater) {
-  if (kind() != LinearKind::linear_all_reduce) GTEST_SKIP() << "a reduce-scatter is added up once";
-  for (const int ranks : {2, 3, 4, 5, 8}) {
-    on(ranks, [](World& world) {
-      for (const bool at_once : {true, false}) {
-        for (const int groups : {2, 3, 8}) {
-          const LinearOptions options{.algorithm = "pipeline", .groups = groups, .sums_at_once = at_once};
-          check(world, world.team(), {.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);
-          check(world, world.team(), {.m = 7, .n = 5, .k = 3, .dtype = bf16, .activation = Activation::gelu_tanh},
-                options);
-        }
-      }
-    });
-  }
-}
-
 // Their own rows' product adds what the other sent.
 TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
   on(2, [](World& world) {
@@ -284,6 +267,27 @@ const auto name_of_device = [](const ::testing::TestParamInfo<RowParallel::Param
 INSTANTIATE_TEST_SUITE_P(LinearReduceScatter, RowParallel,
                          ::testing::Combine(::testing::Values(LinearKind::linear_reduce_scatter), devices),
                          name_of_device);
+using AllReduceRounds = testing::OnEachDevice;
+TANDEM_ON_EACH_DEVICE(AllReduceRounds);
+
+// Each round's sums before the next round, or beside it.
+TEST_P(AllReduceRounds, AreAddedUpAtOnceOrLater) {
+  for (const int ranks : {2, 3, 4, 5, 8}) {
+    on(ranks, [](World& world) {
+      const auto check = [&](const LinearSpec& spec, const LinearOptions& options, int runs) {
+        check_plan<LinearAllReduce>(world, world.team(), spec, options, runs);
+      };
+      for (const bool at_once : {true, false}) {
+        for (const int groups : {2, 3, 8}) {
+          const LinearOptions options{.algorithm = "pipeline", .groups = groups, .sums_at_once = at_once};
+          check({.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);
+          check({.m = 7, .n = 5, .k = 3, .dtype = bf16, .activation = Activation::gelu_tanh}, options, 3);
+        }
+      }
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(LinearAllReduce, RowParallel,
                          ::testing::Combine(::testing::Values(LinearKind::linear_all_reduce), devices), name_of_device);
 

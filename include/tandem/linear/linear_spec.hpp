@@ -43,7 +43,8 @@ struct LinearOptions {
   /// Device::copy_batch: all that go to another GPU). Gathers take 0, too, and have no other kernels than those of one
   /// block that signal and wait; sums need 1.
   std::optional<int> sms = std::nullopt;
-  /// LinearAllReduce's pipeline alone: whether each round is added up before the next begins (see LinearChoice).
+  /// LinearAllReduce's pipeline alone: whether each round is added up before the next begins (see LinearChoice). No
+  /// matter between two ranks without beta and activation, whose products add.
   std::optional<bool> sums_at_once = std::nullopt;
 };
 
