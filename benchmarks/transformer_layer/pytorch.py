@@ -267,7 +267,8 @@ def main():
     say(f"# PyTorch {torch.__version__}, {'NCCL' if device.type == 'cuda' else 'gloo'}: {options.tokens} tokens, hidden "
         f"{options.hidden}, MLP {options.mlp}, QKV {options.qkv}; {options.dtype}, {ranks} ranks on {options.device}, seed "
         f"{options.seed}")
-    document = {name: getattr(options, name) for name in ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "device")}
+    given = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "device")
+    document = {name: getattr(options, name) for name in given}
     document |= {"torch": torch.__version__, "ranks": ranks, "modes": {}, "left_out": {}, "rows": []}
     layers = {}
     for mode in options.modes:

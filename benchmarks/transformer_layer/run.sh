@@ -17,7 +17,8 @@ its results in every round: Tandem a grid of each, PyTorch every element (--rows
 element that Tandem has computed is checked, too, and compared with PyTorch's. --rest MS: the GPUs rest so long in front
 of each timed run, in both programs (default 0, each as fast as it queues its runs: a GPU at its power limit is faster
 behind a rest, which a program that is slow to queue gives it anyway). --keep-gathered: Tandem's column-parallel parts
-keep the x that they gathered for the way back, as PyTorch does, in place of gathering it again. --out DIR keeps the rounds' figures.
+keep the x that they gathered for the way back, as PyTorch does, in place of gathering it again. --out DIR keeps the
+rounds' figures.
 Example: benchmarks/transformer_layer/run.sh --build build/cuda --device cuda --size llama-70b
 USAGE
 }
@@ -41,7 +42,10 @@ while (($#)); do
     --out) out=$2; shift 2 ;;
     --modes | --rows) pytorch+=("$1" "$2"); shift 2 ;;
     --keep-gathered) tandem+=("$1"); shift ;;
-    --size | --tokens | --hidden | --mlp | --qkv | --dtype | --iters | --warmup | --rest | --seed) layer+=("$1" "$2"); shift 2 ;;
+    --size | --tokens | --hidden | --mlp | --qkv | --dtype | --iters | --warmup | --rest | --seed)
+      layer+=("$1" "$2")
+      shift 2
+      ;;
     -h | --help) usage; exit 0 ;;
     *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
   esac
@@ -67,8 +71,8 @@ for ((round = 1; round <= rounds; ++round)); do
   echo "round $round of $rounds" >&2
   save=() compare=()
   if ((round == 1)) && $has_pytorch; then save=(--save "$folder/saved"); fi
-  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" "${tandem[@]}" "${save[@]}" \
-    --json "$out/tandem.$round.json"
+  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layer[@]}" \
+    "${tandem[@]}" "${save[@]}" --json "$out/tandem.$round.json"
   if [[ -f $folder/saved/layer.json ]]; then compare=(--compare "$folder/saved"); fi
   if $has_pytorch; then
     measure pytorch 600 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
