@@ -246,8 +246,8 @@ std::optional<Parcel> Mesh::take(const Key& key) {
   inbox_.erase(found);
   parcel_arrives();
   if (arrival.damaged) {
-    throw OutOfMemory(format("file descriptors that rank {} sent to rank {} were dropped: too many are open; {}",
-                             std::get<0>(key), rank_, describe_descriptor_limit()));
+    throw OutOfMemory(format("file descriptors that rank {} sent to rank {} were dropped: {}; {}", std::get<0>(key),
+                             rank_, std::strerror(EMFILE), describe_descriptor_limit()));
   }
   return std::move(arrival.parcel);
 }
