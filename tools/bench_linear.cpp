@@ -82,6 +82,7 @@ class LinearBench {
     add_times(values, line, times, wrong, options_.stats);
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
     values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
+    values["predicted_stepwise_us"] = choice.predicted.t_stepwise * 1e6;
     values["predicted_direct_us"] = choice.predicted.t_direct * 1e6;
     const std::string wire = options_.wire ? add_wire(values, times, wrong) : "";
     report.row(values, line);

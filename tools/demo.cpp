@@ -39,7 +39,6 @@ using language_model::Trainer;
 using language_model::TrainingOptions;
 using Clock = std::chrono::steady_clock;
 
-constexpr int default_host_ranks = 4;
 constexpr int warm_steps = 2;  // before steps are traced
 constexpr int traced_steps = 2;
 constexpr int table_iterations = 15;
@@ -50,7 +49,7 @@ constexpr const char* default_link = "50us,200MB/s";
 
 /// What the command line says; what it leaves open depends on the device.
 struct DemoOptions {
-  RankOptions ranks;
+  RankOptions ranks{.without_gpus = 4};
   std::string text_file;
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> hidden;
@@ -88,10 +87,10 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
   };
   app.add_option("--text", options.text_file, "what to learn (default: Tandem's own sources and documents)")
       ->type_name("FILE");
-  number("--steps", options.steps, 10'000'000, "how many steps to train");
-  number("--hidden", options.hidden, 65536, "numbers that stand for a token");
-  number("--layers", options.layers, 1024, "blocks");
-  number("--batch", options.batch, 1 << 20, "tokens of a step, over all ranks");
+  number("--steps", options.steps, 10'000'000, "how many steps to train (default 300; on CUDA 400)");
+  number("--hidden", options.hidden, 65536, "numbers that stand for a token (default 256; on CUDA 512)");
+  number("--layers", options.layers, 1024, "blocks (default 2; on CUDA 4)");
+  number("--batch", options.batch, 1 << 20, "tokens of a step, over all ranks (default 512; on CUDA 2048)");
   app.add_option_function<std::string>(
          "--dtype", [&](const std::string& text) { options.dtype = parse_compute_dtype(text); },
          "of products and activations: f32, f16 or bf16 (default: f32 on the host, bf16 on CUDA)")
@@ -102,7 +101,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
            options.seed =
                static_cast<std::uint64_t>(parse_integer("--seed", text, 0, std::numeric_limits<std::int64_t>::max()));
          },
-         "of fresh parameters and batches")
+         "of fresh parameters and batches (default 1)")
       ->type_name("N");
   app.add_option("--out", options.out, "where timeline.json and timeline.png go (default: tandem-demo)")
       ->type_name("DIR");
@@ -317,14 +316,9 @@ void Demo::draw() {
 int Demo::run(Arguments arguments) {
   Env env = environment(options_.ranks);
   expect_no_trace(env, "tandem demo");
-  const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
-  RankOptions ranks = options_.ranks;
-  if (Launch::detect().launcher == "none" && !ranks.ranks && device == DeviceType::host) {
-    ranks.ranks = default_host_ranks;
-  }
   // The first run is the machine as it is, even where the environment asks for a link: that is for the second.
   std::optional<LinkOptions> link = std::exchange(env.link, std::nullopt);
-  std::optional<World> world = join(ranks, env, "demo", arguments);
+  std::optional<World> world = join(options_.ranks, env, "demo", arguments);
   const bool cuda = world->device().id().type == DeviceType::cuda;
   const int rank = world->rank();
   const Launch launch = world->launch();

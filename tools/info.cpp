@@ -216,7 +216,7 @@ void print_text(const Json& document) {
   std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
   print_section("devices", document["devices"]);
   print_section("links", document["links"]);
-  print_section("cost model's constants (measured: docs/performance.md)", document["cost_model"]);
+  print_section("cost model's constants (docs/performance/cost_model.md)", document["cost_model"]);
   print_section("memory backends", document["memory_backends"]);
   print_section("matrix products", document["gemm"]);
   std::string text = "\nenvironment\n";

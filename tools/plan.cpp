@@ -91,8 +91,8 @@ int plan_linear(const PlanOptions& options) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
   const Env env = environment(options.ranks);
-  const int ranks = options.ranks.ranks.value_or(2);
   const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+  const int ranks = rank_count(options.ranks, device);
   const LinearProblem problem{.kind = linear_kind(options.operation),
                               .shape = *options.shape,
                               .ranks = ranks,
@@ -127,6 +127,7 @@ int plan_linear(const PlanOptions& options) {
         {"t_comm_us", predicted.t_comm * 1e6},
         {"t_sequence_us", predicted.t_sequence * 1e6},
         {"t_pipeline_us", predicted.t_pipeline * 1e6},
+        {"t_stepwise_us", predicted.t_stepwise * 1e6},
         {"t_direct_us", predicted.t_direct * 1e6},
         {"t_ideal_us", predicted.t_ideal() * 1e6}});
   return success;

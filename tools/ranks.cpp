@@ -21,10 +21,6 @@ namespace {
 
 constexpr std::int64_t most_ranks = 64;  // what one wait, and one reduction, can name
 
-int default_ranks(DeviceType device) {
-  return device == DeviceType::cuda ? std::clamp(device_count(DeviceType::cuda), 1, static_cast<int>(most_ranks)) : 2;
-}
-
 [[noreturn]] void become_launcher(int ranks, bool bind, const char* command, Arguments arguments) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words{
@@ -53,7 +49,7 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
          [&options](const std::string& text) {
            options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_ranks));
          },
-         "how many ranks (default: the launcher's, one for each GPU, or 2)")
+         format("how many ranks (default: the launcher's, one for each GPU, or {})", options.without_gpus))
       ->type_name("N");
   app.add_option_function<std::string>(
          "--device",
@@ -90,6 +86,14 @@ Env environment(const RankOptions& options) {
   return env;
 }
 
+int rank_count(const RankOptions& options, DeviceType device) {
+  if (options.ranks) return *options.ranks;
+  const Launch launch = Launch::detect();
+  if (launch.launcher != "none") return launch.world_size;
+  const int gpus = device == DeviceType::cuda ? device_count(DeviceType::cuda) : 0;
+  return gpus == 0 ? options.without_gpus : std::min(gpus, static_cast<int>(most_ranks));
+}
+
 World join(const RankOptions& options, const char* command, Arguments arguments) {
   return join(options, environment(options), command, arguments);
 }
@@ -98,7 +102,7 @@ World join(const RankOptions& options, Env env, const char* command, Arguments a
   const Launch launch = Launch::detect();
   if (launch.launcher == "none") {
     const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
-    const int ranks = options.ranks.value_or(default_ranks(device));
+    const int ranks = rank_count(options, device);
     const bool bind = options.bind.value_or(device == DeviceType::host && !divide_cores(ranks).empty());
     if (ranks != 1) become_launcher(ranks, bind, command, arguments);
   } else if (options.ranks && *options.ranks != launch.world_size) {

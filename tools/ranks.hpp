@@ -12,9 +12,10 @@ namespace tandem::tools {
 
 /// The ranks that a command runs on, as its options -n, --device, --link and --bind say.
 struct RankOptions {
-  std::optional<int> ranks;           ///< none: as the launcher says, or one for each GPU, or two
+  std::optional<int> ranks;           ///< none: as the launcher says, or one for each GPU, or `without_gpus`
   std::optional<std::string> device;  ///< none: as TANDEM_DEVICE says
   std::optional<LinkOptions> link;
+  int without_gpus = 2;      ///< how many ranks where nobody says
   std::optional<bool> bind;  ///< each rank to its share of the CPUs; none: on the host, where they divide evenly
 };
 
@@ -23,6 +24,9 @@ void add_rank_options(CLI::App& app, RankOptions& options);
 
 /// This process's environment, and the options over it. Throws InvalidArgument where they do not go together.
 [[nodiscard]] Env environment(const RankOptions& options);
+
+/// How many ranks a command has, be it started by a launcher or not.
+[[nodiscard]] int rank_count(const RankOptions& options, DeviceType device);
 
 /// Joins the world that a command is to run in. In a process that a launcher started (`tandem run`, torchrun, mpirun,
 /// srun) that is the launcher's; -n may then be left out, or say the same. Otherwise the process becomes `tandem run`

@@ -101,10 +101,12 @@ std::vector<Candidate> candidates(const LinearProblem& problem, const Device& de
   add({.algorithm = model.algorithm, .groups = model.groups > 0 ? std::optional(model.groups) : std::nullopt});
   const int most = most_groups(problem.kind, problem.costed_spec(0), problem.ranks);
   for (const std::string& algorithm : linear_algorithms(problem.kind)) {
-    if (algorithm != "pipeline") add({.algorithm = algorithm, .groups = std::nullopt});
-    for (int groups = 1; algorithm == "pipeline" && groups <= most; ++groups) {
-      add({.algorithm = algorithm, .groups = groups});
+    if (!has_groups(algorithm)) {
+      add({.algorithm = algorithm, .groups = std::nullopt});
+      continue;
     }
+    const int fewest = algorithm == "pipeline" ? 1 : 2;  // one step is a pipeline of one group
+    for (int groups = fewest; groups <= most; ++groups) add({.algorithm = algorithm, .groups = groups});
   }
   return all;
 }

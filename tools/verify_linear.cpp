@@ -62,12 +62,9 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
   std::vector<std::string> algorithms = linear_algorithms(problem.kind);
   algorithms.insert(algorithms.begin(), "auto");
   LinearOptions options{.algorithm = random.pick(algorithms)};
-  const bool may_have_groups = options.algorithm == "auto" || options.algorithm == "pipeline";
+  const bool may_have_groups = options.algorithm == "auto" || has_groups(options.algorithm);
   if (may_have_groups && problem.ranks > 1 && random.chance(40)) {
     options.groups = static_cast<int>(random.between(1, most_groups(problem.kind, problem.spec(0), problem.ranks)));
-  }
-  if (problem.kind == LinearKind::linear_all_reduce && may_have_groups && random.chance(50)) {
-    options.sums_at_once = random.chance(50);
   }
   options.keep_gathered =
       problem.kind == LinearKind::all_gather_linear && problem.x == Layout::normal && random.chance(30);

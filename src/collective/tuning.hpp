@@ -13,7 +13,7 @@ namespace tandem {
 /// One access of a kernel at its best.
 inline constexpr std::size_t vector_bytes = 16;
 
-/// Sizes at which the schedules change, measured once for each kind of device (docs/performance.md says how).
+/// Sizes at which the schedules change, measured once for each kind of device (docs/performance/ says how).
 struct CollectiveTuning {
   std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
   std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank

@@ -15,9 +15,12 @@ std::string listed(const std::vector<std::string>& names) {
 }  // namespace
 
 std::vector<std::string> linear_algorithms(LinearKind kind) {
-  if (is_reduction(kind)) return {reducing_algorithms.begin(), reducing_algorithms.end()};
-  return {gathering_algorithms.begin(), gathering_algorithms.end()};
+  const auto named = [](const auto& names) { return std::vector<std::string>(names.begin(), names.end()); };
+  if (kind == LinearKind::linear_all_reduce) return named(reducing_algorithms);
+  return is_reduction(kind) ? named(scattering_algorithms) : named(gathering_algorithms);
 }
+
+bool has_groups(std::string_view algorithm) noexcept { return algorithm == pipeline || algorithm == stepwise; }
 
 std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, const LinearOptions& options) {
   if (spec.gradient_dtype != f32 && kind != LinearKind::linear_weight_gradient) {
@@ -36,17 +39,10 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
   if (options.groups && (*options.groups < 1 || *options.groups > most)) {
     return format("{} groups were asked for on a team of {}; possible: 1 to {}", *options.groups, ranks, most);
   }
-  if (options.groups && options.algorithm != "auto" && options.algorithm != pipeline) {
-    return format("{} groups were asked for of algorithm '{}', which has none; groups go with '{}'", *options.groups,
-                  options.algorithm, pipeline);
-  }
-  if (options.sums_at_once && kind != LinearKind::linear_all_reduce) {
-    return format("sums_at_once was asked for; of the linear plans only {} has rounds that are added up",
-                  name(LinearKind::linear_all_reduce));
-  }
-  if (options.sums_at_once && options.algorithm != "auto" && options.algorithm != pipeline) {
-    return format("sums_at_once was asked for of algorithm '{}', which has no rounds; rounds go with '{}'",
-                  options.algorithm, pipeline);
+  if (options.groups && options.algorithm != "auto" && !has_groups(options.algorithm)) {
+    return format("{} groups were asked for of algorithm '{}', which has none; groups go with '{}'{}", *options.groups,
+                  options.algorithm, pipeline,
+                  kind == LinearKind::linear_all_reduce ? format(" and '{}'", stepwise) : "");
   }
   const int fewest_sms = is_reduction(kind) ? 1 : 0;
   if (options.sms && *options.sms < fewest_sms) {

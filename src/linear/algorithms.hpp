@@ -18,13 +18,15 @@
 namespace tandem {
 
 inline constexpr std::string_view pipeline = "pipeline";
+inline constexpr std::string_view stepwise = "stepwise";
 inline constexpr std::string_view direct = "direct";
 inline constexpr std::string_view sequence = "sequence";
 
-/// The algorithms of the plans that gather before they multiply, and of those that reduce after it, as
-/// LinearOptions::algorithm names them.
+/// The algorithms of the plans that gather before they multiply, and of those that reduce after it, into shards or on
+/// all ranks, as LinearOptions::algorithm names them.
 inline constexpr std::array gathering_algorithms{pipeline, sequence};
-inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
+inline constexpr std::array scattering_algorithms{pipeline, direct, sequence};
+inline constexpr std::array reducing_algorithms{pipeline, stepwise, direct, sequence};
 
 /// Whether a plan of this kind adds up over ranks.
 [[nodiscard]] constexpr bool is_reduction(LinearKind kind) noexcept {
@@ -41,8 +43,8 @@ inline constexpr std::array reducing_algorithms{pipeline, direct, sequence};
   return static_cast<std::size_t>(ranks) <= max_reduce_operands && row_bytes % vector_bytes == 0;
 }
 
-/// In the pipeline of two ranks, products of the own rows add what the peer has sent: then nothing is left to be added
-/// up behind them. They cannot add to y as well; libraries round a sum before they activate it; and a single product
+/// In the groups of two ranks, products of the own rows add what the peer has sent: then nothing is left to be added up
+/// behind them. They cannot add to y as well; libraries round a sum before they activate it; and a single product
 /// would have to wait for all of the peer's.
 [[nodiscard]] inline bool own_product_adds(const LinearSpec& spec, int ranks, int groups) noexcept {
   return ranks == 2 && spec.beta == 0.0F && spec.activation == Activation::none && groups > 1;

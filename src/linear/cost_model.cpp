@@ -30,13 +30,8 @@ constexpr double slowest_rank = 1.1;
 /// The times of an operation's pieces, from a device's constants.
 class Pieces {
  public:
-  Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs, std::optional<bool> sums_at_once)
-      : kind_(kind),
-        spec_(spec),
-        ranks_(ranks),
-        costs_(costs),
-        shard_(shard_rows(spec.m, ranks, 0).count),
-        sums_at_once_(sums_at_once) {}
+  Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs)
+      : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
 
   [[nodiscard]] int peers() const { return ranks_ - 1; }
   /// All of it in one product. On a host it, too, adds up in f32, panel by panel, and then rounds; a GPU's rounds what
@@ -86,20 +81,33 @@ class Pieces {
 
   [[nodiscard]] double sequence() const { return whole() + comm(); }
 
-  [[nodiscard]] double in_groups(int groups) const {
+  /// By an algorithm that has groups.
+  [[nodiscard]] double in_groups(std::string_view algorithm, int groups) const {
     if (groups == 0) return sequence();                     // a team of one
     const double hops = (groups + 2) * costs_.hop_seconds;  // the fork, the join, and one before or after each group
     if (costs_.copies_cost_compute) {
       if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
+    if (algorithm == stepwise) return hops + in_rounds(groups, true);
     if (is_reduction(kind_) && own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
-    if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups, sums_at_once(groups));
+    if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups, false);
     return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
   }
-  /// Which of the two ways that rounds have was asked for, or is faster.
-  [[nodiscard]] bool sums_at_once(int rounds) const {
-    return sums_at_once_.value_or(in_rounds(rounds, true) < in_rounds(rounds, false));
+  /// Into how many groups, up to `most`, to cut what travels by such an algorithm.
+  [[nodiscard]] int best_groups(std::string_view algorithm, int most) const {
+    const int fewest = std::min(1, most);
+    // Rounds whose products end within a tile cost more than the model knows: where there are tiles, the rows are
+    // halved.
+    const bool halves = kind_ == LinearKind::linear_all_reduce && costs_.gemm_tile > 0;
+    const auto next = [halves](int candidate) { return halves ? 2 * candidate : candidate + 1; };
+    double best = in_groups(algorithm, fewest);
+    for (int c = fewest; c != 0 && c <= most; c = next(c)) best = std::min(best, in_groups(algorithm, c));
+    int groups = fewest;
+    for (int c = fewest; c != 0 && c <= most; c = next(c)) {
+      if (in_groups(algorithm, c) <= (1 + costs_.finer_groups_may_cost) * best) groups = c;
+    }
+    return groups;
   }
   /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
   /// comes when the slowest of them has computed it.
@@ -190,14 +198,16 @@ class Pieces {
     return std::max(compute + gemm(1), arrived) + epilogue();
   }
   /// Each round a part of every rank's rows: the peers' parts leave as they are computed, and then the sums, of this
-  /// round (`at_once`) or of the one before.
+  /// round (`at_once`) or of the one before. Where products add, nothing is left to be summed behind them.
   [[nodiscard]] double in_rounds(int rounds, bool at_once) const {
     const double part = 1.0 / rounds;
+    const double sum =
+        own_product_adds(spec_, ranks_, rounds) ? 0 : costs_.gemm_launch_seconds + part * memory(ranks_ + 2);
     double compute = 0;
     double link = 0;     // when it has carried all so far
     double arrived = 0;  // the last round's products
     const auto reduce_and_take = [&] {
-      compute = std::max(compute, arrived) + costs_.gemm_launch_seconds + part * memory(ranks_ + 2);
+      compute = std::max(compute, arrived) + sum;
       link = std::max(link, compute) + latency() + part * peers() * wire();
     };
     for (int round = 0; round < rounds; ++round) {
@@ -247,7 +257,6 @@ class Pieces {
   int ranks_;
   const CostTable& costs_;
   std::int64_t shard_;
-  std::optional<bool> sums_at_once_;
 };
 
 }  // namespace
@@ -276,64 +285,59 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
     throw InvalidArgument(format("{}: {}", name(kind), why));
   }
   const int most = most_groups(kind, spec, ranks);
-  const Pieces pieces(kind, spec, ranks, costs, options.sums_at_once);
+  const Pieces pieces(kind, spec, ranks, costs);
+  const auto groups_of = [&](std::string_view algorithm) {
+    return options.groups ? std::min(*options.groups, most) : pieces.best_groups(algorithm, most);
+  };
+  const bool has_rounds = kind == LinearKind::linear_all_reduce;
+  const int groups = groups_of(pipeline);
+  const int steps = has_rounds ? groups_of(stepwise) : 0;
   LinearChoice choice;
   choice.sms = options.sms;
   LinearPrediction& predicted = choice.predicted;
   predicted.t_gemm = pieces.whole();
   predicted.t_comm = pieces.comm();
   predicted.t_sequence = pieces.sequence();
-  int groups = options.groups ? std::min(*options.groups, most) : std::min(1, most);
-  if (!options.groups) {
-    // Rounds whose products end within a tile cost more than the model knows: where there are tiles, the rows are
-    // halved.
-    const bool halves = kind == LinearKind::linear_all_reduce && costs.gemm_tile > 0;
-    const auto next = [halves](int candidate) { return halves ? 2 * candidate : candidate + 1; };
-    const int fewest = groups;
-    double best = pieces.in_groups(fewest);
-    for (int c = fewest; c != 0 && c <= most; c = next(c)) best = std::min(best, pieces.in_groups(c));
-    for (int c = fewest; c != 0 && c <= most; c = next(c)) {
-      if (pieces.in_groups(c) <= (1 + costs.finer_groups_may_cost) * best) groups = c;
-    }
-  }
-  predicted.t_pipeline = pieces.in_groups(groups);
+  predicted.t_pipeline = pieces.in_groups(pipeline, groups);
+  if (has_rounds) predicted.t_stepwise = pieces.in_groups(stepwise, steps);
   if (is_reduction(kind)) predicted.t_direct = ranks == 1 ? predicted.t_sequence : pieces.straight();
 
-  const double overlapped =
-      is_reduction(kind) ? std::min(predicted.t_pipeline, predicted.t_direct) : predicted.t_pipeline;
+  const bool steps_win = has_rounds && predicted.t_stepwise < predicted.t_pipeline;
+  const double in_groups = steps_win ? predicted.t_stepwise : predicted.t_pipeline;
+  const bool direct_wins = is_reduction(kind) && predicted.t_direct <= in_groups;
+  const double overlapped = direct_wins ? predicted.t_direct : in_groups;
   if (options.algorithm != "auto") {
     choice.algorithm = options.algorithm;
     choice.why = "asked for";
   } else if (options.groups) {
-    choice.algorithm = pipeline;
+    choice.algorithm = steps_win ? stepwise : pipeline;
     choice.why = "groups were asked for";
   } else if (ranks == 1) {
     choice.algorithm = sequence;
     choice.why = "one rank has nobody to talk to";
   } else if (overlapped < (1 - costs.overlap_must_gain) * predicted.t_sequence) {
-    choice.algorithm = is_reduction(kind) && predicted.t_direct <= predicted.t_pipeline ? direct : pipeline;
+    choice.algorithm = direct_wins ? direct : steps_win ? stepwise : pipeline;
     choice.why = "overlap is predicted to win";
   } else {
     choice.algorithm = sequence;
     choice.why = costs.copies_cost_compute ? "copies cost the cores that compute: there is nothing to hide behind"
                                            : "overlap is predicted to gain too little";
   }
-  choice.groups = choice.algorithm == pipeline ? groups : 0;
-  if (kind == LinearKind::linear_all_reduce && choice.groups > 1 && !own_product_adds(spec, ranks, groups)) {
-    choice.sums_at_once = pieces.sums_at_once(groups);
-  }
+  if (has_groups(choice.algorithm)) choice.groups = choice.algorithm == stepwise ? steps : groups;
   return choice;
 }
 
 std::string to_string(const LinearChoice& choice) {
   const LinearPrediction& p = choice.predicted;
+  const auto if_any = [](std::string_view algorithm, double seconds) {
+    return seconds > 0 ? format(", {} {:.1f} us", algorithm, seconds * 1e6) : "";
+  };
   return format(
-      "algorithm: {}{}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
-      "us{}, ideal {:.1f} us",
-      choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "",
-      choice.sums_at_once ? ", each added up before the next" : "", choice.why, p.t_gemm * 1e6, p.t_comm * 1e6,
-      p.t_sequence * 1e6, p.t_pipeline * 1e6, p.t_direct > 0 ? format(", direct {:.1f} us", p.t_direct * 1e6) : "",
-      p.t_ideal() * 1e6);
+      "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
+      "us{}{}, ideal {:.1f} us",
+      choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "", choice.why, p.t_gemm * 1e6,
+      p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6, if_any("stepwise", p.t_stepwise),
+      if_any("direct", p.t_direct), p.t_ideal() * 1e6);
 }
 
 }  // namespace tandem

@@ -12,12 +12,21 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
     : team(its_team),
       spec(its_spec),
       rounds(equal_parts(std::max(choice.groups, 1))),
-      sums_at_once(choice.sums_at_once),
       algorithm(team.size() == 1 ? &State::alone
                                  : algorithm_named(choice.algorithm, reducing_algorithms,
-                                                   {&State::pipeline, &State::direct, &State::sequence})),
+                                                   {&State::pipeline, &State::stepwise, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::all, operation),
       communication(team) {}
+
+void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, const ShardPart& part, StreamRef stream,
+                                           StreamRef waiting) {
+  sums.offer_sums(stream);
+  CommunicationStream& taking = communication.last();
+  // Not ahead of the products that the sums are of: on a GPU a wait keeps a multiprocessor from those.
+  sums.wait_for_sums(waiting);
+  taking.follow(stream);
+  sums.take_sums(run, part, taking.ref());
+}
 
 LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_all_reduce, spec, options, OwnShare::k),

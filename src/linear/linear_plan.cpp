@@ -81,9 +81,9 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
   }
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
-  // Groups are signalled one by one; and each rank's share, of which it would make its own number, may be another.
-  const bool has_groups = options.algorithm == "auto" || options.algorithm == pipeline;
-  if (options.groups || !has_groups || team.size() == 1) return choice;
+  // Groups are signalled one by one; and each rank's share, of which it would make its own choice, may be another.
+  const bool is_open = options.algorithm == "auto" || (has_groups(options.algorithm) && !options.groups);
+  if (!is_open || team.size() == 1) return choice;
 
   Parcel mine;
   if (team.rank() == 0) {

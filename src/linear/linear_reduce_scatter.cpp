@@ -12,7 +12,7 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
       spec(its_spec),
       groups(equal_groups(team.size() - 1, choice.groups)),
       algorithm(team.size() == 1 ? &State::alone
-                                 : algorithm_named(choice.algorithm, reducing_algorithms,
+                                 : algorithm_named(choice.algorithm, scattering_algorithms,
                                                    {&State::pipeline, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::own, operation),
       communication(team) {}

@@ -264,6 +264,31 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
   }
 }
 
+TEST(CostModel, RoundsAreAddedUpOneByOneWhereProductsTakeLongerThanTheLink) {
+  CostTable copied = gpu;
+  copied.store_bytes_per_second = 1;  // no products straight to peers
+  CostTable slow = copied;
+  slow.link_bytes_per_second /= 8;
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 2048, .dtype = bf16};
+  const auto chosen = [&](const CostTable& costs, const LinearOptions& options = {}) {
+    return choose(LinearKind::linear_all_reduce, spec, 4, costs, options);
+  };
+  const LinearChoice steps = chosen(copied);
+  EXPECT_EQ(steps.algorithm, "stepwise");
+  EXPECT_GT(steps.groups, 1);
+  EXPECT_LT(steps.predicted.t_stepwise, steps.predicted.t_pipeline);
+  EXPECT_NE(to_string(steps).find("stepwise in"), std::string::npos) << to_string(steps);
+  EXPECT_EQ(chosen(copied, {.groups = 2}).algorithm, "stepwise");
+  EXPECT_EQ(chosen(slow).algorithm, "pipeline");
+  EXPECT_GT(chosen(slow).predicted.t_stepwise, chosen(slow).predicted.t_pipeline);
+  EXPECT_EQ(chosen(slow, {.groups = 2}).algorithm, "pipeline");
+  EXPECT_EQ(chosen(slow, {.algorithm = "stepwise", .groups = 2}).algorithm, "stepwise");
+  // By one round, they are the same.
+  const LinearPrediction whole = chosen(gpu, {.groups = 1}).predicted;
+  EXPECT_NEAR(whole.t_stepwise, whole.t_pipeline, 2 * gpu.link_latency_seconds);
+  EXPECT_EQ(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu).predicted.t_stepwise, 0);
+}
+
 TEST(CostModel, RoundsHalveTheRowsWhereProductsAreMadeInTiles) {
   CostTable tiled = gpu;
   tiled.gemm_tile = 128;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <gtest/gtest.h>
 #include <regex>
 #include <string>
@@ -101,30 +102,51 @@ TEST(LinearPlanTeams, OfMoreRanksThanASumHasAreToldBeforeAnythingIsMade) {
   });
 }
 
-// Each would choose by its own share: who has little to multiply would cut it finer.
-TEST(LinearPlanChoices, GroupsAreEqualOnRanksOfUnlikeShares) {
+/// Runs `check` on ranks over a link that is slow enough for overlap.
+void over_a_link(int ranks, const std::function<void(const Team&)>& check) {
   testing::RankOptions options;
   options.env.link = LinkOptions{.latency = std::chrono::microseconds(20), .bytes_per_second = 0.2e9};
-  testing::run_ranks(
-      2,
-      [](World& world) {
-        const Team& team = world.team();
-        LinearSpec spec{.m = 2048, .n = 1024, .k = 64};
-        const auto own_choice = [&] {
-          return choose(LinearKind::linear_reduce_scatter, spec, 2, team.device().costs(), {.algorithm = "pipeline"})
-              .groups;
-        };
-        const int of_few = own_choice();
-        while (own_choice() == of_few && spec.k < 8192) spec.k *= 2;
-        ASSERT_NE(own_choice(), of_few) << "no share takes another number of groups";
-        if (team.rank() == 1) spec.k = 64;
-        const int groups = LinearReduceScatter(team, spec, {.algorithm = "pipeline"}).choice().groups;
-        Parcel mine{.bytes = {static_cast<std::byte>(groups)}, .descriptors = {}};
-        for (const Parcel& parcel : team.exchange("groups", std::move(mine))) {
-          EXPECT_EQ(static_cast<int>(parcel.bytes.front()), groups) << "on rank " << team.rank();
-        }
-      },
-      options);
+  testing::run_ranks(ranks, [&](World& world) { check(world.team()); }, options);
+}
+
+/// Makes plans of which rank 1 has the smallest share, and the others one by which they would choose something else;
+/// `told` is what there is to choose. Every rank has to have chosen the same.
+template <typename Plan>
+void expect_one_choice(const Team& team, LinearKind kind, LinearSpec spec, const LinearOptions& options,
+                       const std::function<std::string(const LinearChoice&)>& told) {
+  spec.k = 64;
+  const auto own = [&] { return told(choose(kind, spec, team.size(), team.device().costs(), options)); };
+  const std::string of_few = own();
+  while (own() == of_few && spec.k < 8192) spec.k *= 2;
+  ASSERT_NE(own(), of_few) << "no share chooses something else";
+  if (team.rank() == 1) spec.k = 64;
+  const std::string chosen = told(Plan(team, spec, options).choice());
+  const auto* const text = reinterpret_cast<const std::byte*>(chosen.data());
+  Parcel mine{.bytes = {text, text + chosen.size()}, .descriptors = {}};
+  for (const Parcel& parcel : team.exchange("choices", std::move(mine))) {
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(parcel.bytes.data()), parcel.bytes.size()), chosen)
+        << "on rank " << team.rank();
+  }
+}
+
+// Each would choose by its own share: who has little to multiply would cut it finer.
+TEST(LinearPlanChoices, GroupsAreEqualOnRanksOfUnlikeShares) {
+  over_a_link(2, [](const Team& team) {
+    expect_one_choice<LinearReduceScatter>(team, LinearKind::linear_reduce_scatter, {.m = 2048, .n = 1024},
+                                           {.algorithm = "pipeline"},
+                                           [](const LinearChoice& choice) { return std::to_string(choice.groups); });
+  });
+}
+
+// Who has much to multiply would add up round by round.
+TEST(LinearPlanChoices, TheAlgorithmIsOneOnRanksOfUnlikeShares) {
+  over_a_link(3, [](const Team& team) {
+    const auto algorithm = [](const LinearChoice& choice) { return choice.algorithm; };
+    for (const LinearOptions& options : {LinearOptions{}, LinearOptions{.groups = 4}}) {
+      expect_one_choice<LinearAllReduce>(team, LinearKind::linear_all_reduce, {.m = 1024, .n = 1024}, options,
+                                         algorithm);
+    }
+  });
 }
 
 }  // namespace

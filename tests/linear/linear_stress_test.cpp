@@ -65,17 +65,19 @@ class Player {
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
-  /// Each algorithm that there is, the pipeline in one group and in as many as it can have.
+  /// Each algorithm that there is, those with groups in one and in as many as they can have.
   template <typename Plan, typename... Operands>
   static std::vector<Plan> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
     std::vector<Plan> plans;
     for (const std::string& algorithm : linear_algorithms(kind)) {
       LinearOptions options{.algorithm = algorithm};
-      if (algorithm == "pipeline") options.groups = 1;
+      if (has_groups(algorithm)) {
+        options.groups = std::max(most_groups(kind, spec(), team.size()), 1);
+        plans.push_back(Plan(team, spec(), gathered..., options));
+        options.groups = 1;
+      }
       plans.push_back(Plan(team, spec(), gathered..., options));
     }
-    const int finest = std::max(most_groups(kind, spec(), team.size()), 1);
-    plans.push_back(Plan(team, spec(), gathered..., {.algorithm = "pipeline", .groups = finest}));
     return plans;
   }
   [[nodiscard]] std::size_t algorithms_of(std::uint64_t operation) const {

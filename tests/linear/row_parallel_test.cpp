@@ -131,7 +131,9 @@ class RowParallel : public ::testing::TestWithParam<std::tuple<LinearKind, Devic
 TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   for (const int ranks : testing::team_sizes()) {
     on(ranks, [](World& world) {
-      for (const char* algorithm : {"auto", "pipeline", "direct", "sequence"}) {
+      std::vector<std::string> all = algorithms();
+      all.insert(all.begin(), "auto");
+      for (const std::string& algorithm : all) {
         for (const DType dtype : {f32, bf16, f16}) {
           check(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype}, {.algorithm = algorithm});
         }
@@ -159,7 +161,7 @@ TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
   on(2, [](World& world) {
     const Team backwards = world.team({1, 0});
     testing::for_each_epilogue(kind(), Activation::gelu_tanh, 0.0F, [&](LinearSpec spec, LinearOptions options) {
-      if (options.algorithm != "pipeline") return;
+      if (!has_groups(options.algorithm)) return;
       for (const int groups : {1, 3, 8}) {
         options.groups = groups;
         check(world, groups == 3 ? backwards : world.team(), spec, options);
@@ -270,16 +272,15 @@ INSTANTIATE_TEST_SUITE_P(LinearReduceScatter, RowParallel,
 using AllReduceRounds = testing::OnEachDevice;
 TANDEM_ON_EACH_DEVICE(AllReduceRounds);
 
-// Each round's sums before the next round, or beside it.
-TEST_P(AllReduceRounds, AreAddedUpAtOnceOrLater) {
+TEST_P(AllReduceRounds, AreAddedUpOneByOneOrBesideEachOther) {
   for (const int ranks : {2, 3, 4, 5, 8}) {
     on(ranks, [](World& world) {
       const auto check = [&](const LinearSpec& spec, const LinearOptions& options, int runs) {
         check_plan<LinearAllReduce>(world, world.team(), spec, options, runs);
       };
-      for (const bool at_once : {true, false}) {
+      for (const char* algorithm : {"stepwise", "pipeline"}) {
         for (const int groups : {2, 3, 8}) {
-          const LinearOptions options{.algorithm = "pipeline", .groups = groups, .sums_at_once = at_once};
+          const LinearOptions options{.algorithm = algorithm, .groups = groups};
           check({.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);
           check({.m = 7, .n = 5, .k = 3, .dtype = bf16, .activation = Activation::gelu_tanh}, options, 3);
         }

@@ -37,15 +37,15 @@ struct CollectiveOptions {
   std::size_t piece_bytes = 0;
   /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. Copies are left to copy
   /// engines then (where the stream takes no batch, see Device::copy_batch: all that go to another GPU). With 0 there
-  /// are no kernels beside them but those of one block that signal and wait; sums need 1 at least.
+  /// are no kernels beside them but those of one block that signal and wait; sums need 1 at least. No effect on the
+  /// host.
   std::optional<int> sms{};
   /// Whether plain views may be given whose rows, of the first dimension, lie apart (each row dense). all_gather,
   /// all_to_all and broadcast alone take them, and move all by copies of rows then, with no kernel, mail or fetch.
   bool strided = false;
 };
 
-/// In which tensors of a run its plan's algorithms tell symmetric ones from plain views; both being symmetric counts as
-/// the output.
+/// Which of a run's tensors are symmetric, as far as its plan's algorithms distinguish; both count as the output.
 enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is

@@ -29,7 +29,7 @@
 
 namespace tandem {
 
-/// Constants of the cost model for each kind of device (docs/performance.md says where they are from).
+/// Constants of the cost model for each kind of device (docs/performance/cost_model.md says where they are from).
 struct CostTable {
   double gemm_flops_per_second = 0;       ///< of a large product of 16-bit operands
   double gemm_f32_flops_per_second = 0;   ///< of f32 operands

@@ -6,8 +6,7 @@
 
 namespace tandem {
 
-/// What Device::costs says of an H200 on NVLink, for who asks the cost model where there is no such GPU. Throws
-/// Unsupported in a build without CUDA.
-[[nodiscard]] TANDEM_API CostTable h200_costs();
+/// What Device::costs says of an H200 on NVLink, for a caller that asks the cost model where there is no such GPU.
+[[nodiscard]] TANDEM_API CostTable h200_costs() noexcept;
 
 }  // namespace tandem

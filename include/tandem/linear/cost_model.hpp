@@ -28,7 +28,8 @@ struct LinearPrediction {
   double t_gemm = 0;      ///< the whole local product, unsplit
   double t_comm = 0;      ///< the communication alone
   double t_sequence = 0;  ///< one after the other
-  double t_pipeline = 0;  ///< overlapped, with the number of groups that was chosen
+  double t_pipeline = 0;  ///< overlapped, in as many groups as were asked for, or are best
+  double t_stepwise = 0;  ///< the same of an all-reduce whose rounds are added up one by one; otherwise 0
   double t_direct = 0;    ///< with products that go straight into the peers' memory; 0 where nothing is reduced
   [[nodiscard]] double t_ideal() const noexcept { return t_gemm > t_comm ? t_gemm : t_comm; }
 };
@@ -36,25 +37,28 @@ struct LinearPrediction {
 /// What a plan runs, and why.
 struct LinearChoice {
   std::string algorithm;  ///< one of `linear_algorithms`
-  int groups = 0;         ///< of a pipeline: GEMMs for the part that overlaps, or an all-reduce's rounds; else 0
-  /// Of an all-reduce's rounds: each is added up behind its products, so that its sums travel beside all of the next
-  /// one's. Otherwise behind the peers' products of the next, which have left by then: where the link takes longer than
-  /// the products, it must not wait for those.
-  bool sums_at_once = false;
+  int groups = 0;         ///< if it `has_groups`: GEMMs for the part that overlaps, or an all-reduce's rounds; else 0
   LinearPrediction predicted;
   std::string why;
   std::optional<int> sms = std::nullopt;  ///< as LinearOptions has it
 };
 
 /// The algorithms of an operation, as LinearOptions::algorithm names them:
-///   pipeline  chunks travel, by copy engines where there are some, while the next or the last ones are multiplied
+///   pipeline  chunks travel, by copy engines where there are some, while the next or the last ones are multiplied; an
+///             all-reduce's in rounds, each with a part of every rank's rows, whose sums are made behind the products
+///             for peers of the next round, which have left by then: a slow link does not wait for sums
+///   stepwise  of an all-reduce: the same rounds, but each is added up before the next one begins, so that its sums
+///             travel beside all of the next: for where products take longer than the link
 ///   direct    of the operations that reduce: products store their results straight into their owners' memory
 ///   sequence  one after the other
 [[nodiscard]] TANDEM_API std::vector<std::string> linear_algorithms(LinearKind kind);
 
-/// The most groups that a pipeline of a team can have: several for each peer's shard, since its rows can leave, or
-/// arrive, some before the others; but one for a shard of a gathered x that is stored transposed, whose rows do not lie
-/// together. An all-reduce's are rounds, each with a part of every rank's rows.
+/// Whether the algorithm cuts what travels into groups, of which there can be several numbers.
+[[nodiscard]] TANDEM_API bool has_groups(std::string_view algorithm) noexcept;
+
+/// The most groups that a team's plan can have: several for each peer's shard, since its rows can leave, or arrive,
+/// some before the others; but one for a shard of a gathered x that is stored transposed, whose rows do not lie
+/// together. An all-reduce's are rounds.
 [[nodiscard]] TANDEM_API int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept;
 
 /// Chooses by the device's constants, unless `options` says. `spec` is as the plan of that kind takes it. Needs no

@@ -15,8 +15,8 @@ namespace tandem {
 enum class Layout : std::uint8_t { normal, transposed };
 
 /// A linear layer's product y = x·Wᵀ over a team's ranks: M tokens in all, N outputs, K inputs. Which of them is split,
-/// and whether n and k are this rank's share or the whole, each plan says. Rows split over ranks are shards of ceil(M /
-/// ranks); the last ones are shorter or empty.
+/// and whether n and k are this rank's share or the whole, each plan says: that share may differ, all else is equal on
+/// all ranks. Rows split over ranks are shards of ceil(M / ranks); the last ones are shorter or empty.
 struct LinearSpec {
   std::int64_t m = 0;  ///< tokens of all ranks together; an upper bound: a run may have fewer (equal on all ranks)
   std::int64_t n = 0;
@@ -33,19 +33,17 @@ struct LinearSpec {
   float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias); see GemmSpec for Auxiliary::gradient
 };
 
-/// How a plan is to run, instead of as it chooses by its cost model.
+/// How a plan is to run, instead of as it chooses by its cost model. Equal on all ranks.
 struct LinearOptions {
   std::string algorithm = "auto";            ///< "auto", or one of `linear_algorithms`
-  std::optional<int> groups = std::nullopt;  ///< pipeline: into how many parts what travels is cut: 1 to most_groups
-  bool keep_gathered = false;                ///< AllGatherLinear alone: the gathered x is available after a run
+  std::optional<int> groups = std::nullopt;  ///< if it `has_groups`: how many, 1 to most_groups
+  /// AllGatherLinear alone: the gathered x is available after a run. Unsupported with an x that is stored transposed.
+  bool keep_gathered = false;
   /// CUDA: how many multiprocessors the kernels that communicate and add up may take, while products have the rest;
   /// not set: as many as are fast. Copies are left to copy engines then (where the stream takes no batch, see
   /// Device::copy_batch: all that go to another GPU). Gathers take 0, too, and have no other kernels than those of one
-  /// block that signal and wait; sums need 1.
+  /// block that signal and wait; sums need 1. No effect on the host.
   std::optional<int> sms = std::nullopt;
-  /// LinearAllReduce's pipeline alone: whether each round is added up before the next begins (see LinearChoice). No
-  /// matter between two ranks without beta and activation, whose products add.
-  std::optional<bool> sums_at_once = std::nullopt;
 };
 
 /// Rows [begin, begin + count) of M that belong to the team's rank `rank`.

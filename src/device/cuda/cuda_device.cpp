@@ -18,7 +18,6 @@
 #include "device/cuda/check.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/copies.hpp"
-#include "device/cuda/costs.hpp"
 #include "device/cuda/cublaslt.hpp"
 #include "device/cuda/cuda_gemm.hpp"
 #include "device/cuda/device_memory.hpp"
@@ -34,6 +33,7 @@
 #include "device/cuda/native_stream.hpp"
 #include "device/cuda/properties.hpp"
 #include "device/cuda/stream_trace.hpp"
+#include "device/hopper_costs.hpp"
 
 namespace tandem {
 namespace {
@@ -54,7 +54,9 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string model() const override;
-  [[nodiscard]] CostTable costs() const override { return costs_of(properties_); }
+  [[nodiscard]] CostTable costs() const override {
+    return hopper_costs(properties_.multiprocessors, properties_.memory_bytes_per_second);
+  }
   [[nodiscard]] Hardware hardware() const override {
     return {.id = properties_.uuid, .blocks_at_once = properties_.multiprocessors};
   }

@@ -17,9 +17,10 @@ struct LinearAllReduce::State {
   State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
 
   /// In rounds of one part of every rank's rows: while one is multiplied, the products of the one before travel, and
-  /// the sums of that before them, or (sums_at_once) the sums of the one before. Of two ranks, the peer's rows of all
-  /// rounds first, then the own ones, which add.
+  /// the sums of that before them. Of two ranks, the peer's rows of all rounds first, then the own ones, which add.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
+  /// In the same rounds: while one is multiplied, the sums of the one before travel.
+  void stepwise(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies into the peers' memory, so that rows travel as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);
   /// One rank's product, which is its result.
@@ -27,10 +28,12 @@ struct LinearAllReduce::State {
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
 
+  /// Lets the others take the sums of `part`, and takes theirs when they are there, for which `waiting` waits.
+  void exchange_sums(const PartialSums::Operands& run, const ShardPart& part, StreamRef stream, StreamRef waiting);
+
   Team team;
   LinearSpec spec;
   std::vector<ShardPart> rounds;  ///< of every rank's rows
-  bool sums_at_once;
   Algorithm algorithm;
   PartialSums sums;
   CommunicationStreams communication;

@@ -134,10 +134,12 @@ void check_reducing(const Team& team) {
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   };
   for_each_plan({"pipeline", "direct", "sequence"}, [&](const LinearOptions& options, DType dtype) {
-    const LinearSpec spec{.m = m, .n = n, .k = k, .dtype = dtype};
-    LinearReduceScatter scatter(team, spec, options);
+    LinearReduceScatter scatter(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     check(scatter, GuardedTensor(team, {own, n}, dtype), dtype);
-    LinearAllReduce reduce(team, spec, options);
+  });
+  for_each_plan({"pipeline", "stepwise", "direct", "sequence"}, [&](LinearOptions options, DType dtype) {
+    if (options.algorithm == "stepwise" && team.size() > 1) options.groups = 3;
+    LinearAllReduce reduce(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     check(reduce, GuardedTensor(team, {m, n}, dtype), dtype);
   });
 }
@@ -198,8 +200,8 @@ TEST_P(EpilogueCapture, OfAGather) {
 
 template <typename Plan> void check_epilogues_of_sums(World& world, LinearKind kind) {
   testing::for_each_epilogue(kind, Activation::gelu_erf, 0.5F, [&](LinearSpec spec, LinearOptions options) {
-    // Two ranks differ in their pipeline, of which they need two groups.
-    if (world.size() == 2 && options.algorithm != "pipeline") return;
+    // Two ranks differ in what has groups, of which they need two.
+    if (world.size() == 2 && !has_groups(options.algorithm)) return;
     if (world.size() == 2) options.groups = 2;
     spec.tf32 = spec.dtype == f32;
     check_epilogue<Plan>(world.team(), spec, options);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda/costs.hpp"
+#include "device/hopper_costs.hpp"
 
-namespace tandem::cuda {
+namespace tandem {
 
-CostTable costs_of(const Properties& properties) noexcept {
+CostTable hopper_costs(int multiprocessors, double memory_bytes_per_second) noexcept {
   return {.gemm_flops_per_second = 750e12,
           .gemm_f32_flops_per_second = 50e12,
           .gemm_tf32_flops_per_second = 350e12,
           .gemm_launch_seconds = 5e-6,
           .gemm_tile = 128,
-          .gemm_tiles_at_once = properties.multiprocessors,
+          .gemm_tiles_at_once = multiprocessors,
           .hop_seconds = 5e-6,
           .link_bytes_per_second = 360e9,
           .link_latency_seconds = 10e-6,
           .push_gap_seconds = 5e-6,
           .store_bytes_per_second = 220e9,
-          .memory_bytes_per_second = 0.75 * properties.memory_bytes_per_second,
-          .weights_bytes_per_second = 0.85 * properties.memory_bytes_per_second,
+          .memory_bytes_per_second = 0.75 * memory_bytes_per_second,
+          .weights_bytes_per_second = 0.85 * memory_bytes_per_second,
           .cache_bytes = 50e6,
           .weights_hold_up_compute = false,
           .stores_hold_up_compute = 0.3,
@@ -26,4 +26,4 @@ CostTable costs_of(const Properties& properties) noexcept {
           .copies_cost_compute = false};
 }
 
-}  // namespace tandem::cuda
+}  // namespace tandem
