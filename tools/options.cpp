@@ -116,7 +116,7 @@ void add_groups(CLI::App& app, std::optional<int>& groups) {
          [&groups](const std::string& text) {
            groups = static_cast<int>(parse_integer("--groups", text, 1, std::numeric_limits<int>::max()));
          },
-         "linear operations: into how many parts what travels is cut")
+         "linear operations: how many parts the data that travels is split into; of linear_all_reduce: rounds")
       ->type_name("N");
 }
 

@@ -46,8 +46,11 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   const std::string by_copies =
       engines_copy(device())
           ? format(
-                "by pushes in one batch with one signal (a run in steps, of more than {} bytes a shard: in "
-                "rank-rotated order, a signal for each)",
+                "by pushes in one batch with one signal (of more than {0} bytes a shard, a shard from elsewhere is "
+                "copied "
+                "into its own place beside them, by engines unless captured; and a run in steps, of more than {0} "
+                "bytes a "
+                "shard, pushes in rank-rotated order, with a signal for each)",
                 batch_bytes())
           : format("by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a shard)",
                    batch_bytes());

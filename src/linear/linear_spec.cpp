@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_spec.hpp"
 
-#include <algorithm>
-
-#include "tandem/base/checked.hpp"
-
 #include "base/format.hpp"
 
 namespace tandem {
-
-RowRange shard_rows(std::int64_t m, int ranks, int rank) noexcept {
-  const std::int64_t shard = ceil_div(m, ranks);
-  const std::int64_t begin = std::min(shard * rank, m);
-  return {begin, std::min(shard, m - begin)};
-}
 
 std::string to_string(const LinearSpec& spec) {
   std::string text = format("m={} n={} k={} {}", spec.m, spec.n, spec.k, name(spec.dtype));

@@ -25,7 +25,7 @@ int main() {
   auto world = tandem::init();                                        // tandem run, torchrun, mpirun, srun, or alone
   auto team = world.team();                                           // or world.team({2, 0, 1}): any ordered subset
   auto rows = tandem::shard_rows(m, team.size(), team.rank()).count;  // this rank's tokens
-  auto x = tandem::SymmetricTensor::empty(team, {rows, k}, tandem::f32);
+  auto x = tandem::SymmetricTensor::empty(team, {rows, k}, tandem::f32);    // any memory will do: the plan has its own
   auto weight = tandem::SymmetricTensor::empty(team, {n, k}, tandem::f32);  // this rank's outputs
   auto y = tandem::SymmetricTensor::empty(team, {m, n}, tandem::f32);
   fill(x, 0.5F);

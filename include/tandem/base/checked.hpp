@@ -25,7 +25,6 @@ namespace tandem {
   return a + b;
 }
 
-[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 [[nodiscard]] constexpr std::size_t round_up(std::size_t a, std::size_t multiple) noexcept {
   return (a + multiple - 1) / multiple * multiple;
 }

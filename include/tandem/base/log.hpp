@@ -15,8 +15,8 @@ class TANDEM_API Log {
  public:
   /// A log that writes nothing.
   Log();
-  /// Of what is at `level` or graver, to `file` (%h, %p and %r in it are the host, the process and the rank) or, if
-  /// that is empty, to stderr. Throws InvalidArgument for a file that cannot be opened.
+  /// Of what is at `level` or more severe, to `file` (%h, %p and %r in it are the host, the process and the rank) or,
+  /// if that is empty, to stderr. Throws InvalidArgument for a file that cannot be opened.
   Log(LogLevel level, const std::string& file, int rank);
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;

@@ -90,7 +90,9 @@ class TANDEM_API AllGather final : public Collective {
   std::uint64_t started_in_ = 0;  // a capture, or none
 };
 
-/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective. A
+/// plan serves counts up to the next power of two, 65536 at least, which its memory is for. Throws InvalidArgument
+/// where it would have to be made while the stream is captured.
 TANDEM_API void all_gather(const Team& team, const TensorView& shard, const TensorView& gathered, StreamRef stream);
 TANDEM_API void all_gather(const Team& team, const TensorView& shard, const SymmetricTensor& gathered,
                            StreamRef stream);

@@ -32,8 +32,8 @@ class TANDEM_API AllReduce final : public Collective {
  public:
   /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot",
   /// "direct_kernel"; "auto" mails the smallest (host), takes the kernels (CUDA) or one_shot for small counts, and
-  /// one_shot between two ranks for all plain views, since both move as much then (and needs staging for all of these);
-  /// it fetches large plain views.
+  /// between two ranks one_shot for all plain views, as both shots move equally much then; all of these need staging.
+  /// It fetches large plain views.
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   /// What a run of `count` elements takes: one of the algorithms; or "copy", where a rank is alone.
@@ -69,7 +69,9 @@ class TANDEM_API AllReduce final : public Collective {
   std::vector<void*> destinations_;
 };
 
-/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective. A
+/// plan serves counts up to the next power of two, 65536 at least, which its memory is for. Throws InvalidArgument
+/// where it would have to be made while the stream is captured.
 TANDEM_API void all_reduce(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream);
 TANDEM_API void all_reduce(const Team& team, const SymmetricTensor& tensor, StreamRef stream);
 TANDEM_API void all_reduce(const Team& team, const SymmetricTensor& input, const SymmetricTensor& out,

@@ -103,7 +103,9 @@ class TANDEM_API AllToAll final : public Collective {
   std::vector<MailedPart> parts_;
 };
 
-/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective. A
+/// plan serves counts up to the next power of two, 65536 at least, which its memory is for. Throws InvalidArgument
+/// where it would have to be made while the stream is captured.
 TANDEM_API void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream);
 TANDEM_API void all_to_all(const Team& team, const TensorView& input, const TensorView& out,
                            std::span<const std::int64_t> counts, StreamRef stream);

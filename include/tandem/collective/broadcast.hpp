@@ -58,7 +58,9 @@ class TANDEM_API Broadcast final : public Collective {
   std::vector<MailedPart> parts_;  // of the run that is being queued
 };
 
-/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective. A
+/// plan serves counts up to the next power of two, 65536 at least, which its memory is for. Throws InvalidArgument
+/// where it would have to be made while the stream is captured.
 TANDEM_API void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream);
 TANDEM_API void broadcast(const Team& team, const TensorView& input, const TensorView& out, int root, StreamRef stream);
 TANDEM_API void broadcast(const Team& team, const SymmetricTensor& tensor, int root, StreamRef stream);

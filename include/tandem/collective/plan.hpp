@@ -40,8 +40,8 @@ namespace tandem {
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept { return team_; }
-  /// Which algorithm and engine run, what was chosen and why, what was predicted. Several lines for overlapped
-  /// operations.
+  /// Which algorithm and engine run, what was chosen and why, and of linear plans what was predicted, in
+  /// several lines.
   [[nodiscard]] const std::string& describe() const noexcept { return description_; }
 
  protected:

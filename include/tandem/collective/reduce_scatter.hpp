@@ -57,7 +57,9 @@ class TANDEM_API ReduceScatter final : public Collective {
   std::vector<const void*> sources_;
 };
 
-/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective.
+/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective. A
+/// plan serves counts up to the next power of two, 65536 at least, which its memory is for. Throws InvalidArgument
+/// where it would have to be made while the stream is captured.
 TANDEM_API void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream);
 TANDEM_API void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard,
                                StreamRef stream);

@@ -99,6 +99,7 @@ class TANDEM_API Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
+  /// Throws InvalidArgument for more rows or a larger k than the spec's, and for a C beside an auxiliary.
   virtual void run(StreamRef stream, const GemmOperands& operands) = 0;
   /// "cublasLt algo 21, workspace 32 MiB", "oneDNN sgemm, bf16 through f32 panels", …
   [[nodiscard]] virtual std::string describe() const = 0;

@@ -33,7 +33,7 @@ struct Reduction {
   std::size_t link_bytes = 0;  ///< bytes that cross between ranks, for the host's emulated link
 };
 
-/// One tensor in, one out, dense, of `dtype` f32, f16 or bf16; casts into any of these.
+/// One tensor out, of one or two (x, y) of its size, all dense, of `dtype` f32, f16 or bf16; casts into any of these.
 enum class MapKind : std::uint8_t {
   cast,           ///< out = x
   activate,       ///< out = activation(x + bias[i mod columns])

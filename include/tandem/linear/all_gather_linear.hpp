@@ -19,7 +19,8 @@ namespace tandem {
 /// or in parts of shards where that hides more.
 class TANDEM_API AllGatherLinear : public LinearPlan {
  public:
-  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
+  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
+  /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
   AllGatherLinear(AllGatherLinear&&) noexcept;
   AllGatherLinear& operator=(AllGatherLinear&&) noexcept;
@@ -39,7 +40,8 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
 
   /// With options.keep_gathered: [m, k], all shards of the run that this rank called last; valid, in stream order,
   /// until this plan's next run or replay. Where that call was captured, the view is of each replay's shards: take it
-  /// during the capture, since later calls have views of their own. Throws what made the team fail, if it has.
+  /// during the capture, since later calls have views of their own. Throws what made the team fail, if it has, and
+  /// InvalidArgument without options.keep_gathered or before the first run.
   [[nodiscard]] TensorView gathered() const;
 
  private:

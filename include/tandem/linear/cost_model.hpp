@@ -63,7 +63,8 @@ struct LinearChoice {
 
 /// Chooses by the device's constants, unless `options` says. `spec` is as the plan of that kind takes it. Needs no
 /// team, so it also answers what would run elsewhere. Throws InvalidArgument for an unknown algorithm or an impossible
-/// number of groups, listing what is possible, for less than one rank, and for negative sizes.
+/// number of groups, listing what is possible, for less than one rank, negative sizes, and what no plan of this kind
+/// has.
 [[nodiscard]] TANDEM_API LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
                                              const LinearOptions& options = {});
 

@@ -20,7 +20,8 @@ namespace tandem {
 /// much, and of so little that a second step would take longer than the sums.
 class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
-  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
+  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
+  /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
   LinearAllReduce(LinearAllReduce&&) noexcept;
   LinearAllReduce& operator=(LinearAllReduce&&) noexcept;

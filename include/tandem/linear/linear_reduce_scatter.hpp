@@ -24,7 +24,8 @@ namespace tandem {
 /// arXiv:2406.06858), with whole products.
 class TANDEM_API LinearReduceScatter : public LinearPlan {
  public:
-  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated.
+  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
+  /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
   LinearReduceScatter(LinearReduceScatter&&) noexcept;
   LinearReduceScatter& operator=(LinearReduceScatter&&) noexcept;

@@ -7,6 +7,7 @@
 
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/export.hpp"
+#include "tandem/collective/shard.hpp"
 #include "tandem/device/gemm.hpp"
 
 namespace tandem {
@@ -46,12 +47,12 @@ struct LinearOptions {
   std::optional<int> sms = std::nullopt;
 };
 
-/// Rows [begin, begin + count) of M that belong to the team's rank `rank`.
-struct RowRange {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-};
-[[nodiscard]] TANDEM_API RowRange shard_rows(std::int64_t m, int ranks, int rank) noexcept;
+/// Rows [begin, begin + count).
+using RowRange = Shard;
+/// Those of M that belong to the team's rank `rank`.
+[[nodiscard]] constexpr RowRange shard_rows(std::int64_t m, int ranks, int rank) noexcept {
+  return shard_of(m, ranks, rank);
+}
 
 [[nodiscard]] TANDEM_API std::string to_string(const LinearSpec& spec);
 

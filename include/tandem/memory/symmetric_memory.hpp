@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tandem/base/export.hpp"
 #include "tandem/memory/backend.hpp"
@@ -55,7 +56,7 @@ class TANDEM_API SymmetricMemory {
   /// Where this rank reaches the team's rank `rank`; for the own rank the same as `data`. Throws InvalidArgument
   /// outside of [0, team size).
   [[nodiscard]] std::byte* remote(int rank) const;
-  /// The table of all `remote` pointers, in the device's memory.
+  /// The table of all `remote` pointers, the own one included, in the device's memory.
   [[nodiscard]] void* const* peer_pointers() const;
   /// All ranks' parts in one address range, rank r's at r · contiguous_stride(); between two parts there may be
   /// addresses without memory. Made at the first call, which may block. Throws Unsupported, naming a rank and its

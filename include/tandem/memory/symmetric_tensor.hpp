@@ -16,7 +16,7 @@ class TANDEM_API SymmetricTensor {
 
   /// Allocates a tensor of `sizes` (this rank's part) on the team's device; its elements are zero. Local; call
   /// `rendezvous` on all members next. No dimensions: one element; an extent of 0: no elements, and everything else
-  /// works.
+  /// works. Throws InvalidArgument (sizes, an empty team, channels), Unsupported (backend) and OutOfMemory.
   [[nodiscard]] static SymmetricTensor empty(const Team& team, const Dims& sizes, DType dtype,
                                              const MemoryOptions& options = {});
   /// A tensor on memory allocated earlier: see SymmetricMemory::wrap. `data` is aligned to the dtype's size.
@@ -25,7 +25,8 @@ class TANDEM_API SymmetricTensor {
 
   explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
-  /// Collective, once. Throws InvalidArgument, naming two ranks, where sizes or dtypes differ.
+  /// Collective, once; a barrier, as SymmetricMemory::rendezvous, whose errors it has. Throws InvalidArgument, naming
+  /// two ranks, where sizes or dtypes differ.
   void rendezvous();
 
   [[nodiscard]] const Team& team() const { return memory_.team(); }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,11 +68,10 @@ class TANDEM_API Team {
   /// Collective; the host waits. For set-up and tests: no operation on data needs it.
   void barrier() const;
 
-  /// How many blocks of the largest kind a kernel may have that wait for the peers' same blocks: so many that those of
-  /// all ranks of the world run at once, also where ranks share a GPU, each on a multiprocessor of its own. A block
-  /// that is not running yet is waited for in vain while those that wait for it fill the GPU; so is one behind a
-  /// product that wants whole multiprocessors, however small the blocks are that are on each. Equal on all ranks, 1 at
-  /// least.
+  /// The largest number of blocks, of any size, that a kernel may have if they wait for the peers' same blocks: few
+  /// enough that those of all ranks of the world run at once, each on a multiprocessor of its own, also where ranks
+  /// share a GPU. Otherwise running blocks could fill the GPU while they wait for one that cannot start; so could they
+  /// beside a product that wants whole multiprocessors. Equal on all ranks; at least 1.
   [[nodiscard]] int resident_blocks() const;
 
   /// Names an operation for errors; the number goes into SignalWait::operation. Equal names have one number, and those

@@ -53,7 +53,8 @@ class TANDEM_API World {
 /// Joins the world that the launcher started this process in (`tandem run`, torchrun, mpirun, srun; none: a world of
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
 /// environment or while an earlier world of this process and job lives, Unsupported for ranks on several nodes or for a
-/// device that cannot be used (with the reason), Timeout naming the ranks that did not come.
+/// device that cannot be used (with the reason), Timeout naming the ranks that did not come, PeerLost naming one that
+/// died meanwhile.
 [[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
 
 }  // namespace tandem
