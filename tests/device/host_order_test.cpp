@@ -204,18 +204,28 @@ TEST_P(HostOrderTest, AFlushStartsLightWorkSooner) {
   Stream stream(device());
   SignalWord word{};
   const std::array put{SignalPut{.mine = &word, .theirs = &word}};
-  std::array<std::vector<Clock::duration>, 2> taken;
-  for (std::uint64_t round = 0; round < 2 * rounds; ++round) {
-    const bool flushed = round % 2 == 1;
-    const auto begin = Clock::now();
-    device().signal(stream, put);
-    if (flushed) device().flush(stream);
-    while (std::atomic_ref(word.value).load() <= round && Clock::now() - begin < 10s) std::this_thread::sleep_for(1us);
-    taken[flushed ? 1 : 0].push_back(Clock::now() - begin);
-    ASSERT_EQ(std::atomic_ref(word.value).load(), round + 1);
+  std::uint64_t signals = 0;
+  std::array<Clock::duration, 2> medians{};
+  // Others may hold the cores up, until a wake-up takes longer than what a flush saves.
+  for (int batch = 0; batch < 5 && 2 * medians[1] >= medians[0]; ++batch) {
+    std::array<std::vector<Clock::duration>, 2> taken;
+    for (int round = 0; round < 2 * rounds; ++round) {
+      const bool flushed = round % 2 == 1;
+      const auto begin = Clock::now();
+      device().signal(stream, put);
+      if (flushed) device().flush(stream);
+      while (std::atomic_ref(word.value).load() <= signals && Clock::now() - begin < 10s) {
+        std::this_thread::sleep_for(1us);
+      }
+      taken[flushed ? 1 : 0].push_back(Clock::now() - begin);
+      ASSERT_EQ(std::atomic_ref(word.value).load(), ++signals);
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::ranges::nth_element(taken[i], taken[i].begin() + rounds / 2);
+      medians[i] = taken[i][rounds / 2];
+    }
   }
-  for (auto& each : taken) std::ranges::nth_element(each, each.begin() + rounds / 2);
-  EXPECT_LT(2 * taken[1][rounds / 2], taken[0][rounds / 2]) << "medians, in ns";
+  EXPECT_LT(2 * medians[1], medians[0]) << "medians in ns, and no better in five batches";
 }
 
 /// How often this process's other threads have gone to sleep so far.
@@ -453,13 +463,21 @@ TEST_P(EmulatedLinkTest, ATransferBeginsWhenTheOneBeforeItHasArrived) {
 TEST_P(EmulatedLinkTest, OtherStreamsComputeMeanwhile) {
   Stream communication(device(), StreamPriority::high);
   Stream compute(device());
-  std::atomic<bool> computed{false};
-  device().copy(communication, crossing());
-  device().launch(compute, [&computed] { computed.store(true); });
-  compute.synchronize();
-  EXPECT_TRUE(computed.load());
-  EXPECT_FALSE(communication.query());
-  communication.synchronize();
+  std::atomic<int> begun{0};
+  std::atomic<int> computed{0};
+  bool meanwhile = false;
+  for (int round = 1; round <= 5 && !meanwhile; ++round) {
+    device().launch(communication, [&begun] { begun.fetch_add(1); });
+    device().copy(communication, crossing());
+    while (begun.load() < round) std::this_thread::yield();
+    std::this_thread::sleep_for(2ms);  // into the copy
+    device().launch(compute, [&computed] { computed.fetch_add(1); });
+    compute.synchronize();
+    meanwhile = !communication.query();
+    EXPECT_EQ(computed.load(), round);
+    communication.synchronize();
+  }
+  EXPECT_TRUE(meanwhile) << "in none of five rounds, though the copy was 15 ms on its way";
 }
 
 TEST_P(EmulatedLinkTest, IsInWhatTheDeviceSays) {

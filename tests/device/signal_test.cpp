@@ -141,6 +141,11 @@ TEST_P(SignalTest, AWaitThatAnAbortEndsSaysWhatItHasSeen) {
   Stream stream(device());
   device().signal(stream, {&put, 1});
   device().wait(stream, {&wait, 1}, control_);
+  // A host's thread may come to it late, and sleeps there in the end.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (on_host() && std::atomic_ref(word->sleepers).load() == 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(control_->cut_short, 0U);
   std::atomic_ref(control_->abort).store(1);
