@@ -239,6 +239,7 @@ TEST(HostBackend, ARendezvousThatFailsLeavesNothingOfItsMemoryWithThePeers) {
       const std::ptrdiff_t before = segments_held();
       {
         const Team team = world.team({0, 1, 2});
+        all.barrier();  // an abort of a team that a member has not made yet would end the making
         if (world.rank() == 1) {
           if (!early) std::this_thread::sleep_for(std::chrono::milliseconds(30));
           team.abort("no memory");
