@@ -12,9 +12,10 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
     : team(its_team),
       spec(its_spec),
       rounds(equal_parts(std::max(choice.groups, 1))),
-      algorithm(team.size() == 1 ? &State::alone
-                                 : algorithm_named(choice.algorithm, reducing_algorithms,
-                                                   {&State::pipeline, &State::stepwise, &State::direct, &State::sequence})),
+      algorithm(team.size() == 1
+                    ? &State::alone
+                    : algorithm_named(choice.algorithm, reducing_algorithms,
+                                      {&State::pipeline, &State::stepwise, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::all, operation),
       communication(team) {}
 
