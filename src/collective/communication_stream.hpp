@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <utility>
+
+#include "tandem/base/error.hpp"
 #include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/team/team.hpp"
@@ -26,8 +29,7 @@ class CommunicationStream {
   /// What is queued on `stream` from now on starts after what is queued here now. Nothing where nothing was since the
   /// last time: a graph may wait only for what it captured.
   void rejoin(StreamRef stream) {
-    if (apart_) order_after(stream, stream_, join_);
-    apart_ = false;
+    if (std::exchange(apart_, false)) order_after(stream, stream_, join_);
   }
 
  private:
@@ -43,7 +45,10 @@ template <typename Streams, typename Body> void rejoin_if_thrown(Streams& stream
   try {
     body();
   } catch (...) {
-    streams.rejoin(stream);
+    try {
+      streams.rejoin(stream);
+    } catch (const Error&) {  // a device that refuses this as well; what was thrown first says why
+    }
     throw;
   }
 }
