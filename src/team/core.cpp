@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "team/core.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <set>
 #include <unistd.h>
@@ -59,6 +60,7 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::uni
       reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
       bootstrap_(std::move(bootstrap)) {
+  gone_.reserve(presence_.size());  // the news of a loss is to need no memory
   bootstrap_->listen({[this](int peer, bool clean) { on_lost(peer, clean); },
                       [this](int peer, const Abort& abort) { on_aborted(peer, abort); }});
 }
@@ -90,13 +92,19 @@ Core::Presence Core::presence(int world_rank) const {
   return presence_[static_cast<std::size_t>(world_rank)];
 }
 
+std::optional<int> Core::first_gone(std::span<const int> world_ranks) const {
+  const std::lock_guard lock(mutex_);
+  const auto first = std::ranges::find_first_of(gone_, world_ranks);
+  return first == gone_.end() ? std::nullopt : std::optional(*first);
+}
+
 bool Core::forked() const noexcept { return ::getpid() != process_; }
 
 void Core::enter(Team::State& team) {
   const std::lock_guard lock(mutex_);
   teams_[team.id()] = &team;
-  for (std::size_t r = 0; r < presence_.size(); ++r) {
-    if (presence_[r] == Presence::lost) team.peer_lost(static_cast<int>(r));
+  for (const int rank : gone_) {
+    if (presence_[static_cast<std::size_t>(rank)] == Presence::lost) team.peer_lost(rank);
   }
   if (const auto early = early_aborts_.find(team.id()); early != early_aborts_.end()) {
     team.peer_aborted(early->second.first, early->second.second);
@@ -133,6 +141,7 @@ void Core::retire(std::unique_ptr<Team::State> team) noexcept {
 void Core::on_lost(int peer, bool clean) {
   const std::lock_guard lock(mutex_);
   presence_[static_cast<std::size_t>(peer)] = clean ? Presence::left : Presence::lost;
+  gone_.push_back(peer);
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, format("rank {} {}", peer, clean ? "has ended its world" : "is lost"));
   }

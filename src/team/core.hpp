@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// An id that no other rank gives out, and that this one has not given out before.
   [[nodiscard]] std::uint64_t next_team_id();
   [[nodiscard]] Presence presence(int world_rank) const;
+  /// Which of these world ranks is gone: of several the first, which the others may have left for.
+  [[nodiscard]] std::optional<int> first_gone(std::span<const int> world_ranks) const;
   /// True in a child that was forked from the process that made this.
   [[nodiscard]] bool forked() const noexcept;
 
@@ -87,6 +91,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank has yet to enter
   std::map<int, std::vector<bool>> left_;  // by the rank that gave a team's id: the numbers that are over, a bit each
   std::vector<Presence> presence_;
+  std::vector<int> gone_;  // in the order in which this rank heard of it
   std::uint32_t teams_made_ = 0;
 
   std::unique_ptr<Bootstrap> bootstrap_;  // goes first: its thread uses everything above

@@ -18,7 +18,7 @@ constexpr auto grace = std::chrono::milliseconds(200);
 }  // namespace
 
 std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
-                              const Lost& lost) {
+                              const FirstGone& first_gone) {
   Offer mine{++attempts_, proposed, false, members};
   // To everyone before anything can fail: whoever lists this rank finds its list.
   for (const int rank : members) {
@@ -28,11 +28,11 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
   try {
     for (const int rank : members) {
       if (rank == self_) continue;
-      const Offer theirs = accept(rank, members, deadline, lost);
+      const Offer theirs = accept(rank, members, deadline, first_gone);
       if (rank == members.front()) id = theirs.id;
     }
   } catch (const Contradiction& found) {
-    contradict(mine, found, lost);
+    contradict(mine, found, first_gone);
   } catch (...) {
     mine.withdrawn = true;
     for (const int rank : members) {
@@ -44,17 +44,16 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
 }
 
 Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock::time_point deadline,
-                                   const Lost& lost) {
+                                   const FirstGone& first_gone) {
   std::optional<Offer> doubtful;
   Clock::time_point doubt_ends;
   // Whoever has heard of the loss already makes this team no more: its list would not come.
   const auto stop = [&] {
-    for (const int member : mine) {
-      if (member == self_ || !lost(member)) continue;
-      const PeerInfo& peer = bootstrap_.peer(member);
-      throw PeerLost(format("{} is lost: its process or its world ended", to_string(peer)), peer.rank, peer.host,
-                     peer.pid);
-    }
+    const auto gone = first_gone(mine);
+    if (!gone) return;
+    const PeerInfo& peer = bootstrap_.peer(*gone);
+    throw PeerLost(format("{} is lost: its process or its world ended", to_string(peer)), peer.rank, peer.host,
+                   peer.pid);
   };
   while (true) {
     Offer offer;
@@ -79,13 +78,13 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
       if (next.members != mine) throw Contradiction{rank, next.members};
       return next;
     }
-    if (std::any_of(offer.members.begin(), offer.members.end(), lost)) continue;  // its sender will give up on it
+    if (first_gone(offer.members)) continue;  // its sender will give up on it
     doubtful = std::move(offer);
     doubt_ends = Clock::now() + grace;
   }
 }
 
-void Formation::contradict(const Offer& mine, const Contradiction& found, const Lost& lost) {
+void Formation::contradict(const Offer& mine, const Contradiction& found, const FirstGone& first_gone) {
   // Those whom the other side lists wait for this rank: its list tells them why they wait in vain. And what the others
   // sent for this attempt is taken, so that the next one starts clean.
   std::vector<int> others = found.members;
@@ -100,7 +99,7 @@ void Formation::contradict(const Offer& mine, const Contradiction& found, const 
   for (const int rank : others) {
     if (rank == self_ || rank == found.rank) continue;
     try {
-      (void)accept(rank, mine.members, deadline, lost);
+      (void)accept(rank, mine.members, deadline, first_gone);
     } catch (const Contradiction&) {  // named above already, by one that came earlier
     } catch (const Error&) {
     }

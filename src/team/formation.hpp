@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tandem/team/bootstrap.hpp"
@@ -18,7 +19,8 @@ namespace tandem {
 class Formation {
  public:
   using Clock = Bootstrap::Clock;
-  using Lost = std::function<bool(int world_rank)>;
+  /// Which of these world ranks was the first to be gone, if one is.
+  using FirstGone = std::function<std::optional<int>(std::span<const int> world_ranks)>;
 
   /// `channel` is the key of these messages, equal on all members of the parent.
   Formation(Bootstrap& bootstrap, int self, std::uint64_t channel) noexcept
@@ -28,7 +30,7 @@ class Formation {
   /// them gives: `proposed` there. Throws InvalidArgument naming two members that listed different ranks, Timeout or
   /// PeerLost naming one that did not come.
   [[nodiscard]] std::uint64_t form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
-                                   const Lost& lost);
+                                   const FirstGone& first_gone);
 
  private:
   struct Offer {
@@ -45,8 +47,9 @@ class Formation {
   void tell(int rank, const Offer& offer) noexcept;
   [[nodiscard]] static Offer parse(const Parcel& parcel);
   /// The list that `rank` stands by. Throws Contradiction if it is not `mine`.
-  [[nodiscard]] Offer accept(int rank, const std::vector<int>& mine, Clock::time_point deadline, const Lost& lost);
-  [[noreturn]] void contradict(const Offer& mine, const Contradiction& found, const Lost& lost);
+  [[nodiscard]] Offer accept(int rank, const std::vector<int>& mine, Clock::time_point deadline,
+                             const FirstGone& first_gone);
+  [[noreturn]] void contradict(const Offer& mine, const Contradiction& found, const FirstGone& first_gone);
 
   Bootstrap& bootstrap_;
   int self_;

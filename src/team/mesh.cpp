@@ -370,10 +370,10 @@ void Mesh::run() noexcept {
           if (peer->state == Peer::State::here) transmit(*peer);
         }
       }
-      changed_.notify_all();
     } catch (...) {  // no memory for what came; those who wait for it run into their deadlines
     }
     dispatch();
+    changed_.notify_all();  // only now: who wakes and finds several peers gone asks its world which went first
   }
 }
 

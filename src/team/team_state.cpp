@@ -97,10 +97,10 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   const int self = core_.launch().rank;
   if (std::find(members.begin(), members.end(), self) == members.end()) return nullptr;
 
-  const auto lost = [this](int rank) { return core_.presence(rank) != Core::Presence::here; };
+  const auto first_gone = [this](std::span<const int> of) { return core_.first_gone(of); };
   std::uint64_t id = 0;
   try {
-    id = formation_.form(members, core_.next_team_id(), Formation::Clock::now() + timeout(), lost);
+    id = formation_.form(members, core_.next_team_id(), Formation::Clock::now() + timeout(), first_gone);
   } catch (const PeerLost& error) {
     throw PeerLost(format("a team of ranks {} could not be made: {}", list_ranks(members), error.what()), error.rank(),
                    error.host(), error.pid());

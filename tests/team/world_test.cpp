@@ -276,5 +276,33 @@ TEST(World, ARankThatEndsWellLeavesTheOthersAlone) {
   });
 }
 
+TEST(World, OfRanksThatAreGoneTheFirstIsNamed) {
+  run_ranks(3, [](World& world) {
+    std::optional<World> second = init(another(world, ".second"));
+    Team pair = second->team({0, 1});
+    second->team().barrier();
+    if (world.rank() == 2) {
+      second.reset();
+    } else {
+      EXPECT_THROW(while (true) second->team().barrier(), PeerLost);
+    }
+    world.team().barrier();
+    if (world.rank() == 0) {
+      pair = Team();
+      second.reset();
+    }
+    if (world.rank() == 1) {
+      EXPECT_THROW(while (true) pair.barrier(), PeerLost);
+      try {
+        static_cast<void>(second->team({0, 1, 2}));
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 2) << error.what();
+      }
+    }
+    world.team().barrier();
+  });
+}
+
 }  // namespace
 }  // namespace tandem
