@@ -13,6 +13,7 @@
 
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tandem {
 namespace {
@@ -25,15 +26,7 @@ using testing::expect_says;
 /// A folder of its own for each test, and a log that can be read.
 class PlanCaches : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string folder = ::testing::TempDir() + "plan_cache.XXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    log_ = Log(LogLevel::warn, at("log"), 0);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string at(const std::string& name) const { return folder_.at(name); }
   [[nodiscard]] std::string write(const std::string& text) const {
     std::ofstream(at("plans")) << text;
     return at("plans");
@@ -42,8 +35,8 @@ class PlanCaches : public ::testing::Test {
   [[nodiscard]] std::string logged() const { return contents_of(at("log")); }
 
  private:
-  fs::path folder_;
-  Log log_;
+  testing::TemporaryFolder folder_;
+  Log log_{LogLevel::warn, at("log"), 0};
 };
 
 const TunedChoice some{.algorithm = "pipeline", .groups = 3, .seconds = 1.5e-3};

@@ -1,31 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
-#include <gtest/gtest.h>
 #include <string>
-#include <unistd.h>
 
 #include "tandem/collective/plan_cache.hpp"
 
 #include "support/devices.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tandem::testing {
 
 /// A folder of its own for each test, with a plan cache.
 class PlanCacheFolder : public OnEachDevice {
  protected:
-  void SetUp() override {
-    OnEachDevice::SetUp();
-    if (IsSkipped()) return;
-    std::string folder = ::testing::TempDir() + "plan_cache.XXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-  }
-  void TearDown() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string at(const std::string& name) const { return folder_.at(name); }
   [[nodiscard]] PlanCache cache() const { return PlanCache(at("plans")); }
   /// Ranks that read `path`, each in a folder of its own where it is no absolute one.
   [[nodiscard]] RankOptions reading(const std::string& path) const {
@@ -37,7 +25,7 @@ class PlanCacheFolder : public OnEachDevice {
   }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
 };
 
 }  // namespace tandem::testing

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <filesystem>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +8,7 @@
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/processes.hpp"
+#include "support/temporary_folder.hpp"
 #include "tools/command.hpp"
 #include "tools/operation.hpp"
 #include "tools/support.hpp"
@@ -219,7 +219,8 @@ TEST(Bench, SaysWhereThereAreNoGraphs) {
 
 TEST(Bench, ATimelineDoesNotTakeTheTraceThatTheEnvironmentAsksFor) {
   const std::string command = "bench all_reduce -n 1 -b 4 -e 4 --iters 1 -w 0 ";
-  const std::string trace = "TANDEM_TRACE=" + ::testing::TempDir() + "whole.json";
+  const testing::TemporaryFolder folder;
+  const std::string trace = "TANDEM_TRACE=" + folder.at("whole.json");
   EXPECT_EQ(tandem_command(command, trace).code, success);
   const Outcome both = tandem_command(command + "--timeline /dev/null 2>&1", trace);
   EXPECT_EQ(both.code, bad_command_line);
@@ -232,9 +233,9 @@ TEST(Bench, DrawsItsTimeline) {
   if (testing::run_command("/usr/bin/python3 -c 'import matplotlib' 2>&1").code != 0) {
     GTEST_SKIP() << "the system's Python has no matplotlib";
   }
-  const std::string timeline = ::testing::TempDir() + "bench_timeline.json";
-  const std::string picture = ::testing::TempDir() + "bench_timeline.png";
-  std::filesystem::remove(picture);
+  const testing::TemporaryFolder folder;
+  const std::string timeline = folder.at("timeline.json");
+  const std::string picture = folder.at("timeline.png");
   const Outcome outcome =
       tandem_command("bench all_gather -n 2 -b 64K -e 64K --beside 64,64,64 --iters 2 --link 5us,1GB/s --timeline " +
                      timeline + " --plot " + picture);

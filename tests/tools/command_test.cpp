@@ -12,6 +12,7 @@
 #include "tandem/device/device.hpp"
 
 #include "support/errors.hpp"
+#include "support/temporary_folder.hpp"
 #include "tools/support.hpp"
 
 namespace tandem::tools {
@@ -45,8 +46,9 @@ TEST(CommandLine, WrongOnesExitWithTwo) {
 }
 
 TEST(CommandLine, GradientsAreOfF32OrOfTheLayersDType) {
-  const std::string cache = ::testing::TempDir() + "refused";
-  for (const std::string& command : {std::string("bench "), std::string("plan "), "tune --cache " + cache + " "}) {
+  const testing::TemporaryFolder folder;
+  for (const std::string& command :
+       {std::string("bench "), std::string("plan "), "tune --cache " + folder.at("plans") + " "}) {
     const auto refused = [&](const std::string& dtypes, std::initializer_list<std::string> parts) {
       const Outcome outcome = tandem_command(command + "linear_weight_gradient -n 2 --shape 8,8,8 " + dtypes + " 2>&1");
       EXPECT_EQ(outcome.code, bad_command_line) << command << dtypes << outcome.out;

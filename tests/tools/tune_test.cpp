@@ -8,6 +8,7 @@
 
 #include "support/errors.hpp"
 #include "support/files.hpp"
+#include "support/temporary_folder.hpp"
 #include "tools/command.hpp"
 #include "tools/operation.hpp"
 #include "tools/support.hpp"
@@ -18,8 +19,8 @@ namespace {
 class TuneOfSeveralRanks : public OfRanks {};
 
 TEST_P(TuneOfSeveralRanks, KeepsWhatPlansThenRun) {
-  const std::string cache = ::testing::TempDir() + "tuned" + std::to_string(GetParam());
-  std::filesystem::remove(cache);
+  const testing::TemporaryFolder folder;
+  const std::string cache = folder.at("plans");
   for (const std::string& operation : operation_names()) {
     if (!is_linear(parse_operation(operation))) continue;
     std::string what = operation + ranks();
@@ -60,8 +61,8 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
         Row{"linear_weight_gradient", " --gathered dy", "", " --shape 33,17,30", "", " --shape 33,30,17"},
         Row{"linear_weight_gradient", " -d bf16 --gathered dy --gradient-dtype bf16", " -d bf16 --gathered dy",
             " --shape 33,17,30", " -d bf16 --gradient-dtype bf16", " --shape 33,30,17"}}) {
-    const std::string cache = ::testing::TempDir() + "layout" + std::to_string(GetParam());
-    std::filesystem::remove(cache);
+    const testing::TemporaryFolder folder;
+    const std::string cache = folder.at("plans");
     const auto plan = [&](const std::string& arguments) {
       const Outcome outcome = tandem_command(
           "plan " + (row.operation + ranks()) + arguments + " --link 5us,1GB/s --json -", "TANDEM_PLAN_CACHE=" + cache);
@@ -86,8 +87,8 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
 }
 
 TEST_P(TuneOfSeveralRanks, KeepsNothingThatIsWrong) {
-  const std::string cache = ::testing::TempDir() + "wrong" + std::to_string(GetParam());
-  std::filesystem::remove(cache);
+  const testing::TemporaryFolder folder;
+  const std::string cache = folder.at("plans");
   const Outcome outcome =
       tandem_command("tune all_gather_linear" + ranks() + " --shape 8,8,8 --seconds 1 --json - --cache " + cache,
                      "TANDEM_TEST_CORRUPT=1");
@@ -100,7 +101,8 @@ TEST_P(TuneOfSeveralRanks, KeepsNothingThatIsWrong) {
 }
 
 TEST(Tune, SaysWhatItCannotTune) {
-  const std::string foreign = ::testing::TempDir() + "foreign";
+  const testing::TemporaryFolder folder;
+  const std::string foreign = folder.at("foreign");
   std::ofstream(foreign) << "{}";
   const auto refused = [](const std::string& arguments, std::initializer_list<std::string> parts) {
     const Outcome outcome = tandem_command("tune " + arguments + " 2>&1");
@@ -111,7 +113,7 @@ TEST(Tune, SaysWhatItCannotTune) {
   refused(linear, {"TANDEM_PLAN_CACHE is 'none'", "--cache"});
   refused(linear + "--cache " + foreign, {"is not a plan cache", foreign});
   EXPECT_EQ(testing::contents_of(foreign), "{}");
-  const std::string cache = " --cache " + ::testing::TempDir() + "refused";
+  const std::string cache = " --cache " + folder.at("refused");
   refused("all_gather_linear -n 1 --shape 8,8,8" + cache, {"1 rank", "2 and more"});
   refused("all_reduce -n 2 --shape 8,8,8" + cache, {"all_reduce", "linear_reduce_scatter"});
   refused("all_gather_linear -n 2" + cache, {"--shape"});
