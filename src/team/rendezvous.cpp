@@ -229,7 +229,7 @@ class Host : Party {
 
   /// Whoever comes after the door was shut would wait for another world until its deadline.
   void refuse_latecomers(std::span<const std::byte> message) {
-    const auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(1));
+    const auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(5));
     auto told = std::count_if(links_.begin(), links_.end(), [](const Link& link) { return bool(link.socket); }) +
                 std::count_if(strangers_.begin(), strangers_.end(), [](const auto& guest) { return bool(guest); });
     while (told < size() - 1) {
