@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "support/errors.hpp"
+#include "support/files.hpp"
 #include "support/processes.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
@@ -84,11 +86,20 @@ TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
   expect_says(outcome, "killed by signal 15");
 }
 
+/// Runs this script of sh as two ranks. Once they have written so many lines to "$UP", which is that file, does `then`;
+/// the launcher is process $!.
+Outcome run_and(const std::string& script, const std::string& up, int lines, const std::string& then) {
+  ::setenv("RANK_SCRIPT", script.c_str(), 1);
+  ::setenv("UP", up.c_str(), 1);
+  return run("sh -c ': > \"$UP\"; " + tandem_run +
+             "-n 2 -- sh -c \"$RANK_SCRIPT\" & until test $(wc -l < \"$UP\") -ge " + std::to_string(lines) +
+             "; do sleep 0.05; done; " + then + "'");
+}
+
 TEST(Launchers, TandemRunPassesSignalsOn) {
-  const Outcome outcome =
-      run("sh -c '" + tandem_run +
-          "-n 2 -- sh -c \"trap \\\"echo told; exit 3\\\" USR1; echo up; while :; do sleep 0.05; done\" & "
-          "sleep 1; kill -USR1 $!; wait $!'");
+  const tandem::testing::TemporaryFolder folder;
+  const Outcome outcome = run_and("trap 'echo told; exit 3' USR1; echo up >> \"$UP\"; while :; do sleep 0.05; done",
+                                  folder.at("up"), 2, "kill -USR1 $!; wait $!");
   EXPECT_EQ(outcome.code, 3) << outcome.out;
   expect_says(outcome, "told");
 }
@@ -108,11 +119,11 @@ std::vector<pid_t> pids_in(const std::string& output) {
   return pids;
 }
 
-void expect_all_end(const Outcome& outcome, std::size_t processes) {
-  const std::vector<pid_t> pids = pids_in(outcome.out);
-  EXPECT_EQ(pids.size(), processes) << outcome.out;
+void expect_all_end(const std::string& output, std::size_t processes) {
+  const std::vector<pid_t> pids = pids_in(output);
+  EXPECT_EQ(pids.size(), processes) << output;
   for (const pid_t pid : pids) {
-    for (int i = 0; i < 100 && lives(pid); ++i) std::this_thread::sleep_for(10ms);
+    for (int i = 0; i < 2000 && lives(pid); ++i) std::this_thread::sleep_for(10ms);
     EXPECT_FALSE(lives(pid)) << "process " << pid << " still lives";
     if (lives(pid)) ::kill(pid, SIGKILL);
   }
@@ -121,24 +132,26 @@ void expect_all_end(const Outcome& outcome, std::size_t processes) {
 // Holds no output that the test would wait for.
 const std::string quiet_sleep = "sleep 50 > /dev/null 2>&1";
 
-/// Runs this script of sh as two ranks, and kills the launcher in the midst of it.
-Outcome run_and_kill_launcher(const std::string& script) {
-  ::setenv("RANK_SCRIPT", script.c_str(), 1);
-  return run("sh -c '" + tandem_run + "-n 2 --no-prefix -- sh -c \"$RANK_SCRIPT\" & sleep 1; kill -9 $!'");
+/// Kills the launcher of two ranks that run this script of sh once "$UP" names so many processes, which must end then.
+void expect_all_end_with_the_launcher(const std::string& script, int processes) {
+  const tandem::testing::TemporaryFolder folder;
+  const Outcome outcome = run_and(script, folder.at("up"), processes, "kill -9 $!");
+  SCOPED_TRACE(outcome.out);
+  expect_all_end(tandem::testing::contents_of(folder.at("up")), static_cast<std::size_t>(processes));
 }
 
 TEST(Launchers, NothingOutlivesTandemRun) {
-  expect_all_end(run_and_kill_launcher("echo pid $$; exec " + quiet_sleep), 2);
+  expect_all_end_with_the_launcher("echo pid $$ >> \"$UP\"; exec " + quiet_sleep, 2);
 }
 
 // The program that a rank's script starts, or puts into the background, is nobody's child once the rank is dead.
 TEST(Launchers, NothingThatARankStartedOutlivesTandemRun) {
-  expect_all_end(
-      run_and_kill_launcher(quiet_sleep + " & echo pid $!; sh -c 'echo pid $$; exec " + quiet_sleep + "'; true"), 4);
+  expect_all_end_with_the_launcher(
+      quiet_sleep + " & echo pid $! >> \"$UP\"; sh -c 'echo pid $$ >> \"$UP\"; exec " + quiet_sleep + "'; true", 4);
 }
 
 TEST(Launchers, NothingThatARankStartedOutlivesIt) {
-  expect_all_end(run(tandem_run + "-n 2 --no-prefix -- sh -c '" + quiet_sleep + " & echo pid $!'"), 2);
+  expect_all_end(run(tandem_run + "-n 2 --no-prefix -- sh -c '" + quiet_sleep + " & echo pid $!'").out, 2);
 }
 
 // In a temporary folder of its own: two mpiruns of one user that begin and end at once take away each other's.
@@ -190,7 +203,8 @@ TEST(Launchers, TwoJobsOfMpiexecHydraAtOnce) {
 
 // The same without MPICH: what its processes are called, and what they set.
 TEST(Launchers, TheProcessAboveTheRanksOfHydraNamesTheirJob) {
-  const std::string proxy = ::testing::TempDir() + "hydra_pmi_proxy";
+  const tandem::testing::TemporaryFolder folder;
+  const std::string proxy = folder.at("hydra_pmi_proxy");
   ASSERT_EQ(std::system(("cp /bin/sh " + proxy).c_str()), 0);
   const auto rank = [](const std::string& number) {
     return "PMI_RANK=" + number + " PMI_SIZE=2 MPI_LOCALRANKID=" + number + " MPI_LOCALNRANKS=2 " + probe;
@@ -201,7 +215,6 @@ TEST(Launchers, TheProcessAboveTheRanksOfHydraNamesTheirJob) {
   expect_says(unnamed, "TANDEM_JOB is not set");
   expect_says(unnamed, "no process hydra_pmi_proxy above it");
   expect_ranks(run("env TANDEM_JOB=named." + std::to_string(::getpid()) + " sh -c " + both), 2, "mpiexec.hydra");
-  ::unlink(proxy.c_str());
 }
 
 TEST(Launchers, Torchrun) {

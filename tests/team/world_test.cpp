@@ -88,6 +88,7 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
   run_ranks(3, [](World& world) {
     InitOptions options = another(world, ".sizes");
     if (world.rank() == 2) options.launch->world_size = 5;
+    world.team().barrier();  // rank 0 has a word for those who come late, but not for ever
     expect_says(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
     world.team().barrier();
 
@@ -96,6 +97,7 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
 #endif
     options = another(world, ".twice");
     if (world.rank() == 2) options.launch->rank = 1;
+    world.team().barrier();
     expect_says(refusal<InvalidArgument>(options), {"rank 1 ", "is that rank already"});
     world.team().barrier();
   });
@@ -104,11 +106,10 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
 TEST(World, ARankThatDoesNotComeIsNamedOnAll) {
   run_ranks(4, [](World& world) {
     InitOptions options = another(world, ".late");
-    options.env->timeout = 300ms;
-    if (world.rank() == 2) {
-      std::this_thread::sleep_for(600ms);
-    } else {
-      expect_says(refusal<Timeout>(options), {"rank 2 of 4 did not come", "300 ms", "TANDEM_TIMEOUT"});
+    options.env->timeout = 2s;
+    world.team().barrier();
+    if (world.rank() != 2) {
+      expect_says(refusal<Timeout>(options), {"rank 2 of 4 did not come", "2 s", "TANDEM_TIMEOUT"});
     }
     world.team().barrier();
   });
@@ -160,9 +161,9 @@ TEST(World, ARankWithoutDescriptorsSaysSoAtOnce) {
   const testing::Shared<std::atomic<int>> refusals;
   constexpr rlim_t tries = 16;
   for (rlim_t left = 0; left < tries; ++left) {
-    run_ranks(2, [&refusals, left](World& world) {
+    const auto body = [&refusals, left](World& world) {
       InitOptions options = another(world, ".full");
-      options.env->timeout = world.rank() == 0 ? 20s : 1s;  // whom nobody may be left to tell
+      options.env->timeout = 20s;
       if (world.rank() == 0) {
         rlim_t limit = 0;  // with so many numbers below it that are no descriptor's yet
         for (rlim_t unused = 0; unused < left || ::fcntl(static_cast<int>(limit), F_GETFD) >= 0; ++limit) {
@@ -183,8 +184,13 @@ TEST(World, ARankWithoutDescriptorsSaysSoAtOnce) {
         expect_says(failure, {"Too many open files"});
         ++*refusals;
       }
-      world.team().barrier();
-    });
+      if (world.rank() == 0) {
+        ::kill(static_cast<pid_t>(world.team().peer(1).pid), SIGKILL);  // nobody may be left to tell it
+      } else {
+        world.team().barrier();
+      }
+    };
+    run_ranks(2, body, {.may_die = {1}});
   }
   EXPECT_GT(*refusals, 2);
   EXPECT_LT(*refusals, static_cast<int>(tries));
