@@ -46,12 +46,19 @@ std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
+template <typename Numbers> auto median_of(Numbers numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[numbers.size() / 2];
+}
+
 /// What the ranks of one job and the test know together.
 struct Scene {
   std::atomic<std::int64_t> killed_us;
   std::atomic<pid_t> victim;
   std::atomic<std::uint64_t> job_hash;
   std::atomic<bool> over;
+  std::atomic<int> ready;  // survivors that are out of the calls before the victim's time
+  std::array<std::atomic<std::int64_t>, 8> calm_us;
   std::array<std::atomic<std::int64_t>, 8> heard_us;
 };
 
@@ -68,6 +75,25 @@ class Kill : public ::testing::Test {
     EXPECT_FALSE(sockets_named(socket_prefix(hash)).empty()) << "while it lives, a job has sockets";
     scene.job_hash = hash;
     scene.victim = ::getpid();
+  }
+
+  /// As each rank of `team`, before the victim's time begins: notes how long a call of `work` takes where nobody dies.
+  /// At the victim, returns only when no survivor is in one of these calls any more.
+  template <typename Work>
+  static void meet(const World& world, int victim, Scene& scene, const Team& team, Work&& work) {
+    team.barrier();
+    std::array<std::int64_t, 5> calls{};
+    for (std::int64_t& call : calls) {
+      const std::int64_t before = now_us();
+      work();
+      call = now_us() - before;
+    }
+    scene.calm_us[static_cast<std::size_t>(world.rank())] = median_of(calls);
+    if (world.rank() != victim) {
+      ++scene.ready;
+    } else {
+      while (scene.ready < team.size() - 1) std::this_thread::sleep_for(1ms);
+    }
   }
 
   static void die(Scene& scene) {
@@ -104,11 +130,16 @@ class Kill : public ::testing::Test {
       const std::int64_t heard = scene.heard_us[static_cast<std::size_t>(rank)];
       if (rank != victim && heard != 0) {
         milliseconds_.push_back(static_cast<double>(heard - scene.killed_us) / 1e3);
+        calm_milliseconds_.push_back(static_cast<double>(scene.calm_us[static_cast<std::size_t>(rank)]) / 1e3);
       }
     }
     EXPECT_EQ(sockets_named(socket_prefix(scene.job_hash)), std::vector<std::string>());
     EXPECT_NE(::kill(scene.victim, 0), 0);
   }
+
+  /// Where others keep the cores busy, calls take long, too: a call and a loss wait for the same ranks to get a core.
+  [[nodiscard]] double median_limit() const { return std::max(100.0, 10 * median_of(calm_milliseconds_)); }
+  [[nodiscard]] bool median_is_late() const { return median_of(milliseconds_) >= median_limit(); }
 
   void expect_fast() {
     ASSERT_FALSE(milliseconds_.empty());
@@ -116,9 +147,12 @@ class Kill : public ::testing::Test {
     const double median = milliseconds_[milliseconds_.size() / 2];
     const double p90 = milliseconds_[(milliseconds_.size() * 9 - 1) / 10];
     const double most = milliseconds_.back();
-    std::printf("[ survivors] %zu heard of a loss after %.1f ms (median), %.1f ms (p90), %.1f ms (most)\n",
-                milliseconds_.size(), median, p90, most);
-    EXPECT_LT(median, 100.0);
+    const double calm = median_of(calm_milliseconds_);
+    std::printf(
+        "[ survivors] %zu heard of a loss after %.1f ms (median), %.1f ms (p90), %.1f ms (most); "
+        "a call took %.1f ms before\n",
+        milliseconds_.size(), median, p90, most, calm);
+    EXPECT_LT(median, median_limit());
     // Of a few, the slowest may be one that the machine held up.
     if (milliseconds_.size() >= 20) {
       EXPECT_LT(p90, 500.0) << "one survivor in ten is told late: some wait does not look at its peers' fate";
@@ -128,6 +162,7 @@ class Kill : public ::testing::Test {
 
  private:
   std::vector<double> milliseconds_;
+  std::vector<double> calm_milliseconds_;
 };
 
 std::vector<int> all_but(int ranks, int victim) {
@@ -171,12 +206,13 @@ TEST_F(Kill, TheOthersHearWhoIsLostAndGoOnWithoutIt) {
                   enter(world, victim, *scene);
                   const std::vector<int> others = all_but(ranks, victim);
                   const Team before = world.team(others);  // this one never had the victim
-                  world.team().barrier();
+                  const auto barrier = [&] { world.team().barrier(); };
+                  meet(world, victim, *scene, world.team(), barrier);
                   if (world.rank() == victim) {
                     std::this_thread::sleep_for(delay);
                     die(*scene);
                   }
-                  expect_loss(world, victim, *scene, world.team(), [&] { world.team().barrier(); });
+                  expect_loss(world, victim, *scene, world.team(), barrier);
                   EXPECT_FALSE(before.failed());
                   before.barrier();
                   const Team after = world.team(others);
@@ -197,7 +233,8 @@ TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
   run_ranks(3,
             [&](World& world) {
               enter(world, 1, *scene);
-              world.team().barrier();
+              const auto barrier = [&] { world.team().barrier(); };
+              meet(world, 1, *scene, world.team(), barrier);
               if (world.rank() == 1) {
                 if (::fork() == 0) {
                   for (int i = 0; i < 5000 && !scene->over; ++i) ::usleep(1000);
@@ -205,7 +242,7 @@ TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
                 }
                 die(*scene);
               }
-              expect_loss(world, 1, *scene, world.team(), [&] { world.team().barrier(); });
+              expect_loss(world, 1, *scene, world.team(), barrier);
               const Team rest = world.team({2, 0});
               rest.barrier();
               scene->over = true;
@@ -224,12 +261,13 @@ TEST_F(Kill, ARankThatEndsByAnErrorIsLostToo) {
   run_ranks(3,
             [&](World& world) {
               enter(world, 2, *scene);
-              world.team().barrier();
+              const auto barrier = [&] { world.team().barrier(); };
+              meet(world, 2, *scene, world.team(), barrier);
               if (world.rank() == 2) {
                 scene->killed_us = now_us();
                 ::_exit(3);
               }
-              expect_loss(world, 2, *scene, world.team(), [&] { world.team().barrier(); });
+              expect_loss(world, 2, *scene, world.team(), barrier);
               world.team({0, 1}).barrier();
             },
             {.limit = 30s, .may_die = {2}});
@@ -289,7 +327,9 @@ class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
 void KillAmid::at_random_points(Repeat repeat) {
   std::mt19937_64 random(testing::seed());
   const std::set<std::string> before = names_in_shared_memory();
-  int left = static_cast<int>(std::ceil(50 * testing::stress_scale()));
+  const int enough = static_cast<int>(std::ceil(50 * testing::stress_scale()));
+  int left = enough;
+  int more = 2;
   for (std::uint64_t round = 0; left > 0 && !HasFailure(); ++round) {
     const int kills = std::min(left, most_ranks - 1);  // to start a world takes longest, on CUDA seconds
     std::vector<int> victims(static_cast<std::size_t>(kills) + 1);
@@ -299,6 +339,11 @@ void KillAmid::at_random_points(Repeat repeat) {
     victims.pop_back();
     kill_in_turn(victims, survivor, random(), repeat);
     left -= kills;
+    // Of a few kills a busy machine may hold up most. What is slow by itself stays so however many there are.
+    if (left == 0 && more > 0 && !HasFailure() && median_is_late()) {
+      left = enough;
+      --more;
+    }
   }
   expect_fast();
   EXPECT_EQ(left_in_shared_memory(before), std::set<std::string>());
@@ -329,7 +374,7 @@ void KillAmid::kill_in_turn(const std::vector<int>& victims, int survivor, std::
     Scene& scene = (*scenes)[turn];
     Stage stage(world, team, messages, repeat);
     const Work work = operation->prepare(stage);
-    team.barrier();
+    meet(world, victim, scene, team, operation->prepare(stage));  // another: the victim may die in the first of `work`
     if (world.rank() == victim) {
       std::thread([&] {
         std::this_thread::sleep_for(delay);

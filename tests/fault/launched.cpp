@@ -68,14 +68,14 @@ int run(int victim, std::chrono::microseconds delay, std::int64_t count) {
               world.launch().job.c_str(), fault::sockets_named(prefix).size());
   std::fflush(stdout);
   Sums sums(world.team(), count);
-  world.team().barrier();
-  if (world.rank() == victim) {
-    std::thread([delay] {
-      std::this_thread::sleep_for(delay);
-      ::kill(::getpid(), SIGKILL);
-    }).detach();
-  }
   try {
+    world.team().barrier();  // the victim may be out of it, and dead, before another is
+    if (world.rank() == victim) {
+      std::thread([delay] {
+        std::this_thread::sleep_for(delay);
+        ::kill(::getpid(), SIGKILL);
+      }).detach();
+    }
     while (sums.add_up()) continue;
     std::printf("rank %d has a wrong sum\n", world.rank());
     return 1;
