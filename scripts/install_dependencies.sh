@@ -122,9 +122,10 @@ if ((EUID != 0)); then
   fi
 fi
 
+patient=(-o Acquire::Retries=3)  # a mirror may be out of reach for a moment
 echo "== Missing: ${missing[*]}"
 echo "== apt-get update"
-"${as_root[@]}" apt-get update --quiet=2
+"${as_root[@]}" apt-get "${patient[@]}" update --quiet=2
 packages=()
 for entry in "${missing[@]}"; do
   chosen=$(known_to_apt "$entry")
@@ -135,4 +136,5 @@ for entry in "${missing[@]}"; do
   packages+=("$chosen")
 done
 echo "== apt-get install ${packages[*]}"
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends "${packages[@]}"
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "${patient[@]}" install --yes --quiet --no-install-recommends \
+  "${packages[@]}"
