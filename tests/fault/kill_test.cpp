@@ -77,15 +77,14 @@ class Kill : public ::testing::Test {
     scene.victim = ::getpid();
   }
 
-  /// As each rank of `team`, before the victim's time begins: notes how long a call of `work` takes where nobody dies.
-  /// At the victim, returns only when no survivor is in one of these calls any more.
-  template <typename Work>
-  static void meet(const World& world, int victim, Scene& scene, const Team& team, Work&& work) {
+  /// As each rank of `team`, before the victim's time begins: notes how long a barrier takes where nobody dies. At the
+  /// victim, returns only when no survivor is in one of these any more.
+  static void meet(const World& world, int victim, Scene& scene, const Team& team) {
     team.barrier();
     std::array<std::int64_t, 5> calls{};
     for (std::int64_t& call : calls) {
       const std::int64_t before = now_us();
-      work();
+      team.barrier();
       call = now_us() - before;
     }
     scene.calm_us[static_cast<std::size_t>(world.rank())] = median_of(calls);
@@ -137,7 +136,8 @@ class Kill : public ::testing::Test {
     EXPECT_NE(::kill(scene.victim, 0), 0);
   }
 
-  /// Where others keep the cores busy, calls take long, too: a call and a loss wait for the same ranks to get a core.
+  /// Where others keep the cores busy, barriers take long, too: they and the news of a loss wait for the same ranks to
+  /// get a core.
   [[nodiscard]] double median_limit() const { return std::max(100.0, 10 * median_of(calm_milliseconds_)); }
   [[nodiscard]] bool median_is_late() const { return median_of(milliseconds_) >= median_limit(); }
 
@@ -150,7 +150,7 @@ class Kill : public ::testing::Test {
     const double calm = median_of(calm_milliseconds_);
     std::printf(
         "[ survivors] %zu heard of a loss after %.1f ms (median), %.1f ms (p90), %.1f ms (most); "
-        "a call took %.1f ms before\n",
+        "a barrier took %.1f ms before\n",
         milliseconds_.size(), median, p90, most, calm);
     EXPECT_LT(median, median_limit());
     // Of a few, the slowest may be one that the machine held up.
@@ -206,13 +206,12 @@ TEST_F(Kill, TheOthersHearWhoIsLostAndGoOnWithoutIt) {
                   enter(world, victim, *scene);
                   const std::vector<int> others = all_but(ranks, victim);
                   const Team before = world.team(others);  // this one never had the victim
-                  const auto barrier = [&] { world.team().barrier(); };
-                  meet(world, victim, *scene, world.team(), barrier);
+                  meet(world, victim, *scene, world.team());
                   if (world.rank() == victim) {
                     std::this_thread::sleep_for(delay);
                     die(*scene);
                   }
-                  expect_loss(world, victim, *scene, world.team(), barrier);
+                  expect_loss(world, victim, *scene, world.team(), [&] { world.team().barrier(); });
                   EXPECT_FALSE(before.failed());
                   before.barrier();
                   const Team after = world.team(others);
@@ -233,8 +232,7 @@ TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
   run_ranks(3,
             [&](World& world) {
               enter(world, 1, *scene);
-              const auto barrier = [&] { world.team().barrier(); };
-              meet(world, 1, *scene, world.team(), barrier);
+              meet(world, 1, *scene, world.team());
               if (world.rank() == 1) {
                 if (::fork() == 0) {
                   for (int i = 0; i < 5000 && !scene->over; ++i) ::usleep(1000);
@@ -242,7 +240,7 @@ TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
                 }
                 die(*scene);
               }
-              expect_loss(world, 1, *scene, world.team(), barrier);
+              expect_loss(world, 1, *scene, world.team(), [&] { world.team().barrier(); });
               const Team rest = world.team({2, 0});
               rest.barrier();
               scene->over = true;
@@ -261,13 +259,12 @@ TEST_F(Kill, ARankThatEndsByAnErrorIsLostToo) {
   run_ranks(3,
             [&](World& world) {
               enter(world, 2, *scene);
-              const auto barrier = [&] { world.team().barrier(); };
-              meet(world, 2, *scene, world.team(), barrier);
+              meet(world, 2, *scene, world.team());
               if (world.rank() == 2) {
                 scene->killed_us = now_us();
                 ::_exit(3);
               }
-              expect_loss(world, 2, *scene, world.team(), barrier);
+              expect_loss(world, 2, *scene, world.team(), [&] { world.team().barrier(); });
               world.team({0, 1}).barrier();
             },
             {.limit = 30s, .may_die = {2}});
@@ -374,7 +371,7 @@ void KillAmid::kill_in_turn(const std::vector<int>& victims, int survivor, std::
     Scene& scene = (*scenes)[turn];
     Stage stage(world, team, messages, repeat);
     const Work work = operation->prepare(stage);
-    meet(world, victim, scene, team, operation->prepare(stage));  // another: the victim may die in the first of `work`
+    meet(world, victim, scene, team);
     if (world.rank() == victim) {
       std::thread([&] {
         std::this_thread::sleep_for(delay);
