@@ -14,9 +14,6 @@
 namespace tandem::language_model {
 namespace {
 
-// How often rounding is sampled.
-constexpr std::uint64_t samples = 4;
-
 struct Normed {
   Matrix y;
   Numbers scale;        // of each row
@@ -256,7 +253,8 @@ std::vector<Matrix> results(const ModelOptions& options, std::span<const std::ve
   return out;
 }
 
-/// Where samples moved a row by more than its variances say, its variances are those of the samples.
+/// Where samples moved a row by more than its variances say, these grow until they say that; and then those of single
+/// elements do, since what moves a row need not move all of it alike.
 void widen(Matrix& counted, const std::vector<const Matrix*>& sampled) {
   for (std::size_t r = 0; r < counted.rows; ++r) {
     double sum = 0;
@@ -266,8 +264,12 @@ void widen(Matrix& counted, const std::vector<const Matrix*>& sampled) {
       for (const Matrix* sample : sampled) sum += squared(sample->value[i] - counted.value[i]) / counted.variance[i];
       terms += static_cast<double>(sampled.size());
     }
-    if (terms == 0 || sum <= terms) continue;
-    for (std::size_t i = r * counted.columns; i < (r + 1) * counted.columns; ++i) counted.variance[i] *= sum / terms;
+    const double growth = terms == 0 ? 1 : std::max(1.0, sum / terms);
+    for (std::size_t i = r * counted.columns; i < (r + 1) * counted.columns; ++i) {
+      double moved = 0;
+      for (const Matrix* sample : sampled) moved += squared(sample->value[i] - counted.value[i]);
+      counted.variance[i] = std::max(growth * counted.variance[i], moved / static_cast<double>(sampled.size()));
+    }
   }
 }
 
@@ -280,12 +282,12 @@ ReferenceTensor bounded(Matrix a) {
 }  // namespace
 
 ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
-                             const Tokens& batch) {
+                             const Tokens& batch, int samples) {
   // Beside each other: much of each is one core's work.
   std::vector<std::future<std::vector<Matrix>>> sampling;
-  for (std::uint64_t key = 0; key < samples; ++key) {
+  for (int key = 0; key < samples; ++key) {
     sampling.push_back(std::async(std::launch::async, [&options, parameters, &batch, key] {
-      return results(options, parameters, batch, Arithmetic::sampling(options.dtype, key));
+      return results(options, parameters, batch, Arithmetic::sampling(options.dtype, static_cast<std::uint64_t>(key)));
     }));
   }
   std::vector<Matrix> counted = results(options, parameters, batch, Arithmetic::counting(options.dtype));

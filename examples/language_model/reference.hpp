@@ -37,15 +37,16 @@ struct ReferenceStep {
 /// Errors of different results need not be independent, for two reasons:
 /// - One rounding moves many later results together. A row's scale moves the whole row, and where weights have learnt a
 ///   few directions, what points there adds up. The gradient of a rare byte, which one token's context repeats (a line
-///   of dashes), is such a sum: it came to 14 deviations. So the step is also run a few times with each rounding moved
-///   by one deviation, up or down by a coin (stochastic arithmetic: Vignes, 1993), and where a row of a gradient moves
-///   by more than its variances say, they grow to that.
+///   of dashes), is such a sum: it came to 14 deviations. So the step is also run `samples` times with each rounding
+///   moved by one deviation, up or down by a coin (stochastic arithmetic: Vignes, 1993), and where a row of a gradient,
+///   or an element of it, moves by more than its variances say, they grow to that. They tell a deviation to
+///   within some 1/√(2 · samples) of it.
 /// - Different roundings are alike. A model that has learnt little more than how frequent each byte is has nearly the
 ///   same activations for every token, and they round alike. So a gradient, which is a sum over tokens, may also drift
 ///   by one deviation of each of its terms, all with one sign. One product's bound for it is wider. That this is the
 ///   cause was seen with a bf16 that rounds stochastically, so that errors are independent: 4096 tokens, 2 blocks of
 ///   hidden 256, step 8 came to 0.31 of the bound without drift; rounded to nearest, to 2.8 times it.
 [[nodiscard]] ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
-                                           const Tokens& batch);
+                                           const Tokens& batch, int samples = 4);
 
 }  // namespace tandem::language_model
