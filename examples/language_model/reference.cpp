@@ -253,22 +253,26 @@ std::vector<Matrix> results(const ModelOptions& options, std::span<const std::ve
   return out;
 }
 
+/// Adds the squares of what a sample moved.
+void add_squares(const Matrix& counted, const Matrix& sample, Numbers& squares) {
+  squares.resize(counted.value.size());
+  for (std::size_t i = 0; i < squares.size(); ++i) squares[i] += squared(sample.value[i] - counted.value[i]);
+}
+
 /// Where samples moved a row by more than its variances say, these grow until they say that; and then those of single
-/// elements do, since what moves a row need not move all of it alike.
-void widen(Matrix& counted, const std::vector<const Matrix*>& sampled) {
+/// elements do, since what moves a row need not move all of it alike. `squares` are the samples' sums.
+void widen(Matrix& counted, const Numbers& squares, double samples) {
   for (std::size_t r = 0; r < counted.rows; ++r) {
     double sum = 0;
     double terms = 0;
     for (std::size_t i = r * counted.columns; i < (r + 1) * counted.columns; ++i) {
       if (counted.variance[i] == 0) continue;
-      for (const Matrix* sample : sampled) sum += squared(sample->value[i] - counted.value[i]) / counted.variance[i];
-      terms += static_cast<double>(sampled.size());
+      sum += squares[i] / counted.variance[i];
+      terms += samples;
     }
     const double growth = terms == 0 ? 1 : std::max(1.0, sum / terms);
     for (std::size_t i = r * counted.columns; i < (r + 1) * counted.columns; ++i) {
-      double moved = 0;
-      for (const Matrix* sample : sampled) moved += squared(sample->value[i] - counted.value[i]);
-      counted.variance[i] = std::max(growth * counted.variance[i], moved / static_cast<double>(sampled.size()));
+      counted.variance[i] = std::max(growth * counted.variance[i], squares[i] / samples);
     }
   }
 }
@@ -283,21 +287,27 @@ ReferenceTensor bounded(Matrix a) {
 
 ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
                              const Tokens& batch, int samples) {
-  // Beside each other: much of each is one core's work.
-  std::vector<std::future<std::vector<Matrix>>> sampling;
-  for (int key = 0; key < samples; ++key) {
-    sampling.push_back(std::async(std::launch::async, [&options, parameters, &batch, key] {
-      return results(options, parameters, batch, Arithmetic::sampling(options.dtype, static_cast<std::uint64_t>(key)));
-    }));
+  // Beside each other, since much of each is one core's work; but few at once, since each has all activations.
+  constexpr int at_once = 4;
+  std::vector<Matrix> counted;
+  std::vector<Numbers> squares(4 + 4 * static_cast<std::size_t>(options.layers));
+  for (int begin = 0; begin < samples; begin += at_once) {
+    std::vector<std::future<std::vector<Matrix>>> sampling;
+    for (int key = begin; key < std::min(begin + at_once, samples); ++key) {
+      sampling.push_back(std::async(std::launch::async, [&options, parameters, &batch, key] {
+        return results(options, parameters, batch,
+                       Arithmetic::sampling(options.dtype, static_cast<std::uint64_t>(key)));
+      }));
+    }
+    if (begin == 0) counted = results(options, parameters, batch, Arithmetic::counting(options.dtype));
+    for (std::future<std::vector<Matrix>>& sample : sampling) {
+      const std::vector<Matrix> moved = sample.get();
+      for (std::size_t i = 0; i < moved.size(); ++i) add_squares(counted[i], moved[i], squares[i]);
+    }
   }
-  std::vector<Matrix> counted = results(options, parameters, batch, Arithmetic::counting(options.dtype));
-  std::vector<std::vector<Matrix>> sampled;
-  for (std::future<std::vector<Matrix>>& sample : sampling) sampled.push_back(sample.get());
   std::vector<ReferenceTensor> tensors;
   for (std::size_t i = 0; i < counted.size(); ++i) {
-    std::vector<const Matrix*> moved;
-    for (const std::vector<Matrix>& sample : sampled) moved.push_back(&sample[i]);
-    widen(counted[i], moved);
+    widen(counted[i], squares[i], samples);
     tensors.push_back(bounded(std::move(counted[i])));
   }
   ReferenceStep step{std::move(tensors.front()), {}};

@@ -37,10 +37,10 @@ struct ReferenceStep {
 /// Errors of different results need not be independent, for two reasons:
 /// - One rounding moves many later results together. A row's scale moves the whole row, and where weights have learnt a
 ///   few directions, what points there adds up. The gradient of a rare byte, which one token's context repeats (a line
-///   of dashes), is such a sum: it came to 14 deviations. So the step is also run `samples` times with each rounding
-///   moved by one deviation, up or down by a coin (stochastic arithmetic: Vignes, 1993), and where a row of a gradient,
-///   or an element of it, moves by more than its variances say, they grow to that. They tell a deviation to
-///   within some 1/√(2 · samples) of it.
+///   of dashes), is such a sum: it came to 14 deviations. So the step is also run `samples` times, at least once, with
+///   each rounding moved by one deviation, up or down by a coin (stochastic arithmetic: Vignes, 1993), and where a row
+///   of a gradient, or an element of it, moves by more than its variances say, they grow to that. The runs tell it
+///   to within some 1/√(2 · samples).
 /// - Different roundings are alike. A model that has learnt little more than how frequent each byte is has nearly the
 ///   same activations for every token, and they round alike. So a gradient, which is a sum over tokens, may also drift
 ///   by one deviation of each of its terms, all with one sign. One product's bound for it is wider. That this is the
