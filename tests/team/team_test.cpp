@@ -13,7 +13,6 @@
 #include <random>
 #include <string>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -358,47 +357,6 @@ TEST(Team, ATeamThatIsNotMadeNamesWhoDidNotCome) {
     parent.set_timeout(10s);
     expect_works(parent.team({0, 1, 2}), world);  // the attempt left nothing behind
   });
-}
-
-/// Rank 1 of three makes a team without a descriptor left, and stays until the others have heard of it, or leaves.
-void expect_to_hear_why(bool stays) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
-#elif defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "UBSan opens a pipe to see whether an object can be read, and finds no descriptor left for that";
-#endif
-  run_ranks(3, [stays](World& world) {
-    const Team apart = world.team({2, 1, 0});
-    const Team pair = world.team({0, 2});
-    world.team().barrier();
-    const auto make = [&] { static_cast<void>(world.team({0, 1, 2})); };
-    if (world.rank() == 1) {
-      const rlimit none{3, 3};
-      ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-      EXPECT_THROW(make(), OutOfMemory);
-    } else {
-      const auto begin = std::chrono::steady_clock::now();
-      try {
-        make();
-        ADD_FAILURE() << "a team was made without rank 1";
-      } catch (const Aborted& error) {
-        expect_says(error.what(), {"told by rank 1 ", "could not make team", "Too many open files"});
-      } catch (const PeerLost& error) {  // its world's end may be heard of before all have agreed on the team
-        EXPECT_FALSE(stays) << error.what();
-        EXPECT_EQ(error.rank(), 1) << error.what();
-      }
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, world.team().timeout() / 2);
-      EXPECT_FALSE(world.team().failed());
-      pair.barrier();  // else the end of who has heard first may be what the other one hears of
-    }
-    if (stays) apart.barrier();
-  });
-}
-
-TEST(Team, ARankThatCannotMakeATeamTellsTheOthersWhy) { expect_to_hear_why(true); }
-
-TEST(Team, ARankThatCannotMakeATeamAndLeavesCostsNoDeadline) {
-  for (int round = 0; round < 5; ++round) expect_to_hear_why(false);
 }
 
 TEST(Team, AnOperationHasOneNumberHoweverOftenItIsNamed) {
