@@ -49,7 +49,7 @@ constexpr const char* default_link = "50us,200MB/s";
 
 /// What the command line says; what it leaves open depends on the device.
 struct DemoOptions {
-  RankOptions ranks{.without_gpus = 4};
+  RankOptions ranks{.on_host = 4};
   std::string text_file;
   std::optional<std::int64_t> steps;
   std::optional<std::int64_t> hidden;

@@ -92,7 +92,8 @@ int plan_linear(const PlanOptions& options) {
   }
   const Env env = environment(options.ranks);
   const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
-  const int ranks = rank_count(options.ranks, device);
+  const bool elsewhere = device == DeviceType::cuda && device_count(device) == 0;  // where there are some GPUs
+  const int ranks = elsewhere ? options.ranks.ranks.value_or(2) : rank_count(options.ranks, device);
   const LinearProblem problem{.kind = linear_kind(options.operation),
                               .shape = *options.shape,
                               .ranks = ranks,

@@ -49,7 +49,7 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
          [&options](const std::string& text) {
            options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_ranks));
          },
-         format("how many ranks (default: the launcher's, one for each GPU, or {})", options.without_gpus))
+         format("how many ranks (default: the launcher's, one for each GPU, or {})", options.on_host))
       ->type_name("N");
   app.add_option_function<std::string>(
          "--device",
@@ -90,8 +90,8 @@ int rank_count(const RankOptions& options, DeviceType device) {
   if (options.ranks) return *options.ranks;
   const Launch launch = Launch::detect();
   if (launch.launcher != "none") return launch.world_size;
-  const int gpus = device == DeviceType::cuda ? device_count(DeviceType::cuda) : 0;
-  return gpus == 0 ? options.without_gpus : std::min(gpus, static_cast<int>(most_ranks));
+  if (device == DeviceType::host) return options.on_host;
+  return std::clamp(device_count(device), 1, static_cast<int>(most_ranks));  // one says as well that there is no GPU
 }
 
 World join(const RankOptions& options, const char* command, Arguments arguments) {

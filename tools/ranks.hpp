@@ -12,10 +12,10 @@ namespace tandem::tools {
 
 /// The ranks that a command runs on, as its options -n, --device, --link and --bind say.
 struct RankOptions {
-  std::optional<int> ranks{};           ///< none: as the launcher says, or one for each GPU, or `without_gpus`
+  std::optional<int> ranks{};           ///< none: as the launcher says, or one for each GPU, or `on_host`
   std::optional<std::string> device{};  ///< none: as TANDEM_DEVICE says
   std::optional<LinkOptions> link{};
-  int without_gpus = 2;        ///< how many ranks where nobody says
+  int on_host = 2;             ///< how many ranks there where nobody says
   std::optional<bool> bind{};  ///< each rank to its share of the CPUs; none: on the host, where they divide evenly
 };
 
