@@ -290,7 +290,7 @@ ReferenceStep reference_step(const ModelOptions& options, std::span<const std::v
   // Beside each other, since much of each is one core's work; but few at once, since each has all activations.
   constexpr int at_once = 4;
   std::vector<Matrix> counted;
-  std::vector<Numbers> squares(4 + 4 * static_cast<std::size_t>(options.layers));
+  std::vector<Numbers> squares;
   for (int begin = 0; begin < samples; begin += at_once) {
     std::vector<std::future<std::vector<Matrix>>> sampling;
     for (int key = begin; key < std::min(begin + at_once, samples); ++key) {
@@ -302,6 +302,7 @@ ReferenceStep reference_step(const ModelOptions& options, std::span<const std::v
     if (begin == 0) counted = results(options, parameters, batch, Arithmetic::counting(options.dtype));
     for (std::future<std::vector<Matrix>>& sample : sampling) {
       const std::vector<Matrix> moved = sample.get();
+      squares.resize(moved.size());
       for (std::size_t i = 0; i < moved.size(); ++i) add_squares(counted[i], moved[i], squares[i]);
     }
   }

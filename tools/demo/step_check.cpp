@@ -79,7 +79,7 @@ StepCheck checked_step(language_model::Trainer& trainer) {
   if (team.rank() == 0) {
     for (const int samples : {few_samples, many_samples}) {
       worst = compare(check, reference_step(trainer.model().options(), values, batch, samples), gradients);
-      if (check.gradient_share <= close) break;
+      if (std::max(check.loss_share, check.gradient_share) <= close) break;
     }
   }
   const std::vector<double> outcome = gather_numbers(
