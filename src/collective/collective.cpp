@@ -150,14 +150,7 @@ Collective::Split Collective::split(const TensorView& view) const {
 }
 
 void Collective::expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const {
-  if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
-  if (!(tensor.team() == team())) {
-    refuse(format("{} is a symmetric tensor of team {}; this plan is of team {}", argument, tensor.team().id(),
-                  team().id()));
-  }
-  if (!tensor.memory().is_reachable()) {
-    refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
-  }
+  expect_reachable(tensor, argument);
   if (tensor.dtype() != dtype_ || tensor.sizes().numel() != elements) {
     Plan::expect(tensor.local(), argument, dtype_, elements);
   }

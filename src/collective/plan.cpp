@@ -35,6 +35,17 @@ void Plan::set_description(std::string text) {
   team_.log().write(LogLevel::trace, description_);
 }
 
+void Plan::expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const {
+  if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
+  if (!(tensor.team() == team_)) {
+    refuse(format("{} is a symmetric tensor of team {}; this plan is of team {}", argument, tensor.team().id(),
+                  team_.id()));
+  }
+  if (!tensor.memory().is_reachable()) {
+    refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
+  }
+}
+
 void Plan::refuse(const std::string& text) const {
   throw InvalidArgument(format("{} on rank {} of {}: {}", kind_, team_.rank(), team_.size(), text));
 }

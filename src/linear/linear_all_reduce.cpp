@@ -41,11 +41,27 @@ LinearAllReduce& LinearAllReduce::operator=(LinearAllReduce&&) noexcept = defaul
 LinearAllReduce::~LinearAllReduce() = default;
 
 void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream) {
-  (*this)(x, weight, TensorView(), y, stream);
+  run(x, weight, TensorView(), y, nullptr, stream);
 }
 
 void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
                                  const TensorView& y, StreamRef stream) {
+  run(x, weight, bias, y, nullptr, stream);
+}
+
+void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, const SymmetricTensor& y,
+                                 StreamRef stream) {
+  (*this)(x, weight, TensorView(), y, stream);
+}
+
+void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                                 const SymmetricTensor& y, StreamRef stream) {
+  expect_reachable(y, "y");
+  run(x, weight, bias, y.local(), &y.memory(), stream);
+}
+
+void LinearAllReduce::run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
+                          const SymmetricMemory* symmetric, StreamRef stream) {
   const std::int64_t m = tokens(x, "x", spec().x == Layout::normal ? 0 : 1);
   expect(x, "x", spec().dtype, stored(spec().x, m, spec().k));
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
@@ -56,7 +72,7 @@ void LinearAllReduce::operator()(const TensorView& x, const TensorView& weight, 
   State& state = *state_;
   const RowRange own = shard_rows(m, team().size(), team().rank());
   auto* const own_rows = y.narrow(0, own.begin, own.count).data_as<std::byte>();
-  const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m};
+  const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m, symmetric};
   whole_or_failed([&] {
     rejoin_if_thrown(state.communication, stream, [&] { (state.*state.algorithm)(run, stream); });
     state.sums.finish(stream);

@@ -48,6 +48,20 @@ std::size_t bytes_of(const LinearSpec& spec, std::int64_t m) {
   return checked_mul(static_cast<std::size_t>(m), static_cast<std::size_t>(spec.n) * size_of(spec.dtype));
 }
 
+/// Whether what follows the product is large enough to be kernels' on all ranks' products, whatever y is.
+bool meets_always(const Team& team, const LinearSpec& spec, PartialSums::Rows rows) {
+  const std::size_t whole = bytes_of(spec, spec.m);
+  const std::size_t sent =
+      rows == PartialSums::Rows::all ? whole : whole - whole / static_cast<std::size_t>(team.size());
+  return direct_sum_wins(collective_tuning(team.device().id().type), sent);
+}
+
+/// Whether it is where y is symmetric.
+bool meets_into_symmetric(const Team& team, PartialSums::Rows rows, std::size_t whole) {
+  return rows == PartialSums::Rows::all && team.size() > 2 &&
+         whole > direct_all_reduce_above(collective_tuning(team.device().id().type), team.size());
+}
+
 /// For what follows the product, if that is one small kernel's.
 MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
                    std::uint32_t operation) {
@@ -69,12 +83,9 @@ MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice&
 MeetingPlace meeting_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
                         std::uint32_t operation) {
   const std::size_t whole = bytes_of(spec, spec.m);
-  const std::size_t sent =
-      rows == PartialSums::Rows::all ? whole : whole - whole / static_cast<std::size_t>(team.size());
   const bool may = team.device().meets() && team.size() > 1 && kernel_takes_rows(team.size(), bytes_of(spec, 1));
-  if (choice.algorithm != sequence || !may || !direct_sum_wins(collective_tuning(team.device().id().type), sent)) {
-    return {};
-  }
+  const bool wins = meets_always(team, spec, rows) || meets_into_symmetric(team, rows, whole);
+  if (choice.algorithm != sequence || !may || !wins) return {};
   return {team, choice.sms.value_or(MeetingPlace::most_blocks), operation, whole};
 }
 
@@ -93,7 +104,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       sms_(choice.sms),
       copies_(choice.algorithm != direct),
       meeting_(meeting_of(team, spec, choice, rows, operation)),
-      lanes_(meeting_ ? MailLanes() : lanes_of(team, spec, choice, rows, operation)),
+      lanes_(meeting_ && meets_always(team, spec, rows) ? MailLanes() : lanes_of(team, spec, choice, rows, operation)),
       slots_(team, takes_kernels() || team.size() == 1 ? 0 : checked_add(tail_offset_, has_tail() ? region_bytes_ : 0),
              2, operation),
       staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_ || team.size() == 1
@@ -120,9 +131,12 @@ std::string PartialSums::communication() const {
                   product_adds_ ? "the product of the own rows adds what the peer has sent"
                                 : format("sums by {}", summed_by(team_.device(), sms_)));
   }
-  const bool two = meeting_ && rows_ == Rows::all && !adds_up_all();
-  return format("{} on at most {} SMs", two ? "two kernels" : "one kernel",
-                meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
+  const bool mails = lanes_.bytes() != 0;
+  const bool two = !mails && rows_ == Rows::all && !adds_up_all();
+  const bool one_into_all = meeting_ && meets_into_symmetric(team_, rows_, bytes_of(spec_, spec_.m));
+  return format("{} on at most {} SMs{}", two ? "two kernels" : "one kernel",
+                mails ? lanes_.lanes() : static_cast<std::size_t>(meeting_.blocks()),
+                one_into_all ? ", into a symmetric y one that stores into those of all ranks" : "");
 }
 
 void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into,
@@ -259,8 +273,9 @@ void PartialSums::push_all(const Operands& run, StreamRef stream) const {
 
 void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
   multiply_first(run, stream);
+  if (stores_into_all(run)) return reduce_into_all(run, stream);
+  if (lanes_.bytes() != 0) return reduce_by_mail(run, stream);
   if (meeting_) return reduce_in_meeting(run, stream);
-  if (takes_kernels()) return reduce_by_mail(run, stream);
   push_all(run, stream);
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
@@ -322,6 +337,26 @@ void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const
                     static_cast<std::size_t>(most) * row_bytes_);
   }
   if (spreads) take_sums_in_meeting(run, stream);
+}
+
+bool PartialSums::stores_into_all(const Operands& run) const {
+  return meeting_ && run.symmetric != nullptr &&
+         meets_into_symmetric(team_, rows_, static_cast<std::size_t>(run.m) * row_bytes_);
+}
+
+void PartialSums::reduce_into_all(const Operands& run, StreamRef stream) const {
+  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  const std::size_t before = static_cast<std::size_t>(own.begin) * row_bytes_;
+  std::vector<const void*> sources;
+  std::vector<void*> destinations;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    sources.push_back(meeting_.memory(rank) + before);
+    destinations.push_back(run.symmetric->remote(rank) + before);
+  }
+  Reduction sum = sum_of(run, sources, destinations, own.count);
+  sum.peer_destinations = team_.size() - 1;
+  const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::exchange);
+  meeting_.reduce(stream, sum, static_cast<std::size_t>(shard_rows(run.m, team_.size(), 0).count) * row_bytes_);
 }
 
 void PartialSums::take_sums_in_meeting(const Operands& run, StreamRef stream) const {

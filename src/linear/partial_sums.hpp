@@ -36,6 +36,7 @@ class PartialSums {
     const void* bias;
     std::byte* y;  ///< this rank's rows: what beta multiplies, and where the sum goes
     std::int64_t m;
+    const SymmetricMemory* symmetric = nullptr;  ///< where y, all rows of it, begins on all ranks, if it is symmetric
   };
 
   /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take.
@@ -126,6 +127,10 @@ class PartialSums {
   }
   /// Adds up what lies in all ranks' memory: all rows, or the own ones, and takes the others' sums from the peers.
   void reduce_in_meeting(const Operands& run, StreamRef stream) const;
+  /// Each the own rows, into all ranks' symmetric y.
+  void reduce_into_all(const Operands& run, StreamRef stream) const;
+  /// Whether that is faster than what goes by mail, which then would take two steps.
+  [[nodiscard]] bool stores_into_all(const Operands& run) const;
   void take_sums_in_meeting(const Operands& run, StreamRef stream) const;
   /// To its owner, with a signal if that is to be.
   void push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const;
@@ -165,7 +170,7 @@ class PartialSums {
   std::optional<int> sms_;
   bool copies_;           ///< products are pushed, not stored by who makes them
   MeetingPlace meeting_;  ///< where what is large is kernels', and all ranks' products lie in their memory
-  MailLanes lanes_;       ///< where what is small is one kernel's
+  MailLanes lanes_;       ///< where what is small is one kernel's, at least into memory that is not symmetric
   Slots slots_;
   Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
   Reclaimed<Gemm> gemm_;

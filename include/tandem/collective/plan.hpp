@@ -11,6 +11,7 @@
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/event.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/reclaimed.hpp"
 #include "tandem/team/team.hpp"
 
@@ -77,6 +78,8 @@ class TANDEM_API Plan {
   }
   /// The same, for exactly these sizes.
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
+  /// The same unless `tensor` is one that all ranks of this team reach.
+  void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const;
   [[noreturn]] void refuse(const std::string& text) const;
 
   /// The first and the last thing of a run. `begin` throws if the team has failed, or if the stream is of another

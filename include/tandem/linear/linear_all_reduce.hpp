@@ -6,6 +6,7 @@
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/linear/linear_plan.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 
 namespace tandem {
 
@@ -17,7 +18,8 @@ namespace tandem {
 /// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way), and
 /// the others take the sums from it, so that no rank adds what another one already has. Where one kernel follows the
 /// product (CUDA, in sequence), each rank adds up all in two cases: of two ranks without an activation, which sends as
-/// much, and of so little that a second step would take longer than the sums.
+/// much, and of so little that a second step would take longer than the sums. Into a symmetric y of more, that kernel
+/// stores each sum where all ranks have it; otherwise the others' are copied from where they were added.
 class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
@@ -33,8 +35,16 @@ class TANDEM_API LinearAllReduce : public LinearPlan {
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
+  /// The same into a symmetric tensor of [m, n]; all ranks give one, or none does.
+  void operator()(const TensorView& x, const TensorView& weight, const SymmetricTensor& y, StreamRef stream);
+  void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
+                  StreamRef stream);
 
  private:
+  /// `symmetric`: where y lies on all ranks, if it does.
+  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
+           const SymmetricMemory* symmetric, StreamRef stream);
+
   struct State;
   std::unique_ptr<State> state_;
 };
