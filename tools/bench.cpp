@@ -51,12 +51,16 @@ Examples:
   tandem bench linear_reduce_scatter -n 4 --shape 512,1024,2048 --layout NN    # its gradient of x
 )";
 
+bool may_be_symmetric(Operation operation) {
+  return is_collective(operation) || operation == Operation::linear_all_reduce;
+}
+
 constexpr std::array<OptionOfSome, 9> own_options_of_some{{{"-b", is_collective, "collectives"},
                                                            {"-e", is_collective, "collectives"},
                                                            {"-f", is_collective, "collectives"},
                                                            {"-i", is_collective, "collectives"},
                                                            {"--plain", is_collective, "collectives"},
-                                                           {"--symmetric", is_collective, "collectives"},
+                                                           {"--symmetric", may_be_symmetric, "collectives and linear_all_reduce"},
                                                            {"--in-place", is_collective, "collectives"},
                                                            {"--beside", is_collective, "collectives"},
                                                            {"--root", is_broadcast, "broadcast"}}};
@@ -199,7 +203,7 @@ int bench(Arguments arguments) {
       ->type_name("M,N,K");
   auto* plain_flag = app.add_flag("--plain", plain, "collectives on plain tensors");
   app.add_flag("--symmetric", symmetric,
-               "collectives on symmetric tensors (the default where the algorithm takes them)")
+               "collectives on symmetric tensors (the default where the algorithm takes them); linear_all_reduce into one")
       ->excludes(plain_flag);
   app.add_flag("--in-place", options.in_place, "collectives in place alone");
   integer("--root", "--root", "broadcast: the rank that sends (default 0)", options.root, 0, 63);
@@ -215,6 +219,7 @@ int bench(Arguments arguments) {
   if (const auto code = parse(app, arguments)) return *code;
   check(options, app);
   options.plain = on_plain_tensors(options, plain, symmetric);
+  options.symmetric = is_linear(options.operation) && symmetric;
 
   const Env env = environment(options.ranks);
   if (!options.timeline.empty()) expect_no_trace(env, "--timeline");

@@ -32,7 +32,8 @@ struct BenchOptions {
   std::string algorithm = "auto";
   std::optional<int> groups;
   std::optional<int> sms;
-  bool plain = false;     ///< plain tensors instead of symmetric ones
+  bool plain = false;      ///< collectives: plain tensors instead of symmetric ones
+  bool symmetric = false;  ///< linear_all_reduce: into a symmetric tensor instead of a plain one
   bool in_place = false;  ///< in place alone
   bool blocking = false;
   bool stats = false;

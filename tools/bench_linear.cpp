@@ -26,6 +26,7 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const 
           .bias = options.epilogue.bias,
           .activation = options.epilogue.activation,
           .auxiliary = options.epilogue.auxiliary,
+          .symmetric_output = options.symmetric,
           .gathered = options.gradient.gathered,
           .gradient_dtype = options.gradient.dtype,
           .key = options.seed};
@@ -117,7 +118,8 @@ int bench_linear(const World& world, const BenchOptions& given) {
 
   Report report(world,
                 format("tandem bench {}{}: {}, {}", name(options.operation),
-                       in_words(options.layouts, options.epilogue) + in_words(options.gradient),
+                       in_words(options.layouts, options.epilogue) + in_words(options.gradient) +
+                           (options.symmetric ? ", into a symmetric tensor" : ""),
                        to_string(options.repetitions), setting(world)),
                 options.report);
   report.set("operation", name(options.operation));
@@ -127,6 +129,7 @@ int bench_linear(const World& world, const BenchOptions& given) {
     report.set("activation", name(options.epilogue.activation));
     report.set("auxiliary", name(options.epilogue.auxiliary));
   }
+  if (options.operation == Operation::linear_all_reduce) report.set("symmetric", options.symmetric);
   if (is_weight_gradient(options.operation)) {
     report.set("gathered", options.gradient.gathered == GatheredOperand::x ? "x" : "dy");
     report.set("gradient_dtype", name(options.gradient.dtype));

@@ -199,6 +199,12 @@ LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
   } else {
     output_ = tensor(problem.values(Operand::start, block), sizes, problem.output_dtype());
   }
+  if (!problem.symmetric_output) return;
+  symmetric_output_ = SymmetricTensor::empty(team, sizes, problem.output_dtype());
+  symmetric_output_.rendezvous();
+  output_.buffer = Buffer();
+  output_.view = symmetric_output_.local();
+  upload(output_);
 }
 
 void LinearRun::reset_output() {
@@ -255,6 +261,9 @@ void LinearRun::operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const {
           if (problem_.auxiliary != Auxiliary::none) {
             return each(first_.view, second_.view, bias_.view, aux_.view, output_.view, stream);
           }
+        }
+        if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
+          if (symmetric_output_) return each(first_.view, second_.view, bias_.view, symmetric_output_, stream);
         }
         if constexpr (!std::is_same_v<Plan, LinearWeightGradient>) {
           if (problem_.bias) return each(first_.view, second_.view, bias_.view, output_.view, stream);

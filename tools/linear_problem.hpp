@@ -13,6 +13,7 @@
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 
 #include "support/oracle.hpp"
 #include "tools/parse.hpp"
@@ -35,6 +36,7 @@ struct LinearProblem {
   Auxiliary auxiliary = Auxiliary::none;
   float alpha = 1.0F;
   float beta = 0.0F;
+  bool symmetric_output = false;                  ///< an all-reduce's y is a symmetric tensor
   GatheredOperand gathered = GatheredOperand::x;  ///< weight gradients
   DType gradient_dtype = f32;                     ///< theirs
   std::uint64_t key = 0;                          ///< of the data
@@ -88,7 +90,7 @@ class LinearPlanOfAnyKind {
 /// One rank's operands for a problem, in its device's memory.
 class LinearRun {
  public:
-  /// Local: makes the data and the output, which is poisoned unless beta reads it.
+  /// Makes the data and the output, which is poisoned unless beta reads it. Local, but for a symmetric output.
   LinearRun(const Team& team, const LinearProblem& problem);
   void reset_output();
   /// Queues one run.
@@ -124,6 +126,7 @@ class LinearRun {
   Tensor bias_;
   Tensor aux_;
   Tensor output_;
+  SymmetricTensor symmetric_output_;  // where output_ is, if it is symmetric: then nothing guards it
 };
 
 }  // namespace tandem::tools

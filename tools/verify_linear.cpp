@@ -55,6 +55,7 @@ LinearProblem random_problem(Operation operation, Case& self) {
   if (problem.kind == LinearKind::all_gather_linear && problem.activation != Activation::none) {
     problem.auxiliary = random.pick(auxiliaries);
   }
+  problem.symmetric_output = problem.kind == LinearKind::linear_all_reduce && random.chance(30);
   return problem;
 }
 
@@ -107,10 +108,11 @@ void run_linear_case(Operation operation, Case& self) {
     tokens += format("{}{}", tokens.empty() ? "" : ", ", problem.shape.m);
     problems.push_back(problem);
   }
-  self.describe(format("{}{}{}{}, runs of {} tokens", to_string(whole.spec(team.rank())),
+  self.describe(format("{}{}{}{}{}, runs of {} tokens", to_string(whole.spec(team.rank())),
                        options.algorithm == "auto" ? "" : ", " + options.algorithm,
                        options.groups ? format(", {} groups", *options.groups) : "",
-                       options.sms ? format(", on {} SMs", *options.sms) : "", tokens));
+                       options.sms ? format(", on {} SMs", *options.sms) : "",
+                       whole.symmetric_output ? ", into a symmetric tensor" : "", tokens));
 
   const std::array<Stream, 2> streams{Stream(team.device()), Stream(team.device())};
   LinearPlanOfAnyKind plan(team, whole, options);
