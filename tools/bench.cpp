@@ -28,6 +28,7 @@ Linear operations print, for each --shape M,N,K (M tokens of all ranks, N output
 x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
 after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap - T_ideal;
 hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
+On CUDA a comment at the end, and "sm_mhz" of each row of JSON, say at what clocks the GPUs ran.
 With --wire, a copy to one peer runs in turns with them: every rank sends to the next one what it sends to any peer (a
 shard; of broadcast all), on CUDA by copy engines. Comments, and JSON, say its rate, and of collectives busbw over that
 rate; of linear operations t_wire, which the bytes of the collective (its size times the factor above) take at that
@@ -55,15 +56,16 @@ bool may_be_symmetric(Operation operation) {
   return is_collective(operation) || operation == Operation::linear_all_reduce;
 }
 
-constexpr std::array<OptionOfSome, 9> own_options_of_some{{{"-b", is_collective, "collectives"},
-                                                           {"-e", is_collective, "collectives"},
-                                                           {"-f", is_collective, "collectives"},
-                                                           {"-i", is_collective, "collectives"},
-                                                           {"--plain", is_collective, "collectives"},
-                                                           {"--symmetric", may_be_symmetric, "collectives and linear_all_reduce"},
-                                                           {"--in-place", is_collective, "collectives"},
-                                                           {"--beside", is_collective, "collectives"},
-                                                           {"--root", is_broadcast, "broadcast"}}};
+constexpr std::array<OptionOfSome, 9> own_options_of_some{
+    {{"-b", is_collective, "collectives"},
+     {"-e", is_collective, "collectives"},
+     {"-f", is_collective, "collectives"},
+     {"-i", is_collective, "collectives"},
+     {"--plain", is_collective, "collectives"},
+     {"--symmetric", may_be_symmetric, "collectives and linear_all_reduce"},
+     {"--in-place", is_collective, "collectives"},
+     {"--beside", is_collective, "collectives"},
+     {"--root", is_broadcast, "broadcast"}}};
 
 void check(const BenchOptions& options, const CLI::App& app) {
   expect_taken(options.operation, app, own_options_of_some);
@@ -202,8 +204,9 @@ int bench(Arguments arguments) {
          "collectives: beside a product of this size on each rank")
       ->type_name("M,N,K");
   auto* plain_flag = app.add_flag("--plain", plain, "collectives on plain tensors");
-  app.add_flag("--symmetric", symmetric,
-               "collectives on symmetric tensors (the default where the algorithm takes them); linear_all_reduce into one")
+  app.add_flag(
+         "--symmetric", symmetric,
+         "collectives on symmetric tensors (the default where the algorithm takes them); linear_all_reduce into one")
       ->excludes(plain_flag);
   app.add_flag("--in-place", options.in_place, "collectives in place alone");
   integer("--root", "--root", "broadcast: the rank that sends (default 0)", options.root, 0, 63);

@@ -15,6 +15,7 @@
 #include "tools/corruption.hpp"
 #include "tools/local_product.hpp"
 #include "tools/overlap_times.hpp"
+#include "tools/sm_clocks.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -34,7 +35,8 @@ class BesideBench {
         options_(options),
         form_(form_of(options)),
         stream_(world.device()),
-        timing_(world.team(), stream_, options.blocking),
+        clocks_(world.team()),
+        timing_(world.team(), stream_, options.blocking, &clocks_),
         beside_(world.team(), {.algorithm = "beside"}),
         product_(world.team(), {.m = options.beside->m,
                                 .n = options.beside->n,
@@ -89,9 +91,10 @@ class BesideBench {
   }
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
   [[nodiscard]] const Form& form() const noexcept { return form_; }
+  [[nodiscard]] const SmClocks& clocks() const noexcept { return clocks_; }
 
  private:
-  void add_row(Report& report, std::int64_t size, const OverlapTimes& times, std::int64_t wrong) const {
+  void add_row(Report& report, std::int64_t size, const OverlapTimes& times, std::int64_t wrong) {
     const Shape& shape = *options_.beside;
     nlohmann::ordered_json values{
         {"size", size},  {"m", shape.m}, {"n", shape.n}, {"k", shape.k}, {"type", name(*options_.dtype)},
@@ -99,6 +102,7 @@ class BesideBench {
     std::string line =
         format("{:>12} {:>7} {:>7} {:>7} {:>5} {:>6}", size, shape.m, shape.n, shape.k, name(*options_.dtype), wrong);
     add_times(values, line, times, wrong, options_.stats);
+    clocks_.add_to(values);
     report.row(values, line);
   }
 
@@ -106,6 +110,7 @@ class BesideBench {
   const BenchOptions& options_;
   const Form& form_;
   Stream stream_;
+  SmClocks clocks_;
   Timing timing_;
   BulkOverlap beside_;
   LocalProduct product_;
@@ -134,6 +139,7 @@ int bench_beside(const World& world, const BenchOptions& given) {
                  overlap_units(options.stats));
   for (const std::int64_t size : bench_sizes(options)) bench.measure(size, report);
   report.set("wrong", bench.wrong());
+  bench.clocks().add_to(report);
   report.finish();
   write_timeline(world, options);
   return bench.wrong() == 0 || world.rank() != 0 ? success : failure;

@@ -11,6 +11,7 @@
 #include "tools/collective_run.hpp"
 #include "tools/corruption.hpp"
 #include "tools/peer_copy.hpp"
+#include "tools/sm_clocks.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -45,7 +46,11 @@ nlohmann::ordered_json json_of(const Form* form) {
 class CollectiveBench {
  public:
   CollectiveBench(const World& world, const BenchOptions& options)
-      : world_(world), options_(options), stream_(world.device()), timing_(world.team(), stream_, options.blocking) {}
+      : world_(world),
+        options_(options),
+        stream_(world.device()),
+        clocks_(world.team()),
+        timing_(world.team(), stream_, options.blocking, &clocks_) {}
 
   [[nodiscard]] Figures measure(CollectivePlan& plan, const CollectiveProblem& problem, const Form& form) {
     const Team& team = world_.team();
@@ -75,11 +80,13 @@ class CollectiveBench {
     if (!options_.timeline.empty()) timing_.trace(body);
     return figures;
   }
+  [[nodiscard]] SmClocks& clocks() noexcept { return clocks_; }
 
  private:
   const World& world_;
   const BenchOptions& options_;
   Stream stream_;
+  SmClocks clocks_;
   Timing timing_;
 };
 
@@ -186,6 +193,7 @@ int bench_collective(const World& world, const BenchOptions& given) {
       wires.push_back(add_wire(values, "out_of_place", *apart, factor * static_cast<double>(bytes)));
     if (options.wire && in_place)
       wires.push_back(add_wire(values, "in_place", *in_place, factor * static_cast<double>(bytes)));
+    bench.clocks().add_to(values);
     report.row(values, line);
     for (const std::string& wire : wires) report.comment(wire);
     for (const auto& figures : {apart, in_place}) {
@@ -199,6 +207,7 @@ int bench_collective(const World& world, const BenchOptions& given) {
   const double average = bus_rows == 0 ? 0 : bus_sum / bus_rows;
   report.set("wrong", wrong);
   report.set("average_busbw_gbs", average);
+  bench.clocks().add_to(report);
   report.comment(format("Out of bounds values : {} {}", wrong, wrong == 0 ? "OK" : "FAILED"));
   report.comment(format("Avg bus bandwidth    : {:.3f}", average));
   report.finish();

@@ -9,6 +9,7 @@
 #include "tools/linear_check.hpp"
 #include "tools/linear_problem.hpp"
 #include "tools/linear_times.hpp"
+#include "tools/sm_clocks.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -35,7 +36,11 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const 
 class LinearBench {
  public:
   LinearBench(const World& world, const BenchOptions& options)
-      : world_(world), options_(options), stream_(world.device()), timing_(world.team(), stream_, options.blocking) {}
+      : world_(world),
+        options_(options),
+        stream_(world.device()),
+        clocks_(world.team()),
+        timing_(world.team(), stream_, options.blocking, &clocks_) {}
 
   void measure(const Shape& shape, Report& report) {
     const Team& team = world_.team();
@@ -64,10 +69,11 @@ class LinearBench {
     if (!options_.timeline.empty()) timing_.trace([&] { run(overlap, stream_); });
   }
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
+  [[nodiscard]] const SmClocks& clocks() const noexcept { return clocks_; }
 
  private:
   void add_row(Report& report, const LinearProblem& problem, const LinearPlanOfAnyKind& plan, const OverlapTimes& times,
-               std::int64_t wrong) const {
+               std::int64_t wrong) {
     const LinearChoice& choice = plan.choice();
     nlohmann::ordered_json values{{"m", problem.shape.m},
                                   {"n", problem.shape.n},
@@ -86,6 +92,7 @@ class LinearBench {
     values["predicted_stepwise_us"] = choice.predicted.t_stepwise * 1e6;
     values["predicted_direct_us"] = choice.predicted.t_direct * 1e6;
     const std::string wire = options_.wire ? add_wire(values, times, wrong) : "";
+    clocks_.add_to(values);
     report.row(values, line);
     if (options_.wire) report.comment(wire);
   }
@@ -93,6 +100,7 @@ class LinearBench {
   const World& world_;
   const BenchOptions& options_;
   Stream stream_;
+  SmClocks clocks_;
   Timing timing_;
   std::int64_t wrong_ = 0;
 };
@@ -140,6 +148,7 @@ int bench_linear(const World& world, const BenchOptions& given) {
   LinearBench bench(world, options);
   for (const Shape& shape : options.shapes) bench.measure(shape, report);
   report.set("wrong", bench.wrong());
+  bench.clocks().add_to(report);
   report.finish();
   write_timeline(world, options);
   return bench.wrong() == 0 || world.rank() != 0 ? success : failure;

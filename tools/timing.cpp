@@ -10,6 +10,7 @@
 #include "tandem/device/graph.hpp"
 
 #include "base/format.hpp"
+#include "tools/sm_clocks.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -43,8 +44,12 @@ std::string to_string(const Repetitions& repetitions) {
   return format("{} iterations{}, {} for warm-up", repetitions.iterations, graph, repetitions.warmup);
 }
 
-Timing::Timing(const Team& team, StreamRef stream, bool blocking)
-    : team_(team), stream_(stream), events_(stream.type() == DeviceType::cuda), blocking_(blocking || !events_) {
+Timing::Timing(const Team& team, StreamRef stream, bool blocking, SmClocks* clocks)
+    : team_(team),
+      stream_(stream),
+      events_(stream.type() == DeviceType::cuda),
+      blocking_(blocking || !events_),
+      clocks_(clocks) {
   pad_ = SymmetricMemory::allocate(team, 0, {.channels = 1});
   pad_.rendezvous();
 }
@@ -73,6 +78,7 @@ std::vector<std::vector<double>> Timing::in_turns(std::span<const std::function<
   for (int i = 0; i < rounds; ++i) {
     for (const auto& body : bodies) measure(body);
   }
+  if (clocks_ != nullptr) clocks_->sample();
   std::vector<std::vector<double>> taken(bodies.size());
   const std::vector<double> all = collect();
   for (std::size_t i = 0; i < all.size(); ++i) taken[i % taken.size()].push_back(all[i]);

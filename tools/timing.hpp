@@ -13,6 +13,8 @@
 
 namespace tandem::tools {
 
+class SmClocks;
+
 /// The middle value (of an even number, the mean of the middle two); 0 for none.
 [[nodiscard]] double median(std::vector<double> samples);
 /// The smallest sample that `percent` of a hundred samples do not exceed; 0 for none.
@@ -39,8 +41,9 @@ struct QueuedRuns {
 /// the time and runs are queued one behind the other; on the host, the clock around the run and its synchronisation.
 class Timing {
  public:
-  /// Collective. With `blocking`, the host waits for each run on CUDA as well.
-  Timing(const Team& team, StreamRef stream, bool blocking);
+  /// Collective. With `blocking`, the host waits for each run on CUDA as well. `clocks`, which live as long as this,
+  /// are read while what `in_turns` and all below it have queued runs.
+  Timing(const Team& team, StreamRef stream, bool blocking, SmClocks* clocks = nullptr);
 
   /// Times one run of `body`, which queues work on the stream. Collective.
   void measure(const std::function<void()>& body);
@@ -72,6 +75,7 @@ class Timing {
   StreamRef stream_;
   bool events_;
   bool blocking_;
+  SmClocks* clocks_;
   SymmetricMemory pad_;
   std::vector<Pair> pairs_;
   std::size_t used_ = 0;

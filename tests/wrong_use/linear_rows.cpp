@@ -9,6 +9,7 @@
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 
 #include "wrong_use/rows.hpp"
 #include "wrong_use/support.hpp"
@@ -163,6 +164,22 @@ const std::vector<Row>& linear_rows() {
        moved_from<LinearReduceScatter>(
            [](LinearReduceScatter& plan, StreamRef s) { plan(view({8, 5}), view({3, 5}), view({4, 3}), s); }),
        {"team is empty"}},
+      {"LinearOutputWithoutRendezvous",
+       2,
+       [](World& world) {
+         LinearAllReduce plan(world.team(), {.m = 8, .n = 3, .k = 5});
+         plan(view({8, 5}), view({3, 5}), SymmetricTensor::empty(world.team(), {8, 3}, f32), stream_of(world));
+       },
+       {"LinearAllReduce on rank {rank} of 2", "y had no rendezvous"}},
+      {"LinearOutputOfWrongSizes",
+       2,
+       [](World& world) {
+         SymmetricTensor y = SymmetricTensor::empty(world.team(), {4, 3}, f32);
+         y.rendezvous();
+         LinearAllReduce plan(world.team(), {.m = 8, .n = 3, .k = 5});
+         plan(view({8, 5}), view({3, 5}), y, stream_of(world));
+       },
+       {"LinearAllReduce on rank {rank} of 2", "y", "[4, 3]", "[8, 3]"}},
       {"LinearAllReduceMovedFrom",
        2,
        moved_from<LinearAllReduce>(

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/gpu_link.hpp"
 
-#include <array>
-#include <cstddef>
 #include <cuda_runtime_api.h>
+#include <memory>
 #include <optional>
-#include <span>
 
 #include "base/format.hpp"
 #include "device/cuda/check.hpp"
@@ -21,24 +19,13 @@ int peer_attribute(cudaDeviceP2PAttr which, int from, int to) {
   return value;
 }
 
-/// As NVML names a GPU: "GPU-" and its bytes in groups of 4, 2, 2, 2 and 6.
-std::string uuid_text(int device) {
-  std::string text = "GPU";
-  const Properties properties = query_properties(device);
-  std::span<const std::byte> left(properties.uuid);
-  for (const std::size_t group : {4U, 2U, 2U, 2U, 6U}) {
-    text += '-';
-    for (const std::byte each : left.first(group)) text += format("{:02x}", std::to_integer<unsigned>(each));
-    left = left.subspan(group);
-  }
-  return text;
-}
+std::string uuid_of(int device) { return uuid_text(query_properties(device)); }
 
 }  // namespace
 
 std::string describe_gpu_link(int one, int other) {
   const std::unique_ptr<const Nvml> nvml = Nvml::open();
-  const std::optional<Nvml::Pair> pair = nvml ? nvml->pair(uuid_text(one), uuid_text(other)) : std::nullopt;
+  const std::optional<Nvml::Pair> pair = nvml ? nvml->pair(uuid_of(one), uuid_of(other)) : std::nullopt;
   const std::string wires = pair ? pair->wires : "wires unknown, since NVML does not tell";
   // Peers write into each other's memory: both ways count.
   if (peer_attribute(cudaDevP2PAttrAccessSupported, one, other) == 0 ||

@@ -11,6 +11,8 @@ namespace {
 
 using Handle = void*;  // nvmlDevice_t
 
+// Of nvmlClockType_t.
+constexpr int multiprocessors = 1;
 // Of nvmlGpuP2PCapsIndex_t.
 constexpr int reads = 0;
 constexpr int nvlink = 2;
@@ -43,8 +45,8 @@ std::string text_of_path(int level) {
 
 }  // namespace
 
-/// The toolkit has no nvml.h. These prototypes have never changed; those that `pair` calls came with NVML 8, and may be
-/// missing.
+/// The toolkit has no nvml.h. These prototypes have never changed; those that only `pair` and `sm_clock` call may be
+/// missing: some came with NVML 8.
 struct Nvml::Functions {
   int (*start)() = nullptr;
   int (*stop)() = nullptr;
@@ -55,6 +57,8 @@ struct Nvml::Functions {
   int (*peer_status)(Handle, Handle, int, int*) = nullptr;
   int (*link_state)(Handle, unsigned, int*) = nullptr;
   int (*path)(Handle, Handle, int*) = nullptr;
+  int (*clock)(Handle, int, unsigned*) = nullptr;
+  int (*most_clock)(Handle, int, unsigned*) = nullptr;
 };
 
 std::unique_ptr<const Nvml> Nvml::open() {
@@ -76,6 +80,8 @@ std::unique_ptr<const Nvml> Nvml::open() {
   load(all.peer_status, "nvmlDeviceGetP2PStatus");
   load(all.link_state, "nvmlDeviceGetNvLinkState");
   load(all.path, "nvmlDeviceGetTopologyCommonAncestor");
+  load(all.clock, "nvmlDeviceGetClockInfo");
+  load(all.most_clock, "nvmlDeviceGetMaxClockInfo");
   return std::unique_ptr<const Nvml>(new Nvml(library, all));
 }
 
@@ -126,6 +132,19 @@ std::optional<Nvml::Pair> Nvml::pair(const std::string& one, const std::string& 
     pair.wires = text_of_path(level);
   }
   return pair;
+}
+
+std::optional<Nvml::Clock> Nvml::sm_clock(const std::string& gpu) const {
+  const Functions& call = *functions_;
+  if (call.by_uuid == nullptr || call.clock == nullptr || call.most_clock == nullptr) return std::nullopt;
+  Handle handle = nullptr;
+  unsigned now = 0;
+  unsigned most = 0;
+  if (call.by_uuid(gpu.c_str(), &handle) != 0 || call.clock(handle, multiprocessors, &now) != 0 ||
+      call.most_clock(handle, multiprocessors, &most) != 0) {
+    return std::nullopt;
+  }
+  return Clock{.mhz = static_cast<int>(now), .most_mhz = static_cast<int>(most)};
 }
 
 }  // namespace tandem::cuda

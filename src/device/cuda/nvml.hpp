@@ -29,6 +29,14 @@ class Nvml {
   /// None where NVML does not know one of them, or is too old to say.
   [[nodiscard]] std::optional<Pair> pair(const std::string& one, const std::string& other) const;
 
+  /// Of a GPU's multiprocessors: now, and at most.
+  struct Clock {
+    int mhz;
+    int most_mhz;
+  };
+  /// None where NVML does not know that GPU or its clock.
+  [[nodiscard]] std::optional<Clock> sm_clock(const std::string& gpu) const;
+
  private:
   struct Functions;
   Nvml(void* library, const Functions& functions);

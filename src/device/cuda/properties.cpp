@@ -3,7 +3,9 @@
 
 #include <cstring>
 #include <cuda_runtime_api.h>
+#include <span>
 
+#include "base/format.hpp"
 #include "device/cuda/check.hpp"
 
 namespace tandem::cuda {
@@ -29,6 +31,17 @@ Properties query_properties(int device) {
   check(cudaDriverGetVersion(&p.driver_version), "cudaDriverGetVersion");
   check(cudaRuntimeGetVersion(&p.runtime_version), "cudaRuntimeGetVersion");
   return p;
+}
+
+std::string uuid_text(const Properties& properties) {
+  std::string text = "GPU";
+  std::span<const std::byte> left(properties.uuid);
+  for (const std::size_t group : {4U, 2U, 2U, 2U, 6U}) {
+    text += '-';
+    for (const std::byte each : left.first(group)) text += format("{:02x}", std::to_integer<unsigned>(each));
+    left = left.subspan(group);
+  }
+  return text;
 }
 
 }  // namespace tandem::cuda

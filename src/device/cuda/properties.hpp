@@ -25,4 +25,7 @@ struct Properties {
 /// Throws DeviceError.
 [[nodiscard]] Properties query_properties(int device);
 
+/// As NVML names that GPU: "GPU-" and its bytes in groups of 4, 2, 2, 2 and 6.
+[[nodiscard]] std::string uuid_text(const Properties& properties);
+
 }  // namespace tandem::cuda

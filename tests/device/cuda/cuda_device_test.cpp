@@ -12,11 +12,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/gpu_clock.hpp"
 #include "tandem/device/gpu_link.hpp"
 
 #include "device/with_control.hpp"
@@ -256,6 +258,18 @@ TEST_P(CudaDeviceTest, SaysWhatLinksTwoGpus) {
   const std::string link = describe_gpu_link(0, 1);
   EXPECT_NE(link.find(can != 0 ? ", peer access with" : ", no peer access: "), std::string::npos) << link;
   EXPECT_TRUE(link.starts_with("NVLink") || link.starts_with("PCIe") || link.starts_with("wires unknown")) << link;
+}
+
+TEST_P(CudaDeviceTest, SaysAtWhatClockAGpuRuns) {
+  for (const int other : {-1, device_count(DeviceType::cuda)}) EXPECT_THROW(GpuClock clock(other), InvalidArgument);
+  const GpuClock clock(device().id().index);
+  const std::optional<GpuClock::Reading> now = clock.read();
+  if (!now) GTEST_SKIP() << "NVML does not tell";
+  EXPECT_GT(now->mhz, 0);
+  EXPECT_LE(now->mhz, now->most_mhz);
+  int kilohertz = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device().id().index), cudaSuccess);
+  EXPECT_EQ(now->most_mhz, kilohertz / 1000);
 }
 
 TEST_P(CudaDeviceTest, AnErrorIsToldOnce) {
