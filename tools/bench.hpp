@@ -34,7 +34,7 @@ struct BenchOptions {
   std::optional<int> sms;
   bool plain = false;      ///< collectives: plain tensors instead of symmetric ones
   bool symmetric = false;  ///< linear_all_reduce: into a symmetric tensor instead of a plain one
-  bool in_place = false;  ///< in place alone
+  bool in_place = false;   ///< in place alone
   bool blocking = false;
   bool stats = false;
   bool wire = false;  ///< hold it against a copy to one peer
