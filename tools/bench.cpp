@@ -26,8 +26,9 @@ all_to_all's without one the push into a symmetric output. algbw = size / time; 
   1               broadcast
 Linear operations print, for each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where
 x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
-after the other; t_overlap; T_ideal = max(t_gemm, t_comm); exposed = t_overlap - T_ideal;
-hidden = (t_seq - t_overlap) / min(t_gemm, t_comm). They are measured in turns.
+after the other; t_overlap; T_ideal = max(t_gemm, t_comm); T_i/t_o = T_ideal / t_overlap; exposed =
+t_overlap - T_ideal; hidden = (t_seq - t_overlap) / min(t_gemm, t_comm), which a sequence has none of. They are measured
+in turns.
 On CUDA a comment at the end, and "sm_mhz" of each row of JSON, say at what clocks the GPUs ran.
 With --wire, a copy to one peer runs in turns with them: every rank sends to the next one what it sends to any peer (a
 shard; of broadcast all), on CUDA by copy engines. Comments, and JSON, say its rate, and of collectives busbw over that
@@ -233,6 +234,11 @@ int bench(Arguments arguments) {
   if (repetitions.graph_launches > 0 && world.device().id().type != DeviceType::cuda) {
     throw InvalidArgument(format("-G is {}, and the ranks' devices are the {}'s; CUDA graphs need --device cuda",
                                  repetitions.graph_launches, name(world.device().id().type)));
+  }
+  if (options.sms && world.device().id().type != DeviceType::cuda) {
+    throw InvalidArgument(
+        format("--sms is {}, and the ranks' devices are the {}'s, which has none; that needs --device cuda",
+               *options.sms, name(world.device().id().type)));
   }
   if (options.wire && world.size() == 1) {
     throw InvalidArgument("--wire was given to one rank, which has no peer; allowed: two ranks and more");

@@ -62,6 +62,7 @@ class LinearBench {
     if (wrong == 0) {
       times =
           measure_linear(team, problem, overlapped, sequential, timing_, stream_, options_.repetitions, options_.wire);
+      times.overlaps = overlap.choice().algorithm != "sequence";
       wrong = wrong_of(overlapped, corrupts(world_.rank()));
     }
     wrong_ += wrong;
@@ -89,8 +90,11 @@ class LinearBench {
     add_times(values, line, times, wrong, options_.stats);
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
     values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
-    values["predicted_stepwise_us"] = choice.predicted.t_stepwise * 1e6;
-    values["predicted_direct_us"] = choice.predicted.t_direct * 1e6;
+    const auto if_any = [](double seconds) {
+      return seconds > 0 ? nlohmann::ordered_json(seconds * 1e6) : nlohmann::ordered_json();
+    };
+    values["predicted_stepwise_us"] = if_any(choice.predicted.t_stepwise);
+    values["predicted_direct_us"] = if_any(choice.predicted.t_direct);
     const std::string wire = options_.wire ? add_wire(values, times, wrong) : "";
     clocks_.add_to(values);
     report.row(values, line);

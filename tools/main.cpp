@@ -38,7 +38,7 @@ const std::vector<Command>& commands() {
 void print_help() {
   std::fputs(
       "tandem: communication that hides behind compute\n\n"
-      "Usage: tandem COMMAND [OPTIONS]\n\nCommands:\n",
+      "Usage: tandem COMMAND [OPTIONS]\n       tandem --version\n\nCommands:\n",
       stdout);
   for (const Command& command : commands()) {
     std::fputs(tandem::format("  {:<8}{}\n", command.name, command.summary).c_str(), stdout);
@@ -47,9 +47,13 @@ void print_help() {
 }
 
 int dispatch(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_help();
     return words.empty() ? bad_command_line : success;
+  }
+  if (words[0] == "--version") {
+    std::puts("tandem " TANDEM_VERSION);
+    return success;
   }
   std::string known;
   for (const Command& command : commands()) {

@@ -17,8 +17,9 @@ struct OverlapTimes {
   double sequence = 0;
   double overlap = 0;
   double overlap_p99 = 0;
-  double copy = 0;  ///< to one peer (PeerCopy), if that was measured
-  double wire = 0;  ///< what the communication's bytes take at that copy's rate
+  double copy = 0;       ///< to one peer (PeerCopy), if that was measured
+  double wire = 0;       ///< what the communication's bytes take at that copy's rate
+  bool overlaps = true;  ///< false: `overlap` is the sequence once more
 
   [[nodiscard]] double ideal() const { return std::max(gemm, comm); }
   [[nodiscard]] double wire_ideal() const { return std::max(gemm, wire); }

@@ -37,6 +37,8 @@ def floor_of(parts):
     """(floor, kind) of a file by its path; None for one that this check does not know."""
     if parts[:2] == ("include", "tandem") and parts[2] in FLOORS:
         return FLOORS.index(parts[2]), "public"
+    if parts == ("include", "tandem", "tandem.hpp"):  # all that most programs use, of every floor
+        return TOP - 1, "public"
     if parts[0] in ("src", "tests") and parts[1] in FLOORS:
         return FLOORS.index(parts[1]), parts[0]
     if parts[:2] in (("tests", "consumer"), ("tests", "snippets")):

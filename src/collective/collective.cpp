@@ -99,9 +99,10 @@ void Collective::make_meeting(std::int64_t count, int copies, std::size_t above)
   if (asked && options_.sms == 0) refuse("algorithm 'direct_kernel' was asked for on 0 SMs; direct_kernel needs 1");
   const bool can = device().meets() && static_cast<std::size_t>(ranks_) <= max_reduce_operands;
   if (asked && !can) {
-    throw Unsupported(
-        format("{} on rank {} of {}: algorithm 'direct_kernel' was asked for; {} has it for up to {} ranks", kind(),
-               me_, ranks_, to_string(device().id()), device().meets() ? max_reduce_operands : 0));
+    throw Unsupported(format("{} on rank {} of {}: algorithm 'direct_kernel' was asked for; {}", kind(), me_, ranks_,
+                             device().meets()
+                                 ? format("{} has it for up to {} ranks", to_string(device().id()), max_reduce_operands)
+                                 : format("{} does not have it, CUDA devices do", to_string(device().id()))));
   }
   const bool may = above != SIZE_MAX && bytes_up_to(above + 1, count) * static_cast<std::size_t>(copies) > above;
   const bool chooses = automatic_ && may && can && options_.sms != 0 && !options_.strided;

@@ -335,9 +335,9 @@ std::string to_string(const LinearChoice& choice) {
   return format(
       "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
       "us{}{}, ideal {:.1f} us",
-      choice.algorithm, choice.groups > 0 ? format(" in {} groups", choice.groups) : "", choice.why, p.t_gemm * 1e6,
-      p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6, if_any("stepwise", p.t_stepwise),
-      if_any("direct", p.t_direct), p.t_ideal() * 1e6);
+      choice.algorithm, choice.groups > 0 ? format(" in {} group{}", choice.groups, choice.groups == 1 ? "" : "s") : "",
+      choice.why, p.t_gemm * 1e6, p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6,
+      if_any("stepwise", p.t_stepwise), if_any("direct", p.t_direct), p.t_ideal() * 1e6);
 }
 
 }  // namespace tandem

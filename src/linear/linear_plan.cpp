@@ -60,10 +60,12 @@ const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec)
 }
 
 /// What must be equal on all ranks, in words.
-std::string shared_arguments(LinearSpec spec, const LinearOptions& options, bool own_n, std::string_view extra) {
-  (own_n ? spec.n : spec.k) = 0;
-  return format("{} (own share of {}), algorithm {}, groups {}{}{}{}", to_string(spec), own_n ? "n" : "k",
-                options.algorithm, options.groups ? std::to_string(*options.groups) : "auto",
+std::string shared_arguments(const LinearSpec& spec, const LinearOptions& options, bool own_n, std::string_view extra) {
+  std::string sizes = to_string(spec);
+  const std::string own = own_n ? format(" n={} ", spec.n) : format(" k={} ", spec.k);
+  sizes.replace(sizes.find(own), own.size(), own_n ? " n=(each rank's own) " : " k=(each rank's own) ");
+  return format("{}, algorithm {}, groups {}{}{}{}", sizes, options.algorithm,
+                options.groups ? std::to_string(*options.groups) : "auto",
                 options.sms ? format(", on at most {} SMs", *options.sms) : "",
                 options.keep_gathered ? ", gathered x kept" : "", extra);
 }
@@ -131,6 +133,10 @@ std::int64_t LinearPlan::own_rows(std::int64_t m) const { return shard_rows(m, t
 
 void LinearPlan::expect_bias(const TensorView& bias) const {
   if (spec_.bias) {
+    if (bias.data() == nullptr && spec_.n != 0) {
+      refuse(format("no bias was given to a plan made with LinearSpec::bias; {}[{}] is needed", name(spec_.dtype),
+                    spec_.n));
+    }
     expect(bias, "bias", spec_.dtype, Dims{spec_.n});
   } else if (bias.data() != nullptr) {
     refuse(format("a bias of sizes {} was given to a plan made without LinearSpec::bias", to_string(bias.sizes())));

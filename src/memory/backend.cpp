@@ -37,7 +37,7 @@ std::string why_not_cuda(const Device& device) {
 #endif
 }
 
-std::string why_not_built(const Device&) { return "this library was built without it"; }
+std::string why_not_there(const Device&) { return "this version of Tandem does not have it yet"; }
 
 constexpr std::array<Entry, 4> entries{{
     {"host", [](const Device& device) { return needs_device(device, DeviceType::host); },
@@ -47,8 +47,8 @@ constexpr std::array<Entry, 4> entries{{
 #else
     {"cuda", why_not_cuda, nullptr},
 #endif
-    {"nccl", why_not_built, nullptr},
-    {"nvshmem", why_not_built, nullptr},
+    {"nccl", why_not_there, nullptr},
+    {"nvshmem", why_not_there, nullptr},
 }};
 
 const Entry& find(std::string_view name) {

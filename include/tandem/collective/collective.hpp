@@ -50,8 +50,9 @@ enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is
 /// read from what it is given. Plain views are dense (but see CollectiveOptions::strided), of the plan's dtype, on the
-/// team's device, and at any alignment of an element. A count of 0 does nothing. Symmetric tensors are of the plan's
-/// team and have had their rendezvous.
+/// team's device, and at any alignment of an element. That counts are equal nobody checks: where they differ, results
+/// are wrong or the run ends at its deadline. A count of 0 does nothing. Symmetric tensors are of the plan's team and
+/// have had their rendezvous.
 ///
 /// Plain views are private to their process. On the host a peer may read them all the same, in one copy, where Linux
 /// lets it (process_vm_readv(2): one user, and no Yama, seccomp or container between the ranks); a plan tries that when
@@ -60,8 +61,9 @@ enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 ///
 /// A run's result is there once the stream has come past it. The caller may then also reuse the input; and may let
 /// later work on the stream reuse what it gave, without waiting for anybody. So several plans may use one tensor, on
-/// one stream or on streams that the caller has put in order; and what was given may be let go of once a run is queued,
-/// a plan as well as a symmetric tensor; of a captured run, once its graph is launched no more (see Plan).
+/// one stream or on streams that the caller has put in order. Plans and symmetric tensors may be let go of once a run
+/// is queued (of a captured one, once its graph is launched no more, see Plan): it holds what it uses of them. Of a
+/// plain view it has an address, whose memory has to last until the stream has come past the run.
 class TANDEM_API Collective : public Plan {
  public:
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }

@@ -82,6 +82,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
   // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
+  /// At once: work that is queued must not use it any more.
   virtual void deallocate(void* memory) noexcept = 0;
   /// Lets the device read and write this memory of the host's, at its own address, until `unregister_memory`. Whole
   /// pages; they may be shared with other processes. Blocking; throws Unsupported where the device cannot.

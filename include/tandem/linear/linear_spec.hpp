@@ -12,7 +12,9 @@
 
 namespace tandem {
 
-/// How a matrix is stored: [rows, columns] as the formula has it, or transposed.
+/// How a matrix is stored: [rows, columns] as the formula has it, or transposed. In BLAS' letters, which `tandem bench
+/// --layout` takes, x and weight are NT where both are normal, NN for a transposed weight, TT for a transposed x, TN
+/// for both.
 enum class Layout : std::uint8_t { normal, transposed };
 
 /// A linear layer's product y = x·Wᵀ over a team's ranks: M tokens in all, N outputs, K inputs. Which of them is split,

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"
 #include "tandem/device/device.hpp"
