@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every rank has a tensor, and gets the sum of all ranks' tensors:
+//
+//   tandem run -n 3 -- build/release/examples/first_steps/all_reduce
+#include "tandem/collective/all_reduce.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/world.hpp"
+
+int main() {
+  constexpr std::int64_t count = 1001;
+
+  const tandem::World world = tandem::init();  // as tandem run, torchrun, mpirun or srun started it, or alone
+  const tandem::Team& team = world.team();     // of all ranks
+  tandem::Device& device = world.device();     // a GPU where there is one, else the host
+
+  auto tensor = tandem::SymmetricTensor::empty(team, {count}, tandem::f32);  // this rank's, on its device
+  tensor.rendezvous();                                                       // once: now all ranks reach it
+
+  std::vector<float> values(count);  // the host's; what a tensor holds may be a GPU's, so it is copied there and back
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * static_cast<float>(team.rank());
+  device.upload(tensor.local().data(), values.data(), tensor.local().bytes());
+
+  const tandem::Stream stream(device);
+  tandem::all_reduce(team, tensor, stream);  // in place; queues the work (and, the first time, makes a plan for it)
+  team.synchronize(stream);                  // the sums are there, or this throws why not
+
+  device.download(values.data(), tensor.local().data(), tensor.local().bytes());
+  const int sum_of_ranks = team.size() * (team.size() - 1) / 2;  // 0 + 1 + 2 + …
+  int wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != static_cast<float>(i) * static_cast<float>(sum_of_ranks)) ++wrong;
+  }
+  if (team.rank() == 0) std::printf("%zu sums over %d ranks, %d wrong\n", values.size(), team.size(), wrong);
+  return wrong == 0 ? 0 : 1;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two linear layers with GELU between them, tensor- and sequence-parallel: each rank has a share of the tokens and of
+// both weights. The first layer gathers all tokens beside its product, the second sums and splits beside its own:
+//
+//   tandem run -n 3 -- build/release/examples/first_steps/linear
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/world.hpp"
+
+namespace {
+
+float element(int matrix, std::int64_t i, std::int64_t j) {
+  return std::sin(static_cast<float>(matrix + 3 * i + 7 * j));
+}
+
+/// These rows and columns of a matrix, on the device. Plans take any memory; this is the shortest way to get some.
+tandem::SymmetricTensor part(const tandem::Team& team, int matrix, tandem::Shard rows, tandem::Shard columns) {
+  std::vector<float> values;
+  for (std::int64_t at = 0; at < rows.count * columns.count; ++at) {
+    values.push_back(element(matrix, rows.begin + at / columns.count, columns.begin + at % columns.count));
+  }
+  auto tensor = tandem::SymmetricTensor::empty(team, {rows.count, columns.count}, tandem::f32);
+  team.device().upload(tensor.local().data(), values.data(), tensor.local().bytes());
+  return tensor;
+}
+
+}  // namespace
+
+int main() {
+  constexpr std::int64_t tokens = 50, hidden = 20, inner = 44;  // of all ranks; need not be divisible by their number
+  const tandem::World world = tandem::init();
+  const tandem::Team& team = world.team();
+  const tandem::Shard mine = tandem::shard_rows(tokens, team.size(), team.rank());
+  const tandem::Shard share = tandem::shard_of(inner, team.size(), team.rank());
+
+  const auto x = part(team, 1, mine, {0, hidden});
+  const auto w1 = part(team, 2, share, {0, hidden});  // [outputs, inputs], as PyTorch stores them
+  const auto w2 = part(team, 3, {0, hidden}, share);
+  const auto h = tandem::SymmetricTensor::empty(team, {tokens, share.count}, tandem::f32);
+  const auto y = tandem::SymmetricTensor::empty(team, {mine.count, hidden}, tandem::f32);
+
+  // Plans are made once, by all ranks together; running them only queues, and allocates nothing.
+  const auto gelu = tandem::Activation::gelu_erf;
+  tandem::AllGatherLinear up(team, {.m = tokens, .n = share.count, .k = hidden, .activation = gelu});
+  tandem::LinearReduceScatter down(team, {.m = tokens, .n = hidden, .k = share.count});
+  const tandem::Stream stream(world.device());
+  up(x.local(), w1.local(), h.local(), stream);
+  down(h.local(), w2.local(), y.local(), stream);
+  team.synchronize(stream);  // y is there, or this throws why not
+  if (world.rank() == 0) std::printf("%s\n%s\n", up.describe().c_str(), down.describe().c_str());
+
+  std::vector<float> result(static_cast<std::size_t>(mine.count * hidden));
+  world.device().download(result.data(), y.local().data(), y.local().bytes());
+  double worst = 0;
+  for (std::int64_t i = 0; i < mine.count; ++i) {  // the first element of each token
+    double expected = 0;
+    for (std::int64_t o = 0; o < inner; ++o) {
+      double z = 0;
+      for (std::int64_t j = 0; j < hidden; ++j) z += element(1, mine.begin + i, j) * element(2, o, j);
+      expected += z * (1 + std::erf(z / std::sqrt(2.0))) / 2 * element(3, 0, o);
+    }
+    worst = std::fmax(worst, std::fabs(expected - result[static_cast<std::size_t>(i * hidden)]));
+  }
+  std::printf("rank %d: largest error %.1e\n", world.rank(), worst);
+  return worst < 1e-4 ? 0 : 1;
+}

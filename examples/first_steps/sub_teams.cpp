@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A team is any ranks in any order. Here the even and the odd ranks are two, which sum at once, beside a sum of all:
+//
+//   tandem run -n 3 -- build/release/examples/first_steps/sub_teams
+#include <cstdio>
+#include <vector>
+
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/world.hpp"
+
+namespace {
+
+/// A tensor of one element that all of `team` reach.
+tandem::SymmetricTensor number(const tandem::Team& team, float value) {
+  auto tensor = tandem::SymmetricTensor::empty(team, {1}, tandem::f32);
+  tensor.rendezvous();
+  team.device().upload(tensor.local().data(), &value, sizeof(value));
+  return tensor;
+}
+
+float value_of(const tandem::SymmetricTensor& tensor) {
+  float value = 0;
+  tensor.team().device().download(&value, tensor.local().data(), sizeof(value));
+  return value;
+}
+
+/// What the sum must be: of the ranks' numbers in the world.
+float sum_of_ranks(const tandem::Team& team) {
+  int sum = 0;
+  for (const int rank : team.members()) sum += rank;
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+int main() {
+  const tandem::World world = tandem::init();
+  std::vector<int> mates;
+  for (int rank = world.rank() % 2; rank < world.size(); rank += 2) mates.push_back(rank);
+
+  const tandem::Team& all = world.team();
+  const tandem::Team half = world.team(mates);  // called by its members alone: the others make theirs meanwhile
+  const auto mine = static_cast<float>(world.rank());
+  const auto in_half = number(half, mine);
+  const auto in_all = number(all, mine);
+
+  // Two teams share nothing, so neither sum waits for the other. Each rank queues them in the same order.
+  const tandem::Stream stream(world.device());
+  const tandem::Stream beside(world.device());
+  tandem::all_reduce(half, in_half, stream);
+  tandem::all_reduce(all, in_all, beside);
+  half.synchronize(stream);
+  all.synchronize(beside);
+
+  std::printf("rank %d of the world, %d of %d in its team: sum %g; of all: %g\n", world.rank(), half.rank(),
+              half.size(), value_of(in_half), value_of(in_all));
+  return value_of(in_half) == sum_of_ranks(half) && value_of(in_all) == sum_of_ranks(all) ? 0 : 1;
+}

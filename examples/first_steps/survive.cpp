@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last rank is killed; the others hear of it, and go on in a team without it:
+//
+//   tandem run -n 3 --on-failure continue -- build/release/examples/first_steps/survive
+//
+// By itself, tandem run ends all ranks when one fails. Its exit code is that of the first to fail: 137, SIGKILL's.
+#include <csignal>
+#include <cstdio>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/collective/all_reduce.hpp"
+#include "tandem/device/buffer.hpp"
+#include "tandem/team/world.hpp"
+
+namespace {
+
+/// How many ranks the team has, by a sum of ones.
+int count(const tandem::Team& team, const tandem::TensorView& memory, const tandem::Stream& stream) {
+  float value = 1;
+  team.device().upload(memory.data(), &value, sizeof(value));
+  tandem::all_reduce(team, memory, memory, stream);
+  team.synchronize(stream);  // a result counts only behind this
+  team.device().download(&value, memory.data(), sizeof(value));
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+int main() {
+  const tandem::World world = tandem::init();
+  const tandem::Stream stream(world.device());
+  const tandem::Buffer buffer(world.shared_device(), sizeof(float));  // no team's, so that any team may use it
+  const tandem::TensorView memory(buffer.data(), {1}, tandem::f32, world.device().id());
+  try {
+    for (int step = 0;; ++step) {
+      if (step == 3 && world.rank() == world.size() - 1) std::raise(SIGKILL);
+      if (count(world.team(), memory, stream) != world.size()) return 1;
+    }
+  } catch (const tandem::PeerLost& lost) {  // on every other rank, from whatever call waits; maybe not in the same step
+    std::printf("rank %d lost rank %d: %s\n", world.rank(), lost.rank(), lost.what());
+
+    // A team that lost a rank stays failed; the world, its device and other memory are as before.
+    std::vector<int> survivors;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      if (rank != lost.rank()) survivors.push_back(rank);
+    }
+    const tandem::Team rest = world.team(survivors);
+    const int ranks = count(rest, memory, stream);
+    std::printf("rank %d goes on: %d ranks\n", world.rank(), ranks);
+    return ranks == world.size() - 1 ? 0 : 1;
+  }
+}
