@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
+# usage: scripts/check_model.sh [TEXT]
+# Example: scripts/check_model.sh "three ranks"
+#
 # Checks docs/protocol/signals.pml with spin: the protocol holds in every interleaving of each configuration, and each
 # mutation of it is found, in the way that it must show. Ends with 77 (skipped) where spin or a C compiler is missing.
-# An argument limits it to the cases whose name contains that text.
+# TEXT limits it to the cases whose name contains it.
 set -euo pipefail
 
 only=${1:-}
+if [[ $only == -h || $only == --help ]]; then
+  sed -n '/^set /q; 4,$s/^# \{0,1\}//p' "$0"
+  exit
+fi
 model=$(cd "$(dirname "$0")/.." && pwd)/docs/protocol/signals.pml
 for tool in spin gcc; do
   if ! command -v "$tool" >/dev/null; then

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: scripts/lint.sh [format|tidy|shell|checks]...
+# Example: scripts/lint.sh format checks
 #
 # All lints, or the named ones. None of them changes a file; `git ls-files -- '*.hpp' '*.cpp' | xargs clang-format-19 -i`
 # formats. clang-tidy reads build/release/compile_commands.json, so configure that preset first (with TANDEM_BENCHMARKS=ON,
@@ -10,6 +11,11 @@
 # --preset lint). It does not look at tests/: CONTRIBUTING.md says why.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '/^set /q; 4,$s/^# \{0,1\}//p' scripts/lint.sh
+  exit
+fi
 
 sources() {
   git ls-files --cached --others --exclude-standard -- "$@" | while read -r path; do [[ -f $path ]] && echo "$path"; done

@@ -12,16 +12,6 @@ import json
 import sys
 from collections import defaultdict
 
-try:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import MaxNLocator
-except ImportError as error:
-    sys.exit(f"matplotlib is missing ({error}): install python3-matplotlib, or open the JSON in ui.perfetto.dev")
-
 INK = "#22303c"
 COLOURS = {
     "compute": "#3a7ca5",
@@ -98,6 +88,8 @@ def lanes_in_use(ranks):
 
 
 def draw(axes, names, ranks, phases, label, length):
+    from matplotlib.ticker import MaxNLocator
+
     height, gap = 0.82, 0.75
     y = 0.0
     shown = lanes_in_use(ranks)
@@ -138,11 +130,21 @@ def draw(axes, names, ranks, phases, label, length):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Draws Tandem's timelines as one PNG, a panel for each.")
+    parser = argparse.ArgumentParser(
+        description="Draws Tandem's timelines as one PNG, a panel for each.",
+        epilog="Example: tandem bench all_reduce -n 4 --timeline t.json && plot_timeline.py t.json -o t.png")
     parser.add_argument("timelines", nargs="+", metavar="TIMELINE.json")
     parser.add_argument("-o", "--out", required=True, metavar="OUT.png")
     parser.add_argument("--title", default="Every rank, compute and communication")
     options = parser.parse_args()
+    try:  # not before: to say how it is called, or to read a timeline, takes none of this
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+        from matplotlib.patches import Patch
+    except ImportError as error:
+        sys.exit(f"matplotlib is missing ({error}): install python3-matplotlib, or open the JSON in ui.perfetto.dev")
 
     panels = [load(path) for path in options.timelines]
     plt.rcParams["font.family"] = ["DejaVu Sans"]

@@ -6,12 +6,9 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-for module in ("matplotlib", "matplotlib.pyplot", "matplotlib.patches", "matplotlib.ticker"):
-    sys.modules[module] = mock.MagicMock()
 import plot_timeline  # noqa: E402
 
 
