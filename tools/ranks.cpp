@@ -69,7 +69,7 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
          "core: each rank keeps to its share of the CPUs; none: the system moves ranks about (default: core on the "
          "host, "
          "where ranks divide evenly over the CPUs)")
-      ->type_name("WHAT");
+      ->type_name("none|core");
 }
 
 Env environment(const RankOptions& options) {

@@ -54,7 +54,7 @@ int run(Arguments arguments) {
            options.stop_on_failure = parse_name("--on-failure", text, {"stop", "continue"}) == 0;
          },
          "when a rank fails: stop the others (default), or let them continue")
-      ->type_name("WHAT");
+      ->type_name("stop|continue");
   app.add_option_function<std::string>(
          "--timeout", [&](const std::string& text) { hand_over(options, "TANDEM_TIMEOUT", text); },
          "the deadline of each wait, such as 250ms, 10s or 5m (default: 60s)")
@@ -66,7 +66,7 @@ int run(Arguments arguments) {
   app.add_option_function<std::string>(
          "--bind", [&](const std::string& text) { options.bind = parse_name("--bind", text, {"none", "core"}) == 1; },
          "core: each rank keeps to its share of the CPUs; none (default): the system moves ranks about")
-      ->type_name("WHAT");
+      ->type_name("none|core");
   app.add_flag_callback("--no-prefix", [&] { options.prefix = false; }, "leave the ranks' output as it is");
   app.add_flag("--report", options.report, "say how each rank ended, as after a failure, in any case");
   if (const auto code = parse(app, arguments)) return *code;
