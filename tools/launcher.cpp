@@ -25,6 +25,7 @@
 #include "base/format.hpp"
 #include "tools/cores.hpp"
 #include "tools/launch_guard.hpp"
+#include "tools/outlet.hpp"
 
 namespace tandem::tools {
 namespace {
@@ -33,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int, 6> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr auto grace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL
-constexpr auto last_output = std::chrono::seconds(1);  // for pipes that somebody else still holds
+constexpr auto last_output = std::chrono::seconds(1);  // for pipes that somebody else still holds, or no longer reads
 constexpr std::size_t longest_line = 64 * 1024;
 
 [[noreturn]] void fail(std::string_view what) { throw Error(format("{}: {}", what, std::strerror(errno))); }
@@ -49,19 +50,6 @@ Pipe make_pipe() {
   return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
 }
 
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t size = ::write(fd, text.data(), text.size());
-    if (size < 0 && errno == EAGAIN) {
-      pollfd full{fd, POLLOUT, 0};
-      ::poll(&full, 1, -1);
-    } else if (size < 0 && errno != EINTR) {
-      return;  // nobody reads our output any more
-    }
-    if (size > 0) text.remove_prefix(static_cast<std::size_t>(size));
-  }
-}
-
 /// One rank's stdout or stderr on its way to ours, line by line.
 class Output {
  public:
@@ -69,13 +57,14 @@ class Output {
       : source_(std::move(source)), target_(target), prefix_(std::move(prefix)) {}
 
   [[nodiscard]] int fd() const noexcept { return source_.get(); }
+  [[nodiscard]] int target() const noexcept { return target_; }
   [[nodiscard]] bool open() const noexcept { return static_cast<bool>(source_); }
 
-  void take() {
+  void take(Outlet& outlet) {
     std::array<char, 16 * 1024> part;
     const ssize_t size = ::read(source_.get(), part.data(), part.size());
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (size <= 0) return close();
+    if (size <= 0) return close(outlet);
     line_.append(part.data(), static_cast<std::size_t>(size));
     std::string ready;
     std::size_t begin = 0;
@@ -84,18 +73,18 @@ class Output {
       ready.append(line_, begin, end + 1 - begin);
     }
     line_.erase(0, begin);
-    write_all(target_, ready);
-    if (line_.size() > longest_line) end_line();
+    outlet.add(target_, std::move(ready));
+    if (line_.size() > longest_line) end_line(outlet);
   }
 
-  void close() {
-    if (!line_.empty()) end_line();
+  void close(Outlet& outlet) {
+    if (!line_.empty()) end_line(outlet);
     source_ = {};
   }
 
  private:
-  void end_line() {
-    write_all(target_, prefix_ + line_ + "\n");
+  void end_line(Outlet& outlet) {
+    outlet.add(target_, prefix_ + line_ + "\n");
     line_.clear();
   }
 
@@ -134,6 +123,7 @@ class Launcher {
     job_ = format("run.{}.{:08x}{:08x}", ::getpid(), random(), random());
     // A parent may have ignored it, which exec keeps: then nobody would hear of how a rank ended.
     ::signal(SIGCHLD, SIG_DFL);
+    on_broken_pipe_before_ = ::signal(SIGPIPE, SIG_IGN);
     sigset_t watched;
     ::sigemptyset(&watched);
     ::sigaddset(&watched, SIGCHLD);
@@ -160,6 +150,7 @@ class Launcher {
     while (running() > 0) turn();
     drain();
     if (options_.report || first_failure_ >= 0) report();
+    while (!outlet_.empty()) turn();
     if (first_failure_ < 0) return 0;
     return code_of(*ranks_[static_cast<std::size_t>(first_failure_)].status);
   }
@@ -212,6 +203,7 @@ class Launcher {
     argv.reserve(options_.program.size() + 1);
     for (const std::string& word : options_.program) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
+    ::signal(SIGPIPE, on_broken_pipe_before_);
     ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     ::execvp(argv[0], argv.data());
     const int reason = errno;
@@ -223,20 +215,26 @@ class Launcher {
     return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
   }
 
-  /// Waits for output, signals or the end of the grace, and deals with what came.
+  /// Waits for output, its readers, signals or the end of the grace, and deals with what came.
   void turn() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
-    for (const Output& output : outputs_) {
-      if (output.open()) polled.push_back({output.fd(), POLLIN, 0});
+    if (!outlet_.empty()) {  // the ranks have to wait for who reads them
+      polled.push_back({outlet_.waits_for(), POLLOUT, 0});
+    } else {
+      for (const Output& output : outputs_) {
+        if (output.open()) polled.push_back({output.fd(), POLLIN, 0});
+      }
     }
-    const int wait = kill_at_ ? 50 : -1;
+    const int wait = kill_at_ || running() == 0 ? 50 : -1;
     if (::poll(polled.data(), polled.size(), wait) < 0 && errno != EINTR) fail("poll");
+    outlet_.write();
     copy_output(polled);
     take_signals();
     if (kill_at_ && Clock::now() >= *kill_at_) {
       signal_all(SIGKILL);
       kill_at_.reset();
     }
+    if (told_to_end_ && running() == 0 && outlet_.stalled() > last_output) give_up_reader();
   }
 
   void copy_output(const std::vector<pollfd>& polled) {
@@ -244,14 +242,28 @@ class Launcher {
       const auto ready = std::find_if(polled.begin(), polled.end(), [&output](const pollfd& each) {
         return output.open() && each.fd == output.fd() && each.revents != 0;
       });
-      if (ready != polled.end()) output.take();
+      if (ready != polled.end()) output.take(outlet_);
     }
+    // A rank that goes on writing is to meet what it would meet without us: a broken pipe.
+    for (Output& output : outputs_) {
+      if (output.open() && outlet_.abandoned(output.target())) output.close(outlet_);
+    }
+  }
+
+  void give_up_reader() {
+    const bool out = outlet_.waits_for() == STDOUT_FILENO;
+    outlet_.give_up();
+    outlet_.add(STDERR_FILENO, format("tandem run: the end of what the ranks wrote to {} is dropped: nobody reads it\n",
+                                      out ? "stdout" : "stderr"));
   }
 
   void take_signals() {
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-      if (static_cast<int>(info.ssi_signo) != SIGCHLD) signal_all(static_cast<int>(info.ssi_signo));
+      const auto signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      told_to_end_ = told_to_end_ || (signal != SIGUSR1 && signal != SIGUSR2);
+      signal_all(signal);
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (!ranks_[r].status) reap(r);
@@ -272,8 +284,8 @@ class Launcher {
     if (well(status) || first_failure_ >= 0) return;
     first_failure_ = static_cast<int>(r);
     const bool stop = options_.stop_on_failure && running() > 0;
-    write_all(STDERR_FILENO, format("tandem run: rank {} (pid {}) failed: {}{}\n", r, rank.pid, how(status),
-                                    stop ? "; stopping the others" : ""));
+    outlet_.add(STDERR_FILENO, format("tandem run: rank {} (pid {}) failed: {}{}\n", r, rank.pid, how(status),
+                                      stop ? "; stopping the others" : ""));
     if (!stop) return;
     signal_all(SIGTERM);
     kill_at_ = Clock::now() + grace;
@@ -287,39 +299,42 @@ class Launcher {
 
   /// Takes the output that is still in the pipes.
   void drain() {
-    const auto deadline = Clock::now() + last_output;
-    while (Clock::now() < deadline) {
-      std::vector<pollfd> polled;
-      for (const Output& output : outputs_) {
-        if (output.open()) polled.push_back({output.fd(), POLLIN, 0});
-      }
-      if (polled.empty()) return;
-      if (::poll(polled.data(), polled.size(), 50) > 0) copy_output(polled);
+    const auto is_open = [](const Output& output) { return output.open(); };
+    auto deadline = Clock::now() + last_output;
+    while (std::any_of(outputs_.begin(), outputs_.end(), is_open)) {
+      const auto before = Clock::now();
+      const bool held_up = !outlet_.empty();
+      if (!held_up && before >= deadline) break;
+      turn();
+      if (held_up) deadline += Clock::now() - before;  // that was the reader's time, not of who holds the pipes
     }
     for (Output& output : outputs_) {
-      if (output.open()) output.close();
+      if (output.open()) output.close(outlet_);
     }
   }
 
-  void report() const {
+  void report() {
     std::string text = "tandem run: how the ranks ended:\n";
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       text += format("  rank {} (pid {}): {}{}\n", r, ranks_[r].pid, how(*ranks_[r].status),
                      static_cast<int>(r) == first_failure_ ? ", the first to fail" : "");
     }
-    write_all(STDERR_FILENO, text);
+    outlet_.add(STDERR_FILENO, std::move(text));
   }
 
   const LaunchOptions& options_;
   std::string job_;
   std::vector<cpu_set_t> cores_;  // by rank; empty if none is bound
   sigset_t mask_before_{};
+  sighandler_t on_broken_pipe_before_ = SIG_DFL;
   FileDescriptor signals_;
   std::optional<LaunchGuard> guard_;
   std::vector<Rank> ranks_;
   std::vector<Output> outputs_;
+  Outlet outlet_;
   int first_failure_ = -1;
   std::optional<Clock::time_point> kill_at_;
+  bool told_to_end_ = false;  // by a signal: then nobody waits for long for a reader that takes nothing
 };
 
 }  // namespace

@@ -20,9 +20,10 @@ struct LaunchOptions {
 /// Starts the ranks and waits until all have ended. Passes on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
 /// Each rank is a process group of its own: when the rank ends, what it started ends too, unless that left the group;
 /// when this process is killed, even by SIGKILL, all ranks end so. Rank 0 reads this process's input unless that is a
-/// terminal; the others read nothing. Returns 0, or the exit code of the rank that failed first (128 + N for signal N);
-/// says on stderr which rank failed and then how each one ended. Throws Error if the program cannot be started, and
-/// InvalidArgument if ranks are to be bound that do not divide over the CPUs.
+/// terminal; the others read nothing. Who does not read their output holds up the ranks alone. Returns 0, or the exit
+/// code of the rank that failed first (128 + N for signal N); says on stderr which rank failed and then how each one
+/// ended. Throws Error if the program cannot be started, and InvalidArgument if ranks are to be bound that do not
+/// divide over the CPUs.
 [[nodiscard]] int launch(const LaunchOptions& options);
 
 }  // namespace tandem::tools

@@ -104,6 +104,57 @@ TEST(Launchers, TandemRunPassesSignalsOn) {
   expect_says(outcome, "told");
 }
 
+/// Runs two ranks of this script of sh into a pipe whose reader, which reads nothing, does `reader` and ends. "$UP" is
+/// an empty file at first; `ends PID` says "PID ended" once that process is gone, and says nothing after 20 s.
+Outcome run_unread(const std::string& options, const std::string& script, const std::string& reader) {
+  const tandem::testing::TemporaryFolder folder;
+  ::setenv("RANK_SCRIPT", script.c_str(), 1);
+  ::setenv("UP", folder.at("up").c_str(), 1);
+  const std::string ends =
+      "ends() { for i in $(seq 400); do kill -0 $1 2> /dev/null || { echo $1 ended >&2; break; }; sleep 0.05; done; "
+      "}; ";
+  return run("sh -c ': > \"$UP\"; " + ends + "{ " + tandem_run + "-n 2 " + options +
+             " -- sh -c \"$RANK_SCRIPT\"; echo code $? >&2; } | { " + reader + "; }'");
+}
+
+const std::string until_up = "until test -s \"$UP\"; do sleep 0.05; done; ";
+// How less leaves it that stays on its page; the second is for the pipe to fill, and the launcher to find that out.
+const std::string pipe_is_full = until_up + "sleep 1; read pid < \"$UP\"; ";
+
+TEST(Launchers, TandemRunStopsTheOthersWhenOneFailsThoughNobodyReads) {
+  const std::string script =
+      "test $TANDEM_RANK = 1 && { " + until_up + "sleep 1; exit 7; }; echo $$ > \"$UP\"; exec yes";
+  const Outcome outcome = run_unread("", script, pipe_is_full + "ends $pid");
+  expect_says(outcome, " ended\n");
+  expect_says(outcome, "code 7\n");
+}
+
+TEST(Launchers, TandemRunEndsWhenToldThoughNobodyReads) {
+  const Outcome outcome = run_unread("", "echo $PPID >> \"$UP\"; exec yes", pipe_is_full + "kill $pid; ends $pid");
+  expect_says(outcome, " ended\n");
+  expect_says(outcome, "code 143\n");
+  expect_says(outcome, "the end of what the ranks wrote to stdout is dropped");
+}
+
+TEST(Launchers, TandemRunReportsThoughItsReaderIsGone) {
+  const std::string script = "test $TANDEM_RANK = 1 || { " + until_up + "sleep 0.5; echo hello; }";
+  const Outcome outcome = run_unread("--report", script, "echo gone > \"$UP\"");
+  expect_says(outcome, "code 0\n");
+  for (const char* rank : {"  rank 0 (pid ", "  rank 1 (pid "}) expect_says(outcome, rank);
+}
+
+TEST(Launchers, RanksMeetABrokenPipeWhenTheReaderOfTandemRunIsGone) {
+  const Outcome outcome = run_unread("", "exec yes", "true");
+  expect_says(outcome, "killed by signal 13");
+  expect_says(outcome, "code 141\n");
+}
+
+TEST(Launchers, ALateReaderOfTandemRunMissesNothing) {
+  const Outcome outcome = run_unread("", "exec seq 10000", "sleep 2; wc -l");
+  expect_says(outcome, "code 0\n");
+  expect_says(outcome, "20000\n");
+}
+
 /// Whether it runs; what waits for its parent's attention does not.
 bool lives(pid_t pid) {
   const char state = state_of(pid);
