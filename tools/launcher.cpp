@@ -15,6 +15,7 @@
 #include <random>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,6 +133,10 @@ class Launcher {
     signals_ = FileDescriptor::from_native_handle(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) fail("signalfd");
     guard_.emplace(static_cast<std::size_t>(options.ranks));
+    // Two pipes for each rank. If they still do not fit, making one says so.
+    if (::getrlimit(RLIMIT_NOFILE, &descriptors_before_) != 0) fail("getrlimit");
+    const rlimit most{descriptors_before_.rlim_max, descriptors_before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &most);
   }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -203,6 +208,7 @@ class Launcher {
     argv.reserve(options_.program.size() + 1);
     for (const std::string& word : options_.program) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
+    ::setrlimit(RLIMIT_NOFILE, &descriptors_before_);
     ::signal(SIGPIPE, on_broken_pipe_before_);
     ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     ::execvp(argv[0], argv.data());
@@ -327,6 +333,7 @@ class Launcher {
   std::vector<cpu_set_t> cores_;  // by rank; empty if none is bound
   sigset_t mask_before_{};
   sighandler_t on_broken_pipe_before_ = SIG_DFL;
+  rlimit descriptors_before_{};
   FileDescriptor signals_;
   std::optional<LaunchGuard> guard_;
   std::vector<Rank> ranks_;

@@ -155,6 +155,12 @@ TEST(Launchers, ALateReaderOfTandemRunMissesNothing) {
   expect_says(outcome, "20000\n");
 }
 
+TEST(Launchers, TandemRunHasMoreRanksThanItMayHaveOpenFiles) {
+  const Outcome outcome = run("sh -c \"ulimit -Sn 40; exec " + tandem_run + "-n 20 -- sh -c 'ulimit -Sn'\"");
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  for (const char* line : {"[0] 40\n", "[19] 40\n"}) expect_says(outcome, line);
+}
+
 /// Whether it runs; what waits for its parent's attention does not.
 bool lives(pid_t pid) {
   const char state = state_of(pid);
