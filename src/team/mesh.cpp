@@ -299,6 +299,11 @@ void Mesh::listen(Listener listener) {
   wake();
 }
 
+void Mesh::throw_if_lost() {
+  const std::lock_guard lock(mutex_);
+  if (first_lost_ != nullptr) throw_gone(*first_lost_);
+}
+
 void Mesh::enqueue(Peer& peer, std::vector<Message> messages) {
   const bool idle = peer.outgoing.empty();
   for (Message& message : messages) peer.outgoing.push_back(std::move(message));
@@ -443,7 +448,9 @@ void Mesh::part(Peer& peer, bool clean) {
   peer.outgoing.clear();
   peer.partial = {};
   events_.push_back({peer.info.rank, std::nullopt, clean});
-  if (!clean) spread(peer.info.rank);
+  if (clean) return;
+  if (first_lost_ == nullptr) first_lost_ = &peer;
+  spread(peer.info.rank);
 }
 
 /// A dying process's sockets close one after the other. Whoever hears of it last is not to take a survivor, which has

@@ -44,6 +44,8 @@ class Mesh final : public Bootstrap {
   bool flush(Clock::time_point deadline) override;
   void send_abort(int rank, const Abort& abort) noexcept override;
   void listen(Listener listener) override;
+  /// Throws PeerLost for the peer that was lost first, if one is: others may have left because of it.
+  void throw_if_lost();
 
  private:
   enum class Kind : std::uint32_t { parcel, rest_of_parcel, abort, lost, goodbye };
@@ -84,6 +86,7 @@ class Mesh final : public Bootstrap {
   std::map<Key, Arrival> inbox_;
   std::map<std::uint64_t, std::uint64_t> last_received_;  // of failed teams: what has a higher sequence is dropped
   std::deque<Event> events_;
+  const Peer* first_lost_ = nullptr;
   Listener listener_;
   bool stopping_ = false;
   bool retry_ = false;  // the kernel was short of something: try again soon

@@ -20,8 +20,8 @@ namespace {
 
 using Clock = Bootstrap::Clock;
 
-constexpr std::uint32_t protocol = 1;
-enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused, link };
+constexpr std::uint32_t protocol = 2;
+enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused, link, reached, made };
 enum class Reason : std::uint32_t { timeout, invalid_argument, peer_lost };
 
 WireWriter note(Note kind) {
@@ -89,11 +89,16 @@ class Host : Party {
   std::vector<Link> run() {
     open();
     try {
-      while (true) {
-        const std::vector<int> missing = absent();
-        if (missing.empty()) break;
-        turn(missing);
-      }
+      hear_all(Note::ready);
+      // Closed before anybody can have finished: who comes from now on wants the next world.
+      listener_ = {};
+      strangers_.clear();
+      WireWriter roster = note(Note::roster);
+      for (const Link& link : links_) put(roster, link.info);
+      tell_all(roster.take());
+      // Of a rank that ends while the others link up, all hear from here: those who wait for it may not be able to see
+      // its end, and who does see it and leaves is not to be taken for the one that died.
+      hear_all(Note::reached);
     } catch (const Timeout& error) {
       refuse_all(Reason::timeout, error.what(), {error.peer(), 0, ""});
       throw;
@@ -104,12 +109,7 @@ class Host : Party {
       refuse_all(Reason::invalid_argument, error.what(), {});
       throw;
     }
-    // Closed before anybody can have finished: who comes from now on wants the next world.
-    listener_ = {};
-    WireWriter roster = note(Note::roster);
-    for (const Link& link : links_) put(roster, link.info);
-    const auto message = roster.take();
-    for (int r = 1; r < size(); ++r) send_message(link(r).socket, message);
+    tell_all(note(Note::made).take());
     return std::move(links_);
   }
 
@@ -130,22 +130,34 @@ class Host : Party {
     }
   }
 
-  [[nodiscard]] std::vector<int> absent() const {
-    std::vector<int> missing;
-    for (int r = 1; r < size(); ++r) {
-      if (!ready_[static_cast<std::size_t>(r)]) missing.push_back(r);
+  /// Until every guest has said this. Takes guests in as long as there is a door.
+  void hear_all(Note awaited) {
+    while (true) {
+      std::vector<int> missing;
+      for (int r = 1; r < size(); ++r) {
+        if (said_[static_cast<std::size_t>(r)] != awaited) missing.push_back(r);
+      }
+      if (missing.empty()) return;
+      turn(missing);
     }
-    return missing;
   }
 
   void turn(const std::vector<int>& missing) {
-    std::vector<int> sockets{listener_.get()};
+    std::vector<int> sockets;
+    if (listener_) sockets.push_back(listener_.get());
     for (const FileDescriptor& guest : strangers_) sockets.push_back(guest.get());
     for (const Link& link : links_) {
       if (link.socket) sockets.push_back(link.socket.get());
     }
-    if (!wait_readable(sockets, {}, deadline_)) throw_missing(meeting_, missing);
+    if (!wait_readable(sockets, deadline_)) throw_missing(meeting_, missing);
 
+    if (listener_) take_in();
+    for (int r = 1; r < size(); ++r) {
+      if (link(r).socket) hear(r);
+    }
+  }
+
+  void take_in() {
     while (FileDescriptor guest = accept_from(listener_)) {
       if (credentials_of(guest).same_user) strangers_.push_back(std::move(guest));
     }
@@ -156,9 +168,6 @@ class Host : Party {
       if (received.state == Received::State::message) admit(std::move(taken), received.message);
     }
     std::erase_if(strangers_, [](const FileDescriptor& guest) { return !guest; });
-    for (int r = 1; r < size(); ++r) {
-      if (link(r).socket) hear(r);
-    }
   }
 
   void admit(FileDescriptor guest, std::span<const std::byte> message) {
@@ -194,8 +203,17 @@ class Host : Party {
 
   void hear(int r) {
     const Received received = receive_message(link(r).socket);
-    if (received.state == Received::State::end) throw_lost(link(r).info, "before the world was made");
-    if (received.state == Received::State::message) ready_[static_cast<std::size_t>(r)] = true;
+    if (received.state == Received::State::end) {
+      throw_lost(link(r).info, listener_ ? "before the world was made" : "while the world was made");
+    }
+    if (received.state != Received::State::message) return;
+    said_[static_cast<std::size_t>(r)] = static_cast<Note>(WireReader(received.message).number<std::uint32_t>());
+  }
+
+  void tell_all(std::span<const std::byte> message) const {
+    for (const Link& link : links_) {
+      if (link.socket) send_message(link.socket, message);  // who is gone is found so when it is heard
+    }
   }
 
   void tell_missing() {
@@ -206,10 +224,7 @@ class Host : Party {
     WireWriter writer = note(Note::missing);
     writer.number(static_cast<std::uint32_t>(missing.size()));
     for (const int r : missing) writer.number(r);
-    const auto message = writer.take();
-    for (const Link& link : links_) {
-      if (link.socket) send_message(link.socket, message);
-    }
+    tell_all(writer.take());
   }
 
   void refuse_all(Reason reason, const char* what, const PeerInfo& peer) noexcept {
@@ -218,9 +233,7 @@ class Host : Party {
       writer.number(static_cast<std::uint32_t>(reason)).text(what);
       put(writer, peer);
       const auto message = writer.take();
-      for (const Link& link : links_) {
-        if (link.socket) send_message(link.socket, message);
-      }
+      tell_all(message);
       for (const FileDescriptor& guest : strangers_) send_message(guest, message);
       if (reason != Reason::timeout) refuse_latecomers(message);
     } catch (...) {  // they will see the socket close
@@ -234,7 +247,7 @@ class Host : Party {
                 std::count_if(strangers_.begin(), strangers_.end(), [](const auto& guest) { return bool(guest); });
     while (told < size() - 1) {
       const std::array<int, 1> socket{listener_.get()};
-      if (!wait_readable(socket, {}, until)) return;
+      if (!wait_readable(socket, until)) return;
       FileDescriptor guest = accept_from(listener_);
       if (!guest || !credentials_of(guest).same_user) continue;
       send_message(guest, message);
@@ -246,7 +259,7 @@ class Host : Party {
   FileDescriptor listener_;
   std::string nonce_ = nonce();
   std::vector<FileDescriptor> strangers_;
-  std::vector<bool> ready_ = std::vector<bool>(static_cast<std::size_t>(size()));
+  std::vector<Note> said_ = std::vector<Note>(static_cast<std::size_t>(size()));  // the last of each: hello at first
 };
 
 /// Every other rank.
@@ -262,7 +275,9 @@ class Guest : Party {
     send_message(host().socket, note(Note::ready).take());
     take_roster();
     for (int r = 1; r < rank(); ++r) reach(r);
-    for (int r = rank() + 1; r < size(); ++r) expect(listener);
+    // From here on nobody needs this rank to go on: what it sent the others waits at their sockets.
+    send_message(host().socket, note(Note::reached).take());
+    expect_the_rest(listener);
     return std::move(links_);
   }
 
@@ -303,22 +318,27 @@ class Guest : Party {
     hello.number(size()).text(meeting_.job);
     send_message(host().socket, hello.take());  // a host that has closed may have said why before
     while (nonce_.empty()) {
-      if (!next(host())) return false;
+      if (!next()) return false;
     }
     return true;
   }
 
   void take_roster() {
     while (!roster_) {
-      if (!next(host())) throw_lost(host().info, "before the world was made");
+      if (!next()) throw_lost(host().info, "before the world was made");
     }
   }
 
-  /// Takes one message of rank 0's. False at the end of the connection.
-  bool next(Link& from) {
-    const std::array<int, 1> socket{from.socket.get()};
-    if (!wait_readable(socket, {}, verdict_)) throw_missing(meeting_, missing_);
-    const Received received = receive_message(from.socket);
+  /// Waits for rank 0 and takes one message of its. False at the end of the connection.
+  bool next() {
+    const std::array<int, 1> socket{host().socket.get()};
+    if (!wait_readable(socket, verdict_)) throw_missing(meeting_, missing_);
+    return hear();
+  }
+
+  /// Takes one message of rank 0's if one has come. False at the end of the connection.
+  bool hear() {
+    const Received received = receive_message(host().socket);
     if (received.state == Received::State::end) return false;
     if (received.state == Received::State::nothing) return true;
     WireReader reader(received.message);
@@ -335,6 +355,7 @@ class Guest : Party {
         for (Link& link : links_) link.info = get_peer(reader);
         roster_ = true;
         break;
+      case Note::made: made_ = true; break;
       default: break;
     }
     return true;
@@ -351,77 +372,72 @@ class Guest : Party {
     }
   }
 
+  /// While the ranks link up, rank 0 alone says who has ended (see Host::run).
   void reach(int r) {
     const std::string name = socket_name(meeting_.job, format("{}/{}", nonce_, r));
-    FileDescriptor socket = connect_to(name);
-    while (!socket) {  // it listened before the roster was sent: it is gone, or its backlog is full
-      if (!wait_readable({}, met(), std::min(deadline_, Clock::now() + std::chrono::milliseconds(2)))) {
-        if (Clock::now() >= deadline_) throw_missing(meeting_, {r});
-      } else {
-        throw_if_ended();
+    const auto hello = note(Note::link).number(rank()).text(nonce_).take();
+    const std::array<int, 1> host_socket{host().socket.get()};
+    while (true) {
+      FileDescriptor socket = connect_to(name);
+      if (socket && !credentials_of(socket).same_user) {
+        throw DeviceError(format("the socket of rank {} of job '{}' belongs to another user", r, meeting_.job));
       }
-      socket = connect_to(name);
+      if (socket && send_message(socket, hello)) {
+        link(r).process = other_process(socket);
+        link(r).socket = move_high(std::move(socket));
+        return;
+      }
+      // It listened before the roster was sent: it is gone, or its backlog is full.
+      if (wait_readable(host_socket, std::min(verdict_, Clock::now() + std::chrono::milliseconds(2)))) {
+        if (!hear()) throw_lost(host().info, "while the world was made");
+      } else if (Clock::now() >= verdict_) {
+        throw_missing(meeting_, {r});
+      }
     }
-    if (!credentials_of(socket).same_user) {
-      throw DeviceError(format("the socket of rank {} of job '{}' belongs to another user", r, meeting_.job));
+  }
+
+  /// Takes the connections of the ranks above this one, and waits until no rank has others to reach.
+  void expect_the_rest(const FileDescriptor& listener) {
+    bool over = false;  // rank 0 has ended, perhaps while it told the others that the world is made
+    while (true) {
+      std::vector<int> missing;
+      for (int r = rank() + 1; r < size(); ++r) {
+        if (!link(r).socket) missing.push_back(r);
+      }
+      // Then all connections have come, and whoever was told is in the mesh: that is to hear of rank 0's end before it
+      // hears of those who leave because of it.
+      if (missing.empty() && (made_ || over)) return;
+      const std::array<int, 2> sockets{host().socket.get(), listener.get()};
+      // Once the world is made, the sockets are the mesh's: what rank 0 says then is not for here.
+      const auto awaited = std::span(sockets).subspan(made_ || over ? 1 : 0);
+      if (!wait_readable(awaited, over ? Clock::now() : verdict_)) {
+        if (over) throw_lost(host().info, "while the world was made");
+        throw_missing(meeting_, missing.empty() ? std::vector<int>{0} : missing);
+      }
+      if (!made_ && !over) over = !hear();
+      if (FileDescriptor guest = accept_from(listener)) take_link(std::move(guest));
     }
-    if (!send_message(socket, note(Note::link).number(rank()).text(nonce_).take())) {
-      throw_lost(link(r).info, "while the world was made");
-    }
+  }
+
+  void take_link(FileDescriptor socket) {
+    if (!credentials_of(socket).same_user) return;
+    const std::array<int, 1> connected{socket.get()};
+    if (!wait_readable(connected, verdict_)) return;
+    const Received received = receive_message(socket);
+    if (received.state != Received::State::message) return;
+    WireReader reader(received.message);
+    if (reader.number<std::uint32_t>() != static_cast<std::uint32_t>(Note::link)) return;
+    const int r = reader.number<int>();
+    if (r <= rank() || r >= size() || reader.text() != nonce_ || link(r).socket) return;
     link(r).process = other_process(socket);
     link(r).socket = move_high(std::move(socket));
-  }
-
-  /// Takes the connection of one of the ranks above this one.
-  void expect(const FileDescriptor& listener) {
-    while (true) {
-      const std::array<int, 1> sockets{listener.get()};
-      if (!wait_readable(sockets, met(), deadline_)) {
-        std::vector<int> missing;
-        for (int r = rank() + 1; r < size(); ++r) {
-          if (!link(r).socket) missing.push_back(r);
-        }
-        throw_missing(meeting_, missing);
-      }
-      FileDescriptor socket = accept_from(listener);
-      if (!socket) {
-        throw_if_ended();
-        continue;
-      }
-      if (!credentials_of(socket).same_user) continue;
-      const std::array<int, 1> connected{socket.get()};
-      if (!wait_readable(connected, {}, deadline_)) continue;
-      const Received received = receive_message(socket);
-      if (received.state != Received::State::message) continue;
-      WireReader reader(received.message);
-      if (reader.number<std::uint32_t>() != static_cast<std::uint32_t>(Note::link)) continue;
-      const int r = reader.number<int>();
-      if (r <= rank() || r >= size() || reader.text() != nonce_ || link(r).socket) continue;
-      link(r).process = other_process(socket);
-      link(r).socket = move_high(std::move(socket));
-      return;
-    }
-  }
-
-  std::vector<int> met() const {
-    std::vector<int> sockets;
-    for (const Link& link : links_) {
-      if (link.socket) sockets.push_back(link.socket.get());
-    }
-    return sockets;
-  }
-
-  void throw_if_ended() {
-    for (const Link& link : links_) {
-      const std::array<int, 1> socket{link.socket.get()};
-      if (link.socket && wait_readable({}, socket, Clock::now())) throw_lost(link.info, "while the world was made");
-    }
   }
 
   Clock::time_point
       verdict_;  // when rank 0 has surely said who did not come: its deadline may be later than this one's
   std::string nonce_;
   bool roster_ = false;
+  bool made_ = false;
   bool foreign_ = false;
   std::vector<int> missing_{0};
 };

@@ -109,11 +109,9 @@ Received receive_message(const FileDescriptor& socket) {
   return {Received::State::end, {}};
 }
 
-bool wait_readable(std::span<const int> sockets, std::span<const int> hangup_only,
-                   std::chrono::steady_clock::time_point deadline) {
+bool wait_readable(std::span<const int> sockets, std::chrono::steady_clock::time_point deadline) {
   std::vector<pollfd> polled;
   for (const int fd : sockets) polled.push_back({fd, POLLIN, 0});
-  for (const int fd : hangup_only) polled.push_back({fd, POLLRDHUP, 0});
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     const auto slice = std::clamp<std::int64_t>(left.count(), 0, 60'000);

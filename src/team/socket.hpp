@@ -44,9 +44,8 @@ struct Received {
 };
 [[nodiscard]] Received receive_message(const FileDescriptor& socket);
 
-/// Waits until one of these can be read, has ended or, for `hangup_only`, has ended. False at the deadline.
-bool wait_readable(std::span<const int> sockets, std::span<const int> hangup_only,
-                   std::chrono::steady_clock::time_point deadline);
+/// Waits until one of these can be read or has ended. False at the deadline.
+bool wait_readable(std::span<const int> sockets, std::chrono::steady_clock::time_point deadline);
 
 /// The same file at a descriptor above what libraries use. The kernel closes a dying process's high descriptors first,
 /// so peers hear of its death before drivers have taken theirs down. Stays where it is if that cannot be.

@@ -175,7 +175,14 @@ World init(const InitOptions& options) {
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
-  const Agreed agreed = compare(*mesh, launch, env, opened);
+  const Agreed agreed = [&] {
+    try {
+      return compare(*mesh, launch, env, opened);
+    } catch (const PeerLost&) {
+      mesh->throw_if_lost();  // the one that this rank waited for may have left because of another
+      throw;
+    }
+  }();
 
   if (opened.trace != nullptr) {
     opened.trace->belong_to(launch.job, agreed.run);
