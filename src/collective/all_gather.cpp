@@ -11,6 +11,7 @@
 #include "collective/engines.hpp"
 #include "collective/piece.hpp"
 #include "collective/tuning.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
@@ -31,6 +32,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
     : Collective(team, "AllGather", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype, options,
                  algorithms),
       count_(spec.count),
+      started_at_(or_abort(team, "an event", [&] { return Event(team.device()); })),
       coming_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
   expect_staging_for({"pull"});
@@ -125,6 +127,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
   std::byte* const own = gathered.memory().data() + offset;
   const bool in_place = (shard.is_dense() && shard.address() == own) || bytes == 0;
 
+  if (shards == Awaited::each) started_at_.record(stream);
   whole_or_failed([&] {
     exchange(stream, entered);
     if (bytes <= batch_bytes() || (shards == Awaited::all && engines_copy(device()))) {
@@ -147,6 +150,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
   coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
   started_ = true;
   started_in_ = capture();
+  end(stream);
 }
 
 // Engines take a batch one copy after the other, so that one within the GPU holds up those over the links.
@@ -180,7 +184,7 @@ void AllGather::wait_shard(StreamRef stream, int rank) {
   expect_open(stream, "a shard was waited for before start()");
   std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
   if (coming == 0) {
-    if (rank == me()) return;
+    if (rank == me()) return started_at_.hold(stream);
     refuse(format("the shard of rank {} was waited for twice in one run", rank));
   }
   wait(stream, 0, std::span(&rank, 1), arrived);
@@ -207,6 +211,7 @@ void AllGather::wait_for_rest(StreamRef stream) {
   }
   wait_for_these();
   started_ = false;
+  follow_last(stream);  // the pushes, which read what the caller may now change
   end(stream);
 }
 

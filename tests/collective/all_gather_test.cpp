@@ -213,7 +213,10 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
       shard.set(data(team.rank()));
       delay_somebody(team, comm, draws, 2000);
       if (in_place) {
-        team.device().upload(gathered.memory().data() + place(team.rank()), data(team.rank()).data(), shard_bytes);
+        // In the stream's order: who waits for this shard waits for this.
+        team.device().copy(
+            comm,
+            {.dst = gathered.memory().data() + place(team.rank()), .src = shard.view().data(), .bytes = shard_bytes});
         gather.start(gathered, comm);
       } else {
         gather.start(shard.view(), gathered, comm);
@@ -234,6 +237,38 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
         expected.insert(expected.end(), theirs.begin(), theirs.end());
       }
       expect_bytes(copy.get(), expected, "consumed in round " + std::to_string(round));
+    }
+  });
+}
+
+// Its pushes are on the stream of start; whoever comes behind finish may change what they read.
+TEST_P(AllGatherTest, WhatStartWasGivenMayBeChangedBehindFinish) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const std::int64_t count = 300'000;
+    const std::size_t shard_bytes = static_cast<std::size_t>(count) * size_of(i32);
+    const auto place = [&](int rank) { return static_cast<std::size_t>(rank) * shard_bytes; };
+    AllGather gather(team, {.count = count, .dtype = i32}, {.algorithm = "push"});
+    SymmetricTensor gathered = symmetric(team, {team.size() * count}, i32);
+    const Stream pushing(team.device());
+    const Stream other(team.device());
+    for (std::uint64_t round = 0; round < 10; ++round) {
+      const auto data = [&](int rank) { return moved_bytes(round, rank, shard_bytes); };
+      std::byte* const own = gathered.memory().data() + place(team.rank());
+      team.device().upload(own, data(team.rank()).data(), shard_bytes);
+      team.barrier();
+      gather.start(gathered, pushing);
+      gather.finish(other);
+      team.device().fill(other, own, std::byte{0x5A}, shard_bytes);
+      team.synchronize(other);
+      team.barrier();
+      for (int rank = 0; rank < team.size(); ++rank) {
+        if (rank == team.rank()) continue;
+        Bytes got(shard_bytes);
+        team.device().download(got.data(), gathered.memory().data() + place(rank), shard_bytes);
+        expect_bytes(got, data(rank), "the shard of rank " + std::to_string(rank));
+      }
+      team.barrier();
     }
   });
 }

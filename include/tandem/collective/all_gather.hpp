@@ -58,8 +58,9 @@ class TANDEM_API AllGather final : public Collective {
   void start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
   /// What is queued on `stream` after this sees the shard of `rank`.
   void wait_shard(StreamRef stream, int rank);
-  /// What is queued on `stream` after this sees all shards. The next run begins after this point; it is for the caller
-  /// to let it begin after the other streams' readers as well.
+  /// What is queued on `stream` after this sees all shards but those that `wait_shard` waited for on other streams, and
+  /// may change what `start` was given. The next run begins after this point; it is for the caller to let it begin
+  /// after the other streams' readers as well.
   void finish(StreamRef stream);
 
  private:
@@ -84,6 +85,7 @@ class TANDEM_API AllGather final : public Collective {
 
   std::int64_t count_;
   std::unique_ptr<CommunicationStream> beside_;  // where engines copy: for what is long and stays on this GPU
+  Event started_at_;                             // where what comes before a run in steps has ended
   std::vector<int> everyone_;                    // the peers in rotated order, then this rank
   std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
   bool started_ = false;

@@ -30,8 +30,8 @@ namespace tandem {
 /// How a collective is to run, instead of as it chooses. Equal on all ranks.
 struct CollectiveOptions {
   std::string algorithm = "auto";  ///< "auto", or one of the plan's algorithms (its header lists them)
-  /// Whether plain views will be given. They go through staging memory of the plan's own; without it, only symmetric
-  /// tensors are taken.
+  /// Whether plain views will be given where peers write or read: those go through staging memory of the plan's own.
+  /// Without it such tensors are symmetric ones, and plain only what a run itself copies from or into.
   bool staging = true;
   /// Of one piece on its way through staging memory, up to 2^48; 0: as measured best for the device.
   std::size_t piece_bytes = 0;

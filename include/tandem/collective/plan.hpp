@@ -20,12 +20,16 @@ namespace tandem {
 /// What every plan has: its team, its name in errors, and its place in the order of streams.
 ///
 /// Making a plan is collective: every member of the team makes the same plans in the same order, and a mismatch is an
-/// InvalidArgument that names both sides. All that allocates, registers or may block happens there. Running one is
+/// InvalidArgument that names both sides. All that allocates, registers or may block happens there. On CUDA a linear
+/// plan's constructor may also wait until the device has nothing to run (CUDA loads the products' kernels then): let
+/// nothing be queued that waits for what a peer does behind the same constructor. Running one is
 /// asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
 /// operations. On CUDA, queue the runs of two teams (and launch their graphs) in one order on all ranks that are in
 /// both, whatever the streams: streams share connections to the GPU and to its copy engines, graphs do so always, and
 /// there a run that waits holds up those behind it. In crossed orders two ranks can wait for each other, until the
-/// deadline. A run on another stream than the last one starts after that one by itself. What is wrong with a run's
+/// deadline. Nor have three runs or more of one team pending at once on streams that nothing puts in order: kernels
+/// that wait for peers take up to an SM for each block, and two of them fit on a GPU of 128 SMs or more (on smaller
+/// ones, one). A run on another stream than the last one starts after that one by itself. What is wrong with a run's
 /// arguments is told before anything is queued, and leaves the plan as it was; a run that throws later, for want of
 /// memory or since the device refuses, fails the team. Destroying a plan is local and waits for nobody; work that was
 /// queued is still right.
@@ -86,6 +90,8 @@ class TANDEM_API Plan {
   /// device.
   void begin(StreamRef stream);
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
+  /// Puts `stream`, another one of the same run, behind where `end` was called last.
+  void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).hold(stream); }
   /// What stands between them. If `body` throws, a part of what the peers wait for is queued, and counted, which no
   /// later run could put right: so the team fails, before that is passed on. A capture that throws is never launched,
   /// and leaves the team as it is.
