@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#define FMT_HEADER_ONLY      // NOLINT(readability-identifier-naming): fmt's name
-#define SPDLOG_FMT_EXTERNAL  // NOLINT(readability-identifier-naming): spdlog's name
+#define FMT_HEADER_ONLY          // NOLINT(readability-identifier-naming): fmt's name
+#define SPDLOG_FMT_EXTERNAL      // NOLINT(readability-identifier-naming): spdlog's name
+#define SPDLOG_PREVENT_CHILD_FD  // NOLINT(readability-identifier-naming): spdlog's name
 #include "tandem/base/log.hpp"
 
 #include <array>

@@ -21,7 +21,7 @@ struct Seats {
 };
 
 Seats& seats() {
-  static Seats all;
+  static Seats& all = *new Seats;  // never destroyed: a world in a global may go after everything made later
   return all;
 }
 

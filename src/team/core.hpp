@@ -21,8 +21,7 @@
 
 namespace tandem {
 
-/// Marks that a rank of a job lives in this process, so that a second `init` is an error and no hang. The only thing
-/// of Tandem that is global to the process.
+/// Marks that a rank of a job lives in this process, so that a second `init` is an error and no hang.
 class Seat {
  public:
   Seat(const std::string& job, int rank);

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <exception>
 #include <sys/epoll.h>
@@ -18,6 +17,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/signals_blocked.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/descriptor_passing.hpp"
 #include "team/names.hpp"
@@ -42,22 +42,6 @@ constexpr auto slice = std::chrono::milliseconds(20);  // how stale a waiter's `
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
-
-/// While it lives, this thread takes no signals, and nor do the threads that it starts, ever.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 }  // namespace
 
@@ -139,8 +123,9 @@ Mesh::Mesh(int rank, std::vector<Link> links)
 
 Mesh::~Mesh() {
   if (::getpid() != process_) {  // a forked child destroys its copy: the sockets are its parent's to say goodbye on
-    // Nor has its thread come along: nothing of it may be touched.
+    // Nor has its thread come along, nor who waited there: nothing of them may be touched.
     [[maybe_unused]] const std::thread* const never_freed = thread_.release();
+    [[maybe_unused]] const std::condition_variable* const never_destroyed = changed_.release();
     return;
   }
   const bool well = std::uncaught_exceptions() <= exceptions_;
@@ -230,7 +215,7 @@ Parcel Mesh::receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock
     if (peer.state != Peer::State::here) throw_gone(peer);
     const auto now = Clock::now();
     if (now >= deadline) throw Timeout(format("{} sent nothing in time", to_string(peer.info)), rank);
-    changed_.wait_until(lock, std::min(deadline, now + slice));
+    changed_->wait_until(lock, std::min(deadline, now + slice));
   }
 }
 
@@ -276,7 +261,7 @@ bool Mesh::flush(Clock::time_point deadline) {
   const auto empty = [this] {
     return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->outgoing.empty(); });
   };
-  return changed_.wait_until(lock, deadline, empty);
+  return changed_->wait_until(lock, deadline, empty);
 }
 
 void Mesh::send_abort(int rank, const Abort& abort) noexcept {
@@ -288,7 +273,7 @@ void Mesh::send_abort(int rank, const Abort& abort) noexcept {
     messages[0].payload.assign(text.begin(), text.end());
     const std::lock_guard lock(mutex_);
     if (peer.state == Peer::State::here && peer.socket) enqueue(peer, std::move(messages));
-    changed_.notify_all();
+    changed_->notify_all();
   } catch (...) {  // no memory for the message: the peers' own deadlines end their waits
   }
 }
@@ -378,7 +363,7 @@ void Mesh::run() noexcept {
     } catch (...) {  // no memory for what came; those who wait for it run into their deadlines
     }
     dispatch();
-    changed_.notify_all();  // only now: who wakes and finds several peers gone asks its world which went first
+    changed_->notify_all();  // only now: who wakes and finds several peers gone asks its world which went first
   }
 }
 
@@ -443,8 +428,11 @@ void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vec
 
 void Mesh::part(Peer& peer, bool clean) {
   peer.state = clean ? Peer::State::left : Peer::State::lost;
-  peer.socket = {};
-  peer.pidfd = {};
+  // A child that this process forked keeps both open, and so epoll would go on telling of them for good.
+  for (FileDescriptor* watched : {&peer.socket, &peer.pidfd}) {
+    if (*watched) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched->get(), nullptr);
+    *watched = {};
+  }
   peer.outgoing.clear();
   peer.partial = {};
   events_.push_back({peer.info.rank, std::nullopt, clean});
@@ -484,7 +472,7 @@ void Mesh::dispatch() {
     } catch (...) {  // a listener's trouble is its own
     }
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();
+    changed_->notify_all();
   }
 }
 

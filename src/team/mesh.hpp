@@ -82,7 +82,7 @@ class Mesh final : public Bootstrap {
   FileDescriptor wake_;
 
   std::mutex mutex_;  // everything below, and all of a Peer but its info
-  std::condition_variable changed_;
+  std::unique_ptr<std::condition_variable> changed_ = std::make_unique<std::condition_variable>();
   std::map<Key, Arrival> inbox_;
   std::map<std::uint64_t, std::uint64_t> last_received_;  // of failed teams: what has a higher sequence is dropped
   std::deque<Event> events_;

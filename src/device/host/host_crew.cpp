@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/signals_blocked.hpp"
 #include "device/host/time_slice.hpp"
 
 namespace tandem {
@@ -42,6 +43,7 @@ void HostCrew::run(int parts, const Part& part) {
 
 // As many as the system gives: fewer do the same work.
 void HostCrew::make_threads() noexcept {
+  const SignalsBlocked guard;
   try {
     for (int member = 1; member < size_; ++member) {
       threads_.emplace_back([this, member] { help(member); });

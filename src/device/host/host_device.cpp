@@ -198,6 +198,7 @@ StreamRef HostDevice::stream_create(StreamPriority priority) {
 }
 
 void HostDevice::stream_destroy(StreamRef stream) noexcept {
+  if (::getpid() != process_) return;  // a forked child's copy: what is queued there is its parent's to run
   static_cast<HostStream*>(stream.native_handle())->abandon();
 }
 
@@ -207,7 +208,10 @@ bool HostDevice::stream_query(StreamRef stream) { return host_stream(stream).pol
 
 void* HostDevice::event_create(Event::Timing timing) { return new HostEvent(timing); }
 
-void HostDevice::event_destroy(void* event) noexcept { delete static_cast<HostEvent*>(event); }
+void HostDevice::event_destroy(void* event) noexcept {
+  if (::getpid() != process_) return;  // it may be a stream's last reference
+  delete static_cast<HostEvent*>(event);
+}
 
 void HostDevice::event_record(void* event, StreamRef stream) { host_event(event).record(host_stream(stream)); }
 

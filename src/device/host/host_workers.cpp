@@ -9,6 +9,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/signals_blocked.hpp"
 #include "device/host/futex.hpp"
 #include "device/host/time_slice.hpp"
 
@@ -42,6 +43,7 @@ HostWorkers::~HostWorkers() {
 void HostWorkers::start_once() {
   const std::lock_guard lock(mutex_);
   if (started_.load(std::memory_order_relaxed)) return;
+  const SignalsBlocked guard;
   try {
     if (threads_.empty()) threads_.emplace_back([this] { work(); });
     pacemaker_ = std::thread([this] { keep_pace(); });
@@ -66,6 +68,7 @@ void HostWorkers::call(HostStream& stream) noexcept {
   }
   ++called_count_;
   if (called_count_ > idle_) {
+    const SignalsBlocked guard;
     try {
       threads_.emplace_back([this] { work(); });
     } catch (...) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that a rank forked has copies of all that the rank has, and none of its threads.
+#include <chrono>
+#include <csignal>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "tandem/team/world.hpp"
+
+#include "support/ranks.hpp"
+#include "team/another_world.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::another;
+using testing::run_ranks;
+
+/// Forks a child that runs `body` and ends, or is killed with this.
+class Child {
+ public:
+  template <typename Body> explicit Child(const Body& body) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    body();
+    ::_exit(0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ <= 0 || ended_) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  /// Its exit code; nothing if it does not end within `limit`, or was killed.
+  [[nodiscard]] std::optional<int> exit_code(std::chrono::milliseconds limit) {
+    int status = 0;
+    for (const auto until = std::chrono::steady_clock::now() + limit; std::chrono::steady_clock::now() < until;) {
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        ended_ = true;
+        return WIFEXITED(status) ? std::optional(WEXITSTATUS(status)) : std::nullopt;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  pid_t pid_;
+  bool ended_ = false;
+};
+
+/// What all threads of this process have taken of the processors.
+std::chrono::microseconds processor_time() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& time) {
+    return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+class ForkedChild : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = testing::why_no_rank_may_die(); !why.empty()) {
+      GTEST_SKIP() << "a forked child has the thread of one rank: " << why;
+    }
+  }
+};
+
+// The child has the peer's socket open, and its process' descriptor: the peer's end must not be told for good.
+TEST_F(ForkedChild, APeerThatHasLeftTakesNoTime) {
+  run_ranks(2, [](World& world) {
+    std::optional<World> other(init(another(world, ".other")));
+    std::optional<Child> child;
+    if (world.rank() == 0) child.emplace([] { ::pause(); });
+    world.team().barrier();
+    if (world.rank() == 1) other.reset();
+    world.team().barrier();
+    std::this_thread::sleep_for(20ms);  // until the goodbye has been heard
+    const auto before = processor_time();
+    std::this_thread::sleep_for(200ms);
+    const auto taken = processor_time() - before;
+    if (world.rank() == 0) {
+      EXPECT_LT(taken, 50ms);
+    }
+    world.team().barrier();
+  });
+}
+
+TEST_F(ForkedChild, LetsGoOfItsCopyWhileAnotherThreadWaits) {
+  run_ranks(2, [](World& world) {
+    std::optional<World> other(init(another(world, ".other")));
+    if (world.rank() == 0) {
+      std::thread waiting([team = other->team()] { team.barrier(); });
+      std::this_thread::sleep_for(50ms);  // so that it waits
+      Child child([&] { other.reset(); });
+      EXPECT_EQ(child.exit_code(20s), 0);
+      world.team().barrier();
+      waiting.join();
+    } else {
+      world.team().barrier();
+      other->team().barrier();
+    }
+    world.team().barrier();
+  });
+}
+
+}  // namespace
+}  // namespace tandem
