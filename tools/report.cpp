@@ -88,10 +88,6 @@ void write_text(const std::string& path, const std::string& text) {
   if (!file) throw Error(format("cannot write {}", path));
 }
 
-std::string to_string(const LinkOptions& link) {
-  return format("{}us,{}GB/s", static_cast<double>(link.latency.count()) * 1e-3, link.bytes_per_second * 1e-9);
-}
-
 std::string setting(const World& world) {
   std::string device(name(world.device().id().type));
   if (!world.env().link) return device;

@@ -42,9 +42,6 @@ void expect_one_stdout(const Report::Options& options);
 /// Writes `text` to a file, or to stdout for "-". Throws Error where that fails.
 void write_text(const std::string& path, const std::string& text);
 
-/// A link as parse_link takes it.
-[[nodiscard]] std::string to_string(const LinkOptions& link);
-
 /// "host" or "cuda", and the emulated link where there is one: "host, emulated link 20us,1GB/s".
 [[nodiscard]] std::string setting(const World& world);
 

@@ -215,6 +215,10 @@ LinkOptions parse_link(const std::string& text) {
              text));
 }
 
+std::string to_string(const LinkOptions& link) {
+  return format("{}us,{}GB/s", static_cast<double>(link.latency.count()) * 1e-3, link.bytes_per_second * 1e-9);
+}
+
 Env Env::from_process() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);

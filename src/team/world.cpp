@@ -116,11 +116,12 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
   std::vector<Hardware> hardware(static_cast<std::size_t>(launch.world_size));
   Hardware& own = hardware[static_cast<std::size_t>(launch.rank)];
   if (mine.device != nullptr) own = mine.device->hardware();
+  const std::string own_link = env.link ? to_string(*env.link) : "none";
   const std::string_view own_id(reinterpret_cast<const char*>(own.id.data()), own.id.size());
   for (int r = 0; r < launch.world_size; ++r) {
     WireWriter writer;
     writer.text(mine.why).number(mine.invalid ? 1 : 0).text(name(mine.id.type)).text(run);
-    writer.text(own_id).number(own.blocks_at_once);
+    writer.text(own_id).number(own.blocks_at_once).text(own_link);
     if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
   }
   std::string why;
@@ -139,6 +140,7 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
     const std::string id = reader.text();
     std::memcpy(one.id.data(), id.data(), std::min(id.size(), one.id.size()));
     one.blocks_at_once = reader.number<std::int32_t>();
+    const std::string link = reader.text();
     const std::string peer = to_string(bootstrap.peer(r));
     if (!reason.empty() && why.empty()) {
       why = format("{} {}", peer, reason);
@@ -147,6 +149,10 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
     if (type != name(mine.id.type) && differs.empty()) {
       differs = format("rank {} runs on {}, {} on {}; allowed: one kind of device in a world (TANDEM_DEVICE)",
                        launch.rank, name(mine.id.type), peer, type);
+    }
+    if (link != own_link && differs.empty()) {
+      differs = format("rank {} emulates the link {}, {} {}; allowed: the same on all ranks, or none (TANDEM_LINK)",
+                       launch.rank, own_link, peer, link);
     }
   }
   bootstrap.flush(deadline);

@@ -46,6 +46,16 @@ TEST(World, ASecondInitIsAnErrorAndNoHang) {
   });
 }
 
+TEST(World, RanksEmulateOneLinkOrNone) {
+  run_ranks(2, [](World& world) {
+    InitOptions options = another(world, ".link");
+    if (world.rank() == 1) options.env->link = parse_link("20us,1GB/s");
+    expect_says(refusal<InvalidArgument>(options),
+                {"rank " + std::to_string(world.rank()) + " emulates the link ", "20us,1GB/s", "none", "TANDEM_LINK"});
+    world.team().barrier();
+  });
+}
+
 TEST(World, AProcessMayStartAgain) {
   run_ranks(4, [](World& world) {
     for (int round = 0; round < 20; ++round) {

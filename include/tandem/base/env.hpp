@@ -24,6 +24,8 @@ struct LinkOptions {
 
 /// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms, s; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument.
 [[nodiscard]] TANDEM_API LinkOptions parse_link(const std::string& text);
+/// As parse_link takes it.
+[[nodiscard]] TANDEM_API std::string to_string(const LinkOptions& link);
 
 /// Everything that Tandem reads from the environment, read once and then unchanged. A malformed value, or a variable
 /// that begins with TANDEM_ and is not known, is an InvalidArgument that says what is allowed. What a launcher
