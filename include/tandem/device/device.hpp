@@ -97,6 +97,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void stream_destroy(StreamRef stream) noexcept = 0;
   virtual void stream_synchronize(StreamRef stream) = 0;  ///< blocking
   [[nodiscard]] virtual bool stream_query(StreamRef stream) = 0;
+  /// False for a stream of another device, as far as that can be asked: since CUDA 12.8, not of the default streams,
+  /// nor of one that is captured.
+  [[nodiscard]] virtual bool owns(StreamRef /*stream*/) { return true; }
   /// Which capture records what is queued on `stream` into a graph instead of running it: each has a number of its own;
   /// 0: none does, it runs.
   [[nodiscard]] virtual std::uint64_t stream_capture(StreamRef stream) = 0;
@@ -153,9 +156,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument
   /// or Unsupported.
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) { return gemm(spec, {}); }
-  /// The same with these algorithms in place of the library's first, each for an m of spec.m, spec.m / 2, spec.m / 4 …
-  /// Where a run's layout or addresses do not allow one of them, the library's first that fits runs. Throws
-  /// InvalidArgument where the library does not offer one for its m.
+  /// The same with these algorithms in place of the library's first, each for one of `planned_rows`' m. Where a run's
+  /// layout or addresses do not allow one of them, the library's first that fits runs. Throws InvalidArgument where the
+  /// library does not offer one for its m.
   [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) = 0;
   /// False where products have no algorithms to choose from.
   [[nodiscard]] virtual bool has_gemm_algorithms() const noexcept { return false; }

@@ -72,6 +72,7 @@ class CudaDevice final : public Device {
   void stream_destroy(StreamRef stream) noexcept override;
   void stream_synchronize(StreamRef stream) override;
   [[nodiscard]] bool stream_query(StreamRef stream) override;
+  [[nodiscard]] bool owns(StreamRef stream) override;
   [[nodiscard]] std::uint64_t stream_capture(StreamRef stream) override;
   void hold_in_graph(StreamRef stream, std::shared_ptr<void> object) override;
   [[nodiscard]] void* event_create(Event::Timing timing) override;
@@ -242,6 +243,24 @@ void CudaDevice::stream_synchronize(StreamRef stream) {
   const CurrentContext current(*context_);
   check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
   host_calls_.rethrow(native(stream));
+}
+
+bool CudaDevice::owns([[maybe_unused]] StreamRef stream) {
+#if CUDART_VERSION >= 12080
+  const cudaStream_t handle = native(stream);
+  // These are of whichever device is current.
+  if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) return true;
+  int device = 0;
+  const cudaError_t result = cudaStreamGetDevice(handle, &device);
+  if (result == cudaErrorStreamCaptureUnsupported) {
+    ignore(result);
+    return true;
+  }
+  check(result, "cudaStreamGetDevice");
+  return device == id().index;
+#else
+  return true;
+#endif
 }
 
 std::uint64_t CudaDevice::stream_capture(StreamRef stream) {

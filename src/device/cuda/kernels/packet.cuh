@@ -47,8 +47,8 @@ class BlockPatience {
   __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, const SignalWait& wait,
                         WaitControl* control) {
     unsigned sleep_ns = 16;
-    for (int looks = 1; value.number != number; ++looks) {
-      if (*const_cast<const volatile unsigned*>(&ended_) != 0) return;
+    for (unsigned looks = 1; value.number != number; ++looks) {
+      if (ended()) return;
       const bool polls = is_my_turn_to_poll() || (looks % looks_between_hints == 0 && may_be_aborted(control));
       if (polls && !may_wait_on(control, wait, number, value.number, now_ns() - begin_)) {
         *const_cast<volatile unsigned*>(&ended_) = 1;
@@ -59,6 +59,9 @@ class BlockPatience {
       value = load_packet(packet);
     }
   }
+
+  /// What was awaited has not come to all threads, and will not.
+  [[nodiscard]] __device__ bool ended() const { return *const_cast<const volatile unsigned*>(&ended_) != 0; }
 
  private:
   __device__ bool is_my_turn_to_poll() {

@@ -168,7 +168,8 @@ __global__ void __launch_bounds__(most_lane_threads)
     Pack<T, packed<T>> rounded;
     finish_sums<T>(rounded, wide, arguments.epilogue, mine.begin + p * packed<T>);
     store_elements<T, aligned>(out + (mine.begin - arguments.out_begin), p, mine, rounded);
-    if (!arguments.gathers) continue;
+    // Sums of what has not come would look like any others to the peers.
+    if (!arguments.gathers || patience.ended()) continue;
     for (int peer = 0; peer < arguments.peer_count; ++peer) sums.send<T>(peer, p, rounded);
   }
   if (arguments.gathers) take_packets<T, aligned>(arguments, sums, out);

@@ -10,7 +10,7 @@
 namespace tandem::cuda {
 
 // A wait does not sleep at first: most signals are a few looks away.
-constexpr int looks_before_sleep = 16;
+constexpr unsigned looks_before_sleep = 16;
 constexpr unsigned max_sleep_ns = 256;
 
 __device__ inline std::uint64_t load_acquire_system(const std::uint64_t* word) {
@@ -64,6 +64,8 @@ __device__ inline bool may_wait_on(WaitControl* control, const SignalWait& wait,
   } else {
     report_first(&control->failed, &control->failure, facts);
     store_release_system(&control->abort, 1U);
+    // What this block sends from now on, not knowing what it waited for, comes behind that.
+    __threadfence_system();
   }
   return false;
 }
@@ -81,8 +83,7 @@ class Patience {
       if (!may_wait_on(control_, wait_, expected, seen, now - begin_)) return false;
       next_poll_ = now + between_polls_ns();
     }
-    ++looks_;
-    if (looks_ % looks_between_hints == 0 && may_be_aborted(control_)) next_poll_ = 0;
+    if (++looks_ % looks_between_hints == 0 && may_be_aborted(control_)) next_poll_ = 0;
     if (looks_ > looks_before_sleep) {
       __nanosleep(sleep_ns_);
       sleep_ns_ = sleep_ns_ < max_sleep_ns ? sleep_ns_ * 2 : max_sleep_ns;
@@ -95,7 +96,7 @@ class Patience {
   WaitControl* control_;
   std::uint64_t begin_;
   std::uint64_t next_poll_;
-  int looks_ = 0;
+  unsigned looks_ = 0;
   unsigned sleep_ns_ = 16;
 };
 
