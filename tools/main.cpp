@@ -38,7 +38,7 @@ const std::vector<Command>& commands() {
 void print_help() {
   std::fputs(
       "tandem: communication that hides behind compute\n\n"
-      "Usage: tandem COMMAND [OPTIONS]\n       tandem --version\n\nCommands:\n",
+      "Usage: tandem COMMAND [OPTIONS], or tandem --version\n\nCommands:\n",
       stdout);
   for (const Command& command : commands()) {
     std::fputs(tandem::format("  {:<8}{}\n", command.name, command.summary).c_str(), stdout);

@@ -10,6 +10,7 @@
 
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
+#include "team/or_abort.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
@@ -82,7 +83,9 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
     throw InvalidArgument(format("{} on rank {} of {}: {}", name(kind), team.rank(), team.size(), why));
   }
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
-  LinearChoice choice = choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
+  LinearChoice choice = or_abort(team, format("the choice of {}", name(kind)), [&] {
+    return choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
+  });
   // Groups are signalled one by one; and each rank's share, of which it would make its own choice, may be another.
   const bool is_open = options.algorithm == "auto" || (has_groups(options.algorithm) && !options.groups);
   if (!is_open || team.size() == 1) return choice;

@@ -136,7 +136,9 @@ std::string PartialSums::communication() const {
   const bool one_into_all = meeting_ && meets_into_symmetric(team_, rows_, bytes_of(spec_, spec_.m));
   return format("{} on at most {} SMs{}", two ? "two kernels" : "one kernel",
                 mails ? lanes_.lanes() : static_cast<std::size_t>(meeting_.blocks()),
-                one_into_all ? ", into a symmetric y one that stores into those of all ranks" : "");
+                one_into_all ? format(", into a symmetric y one on at most {} that stores into those of all ranks",
+                                      meeting_.blocks())
+                             : "");
 }
 
 void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into,

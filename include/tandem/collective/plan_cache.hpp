@@ -16,7 +16,7 @@ namespace tandem {
 /// What was measured to be the best way to run a plan, or a product of one rank's.
 struct TunedChoice {
   std::string algorithm;  ///< a plan's, or what Gemm::algorithms names
-  int groups = 0;         ///< of a pipeline; else 0
+  int groups = 0;         ///< if the algorithm has some; else 0
   double seconds = 0;     ///< a run, when it was measured
 
   friend bool operator==(const TunedChoice&, const TunedChoice&) = default;

@@ -29,7 +29,8 @@ struct alignas(16) MailPacket {
 };
 
 /// A packet box is behind a mailbox, in memory that nothing else writes: packets, behind one whose `number` is how many
-/// exchanges the owner has had in packets (in the boxes of a lane's turn 0 and first peer alone).
+/// turns the owner has had in packets, of which two shots are two (in the boxes of a lane's turn 0 and first peer
+/// alone).
 [[nodiscard]] constexpr std::size_t packet_box_bytes(std::size_t bytes) noexcept {
   return (1 + (bytes + sizeof(MailPacket::bytes) - 1) / sizeof(MailPacket::bytes)) * sizeof(MailPacket);
 }

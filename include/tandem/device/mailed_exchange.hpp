@@ -53,7 +53,9 @@ struct MailedPart {
 /// What is small goes in packets (see MailPacket), which take twice the bytes on the way and no signal. They have boxes
 /// and turns of their own, by the same rule; a rank without anything for a peer sends it one packet all the same. One
 /// is enough, though threads wait for packets of their own only: who writes a box again does so in a later kernel than
-/// the one that had the peer's packet in between, and that one left a later kernel than what read the box.
+/// the one that had the peer's packet in between, and that one left a later kernel than what read the box. Of two shots
+/// the sums are the second turn, in the same kernel: a packet of sums leaves only when that place's inputs of all peers
+/// have been read, and who writes the next turn has received all sums.
 struct MailedExchange {
   MailedForm form = MailedForm::one_shot;
   const void* input = nullptr;  ///< the whole; all_gather: this rank's shard

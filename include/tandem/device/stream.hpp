@@ -59,8 +59,8 @@ class TANDEM_API Stream {
   /// Gives the stream to the caller, who must destroy it, or take it over again, while the device lives.
   [[nodiscard]] StreamRef release() noexcept;
 
-  /// Waits until all that was queued has run. Bounded, since each wait in the queue is. Throws DeviceError, or on
-  /// the host what a function of `Device::launch` threw.
+  /// Waits until all that was queued has run. Bounded, since each wait in the queue is. Throws DeviceError, or what
+  /// a function of `Device::launch` threw, unless it ran in a graph.
   /// Results of communication count only after `Team::synchronize` or `Team::check`, which know of lost peers.
   void synchronize() const;
   /// True if all that was queued has run.

@@ -128,6 +128,8 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
     const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
     const bool ended = aborted(control);
     if (ended || waited >= timeout_ns) {
+      // Whoever stopped this thread for so long (a debugger, a frozen machine) may have let the signal come meanwhile.
+      if (!ended && value_of(word) >= target) break;
       const WaitFailure facts{.operation = wait.operation,
                               .peer = wait.peer,
                               .channel = wait.channel,
