@@ -143,7 +143,7 @@ summary() {
   elif [ "$status" -ne 0 ] && line=$(grep -a '^\[ RUN      \]' "$log" | tail -1) && [ -n "$line" ]; then
     line="in ${line#\[ RUN      \] }"
   else
-    line=$(grep -av '^[[:space:]]*$' "$log" | tail -1)
+    line=$(grep -avE '^[[:space:]]*$|^# SM clocks' "$log" | tail -1)
   fi
   printf '%s' "${line:0:100}"
 }

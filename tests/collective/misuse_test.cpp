@@ -143,7 +143,7 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<Unsupported>([&] { AllReduce(team, {.count = 8}, {.algorithm = "one_kernel"}); },
                               {"'one_kernel' was asked for, and", "has no kernel for it"});
     expect_error<Unsupported>([&] { AllGather(team, {.count = 8}, {.algorithm = "direct_kernel"}); },
-                              {"'direct_kernel' was asked for", "host has it for up to 0 ranks"});
+                              {"'direct_kernel' was asked for", "host does not have it, CUDA devices do"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "direct_kernel", .sms = 0}); },
                                   {"'direct_kernel' was asked for on 0 SMs"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8}, {.sms = -1}); }, {"-1 SMs", "0 and more"});
@@ -244,7 +244,7 @@ TEST_P(CollectiveMisuseOn, WhatTheDeviceHasNotCannotBeAskedFor) {
     };
     if (!device.sends_letters()) expect_none("mail", to_string(device.id()) + " sends no letters");
     if (!device.exchanges_mail()) expect_none("one_kernel", "has no kernel for it");
-    if (!device.meets()) expect_none("direct_kernel", "for up to 0 ranks");
+    if (!device.meets()) expect_none("direct_kernel", "does not have it");
     if (!why_no_loans(team).empty()) expect_none("fetch", why_no_loans(team));
     // The ranks can go on.
     const SymmetricTensor tensor = symmetric(team, {8}, f32);
