@@ -81,10 +81,10 @@ void Plan::begin(StreamRef stream) {
     refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
   }
   capture_ = device_->stream_capture(stream);
-  if (capture_ == 0 && !device_->owns(stream)) {
-    refuse(format("a stream of another device was given; this rank's is {}", to_string(device_->id())));
-  }
   if (capture_ == 0) {
+    if (!device_->owns(stream)) {
+      refuse(format("a stream of another device was given; this rank's is {}", to_string(device_->id())));
+    }
     // Also where the handle is the last run's: one handle may name one stream after another, or one for each thread.
     last_.hold(stream);
   } else if (capture_ == last_capture_) {
