@@ -30,9 +30,7 @@ GpuClock::GpuClock(int gpu) {
 }
 
 std::optional<GpuClock::Reading> GpuClock::read() const {
-  const auto clock = state_->nvml ? state_->nvml->sm_clock(state_->uuid) : std::nullopt;
-  if (!clock) return std::nullopt;
-  return Reading{.mhz = clock->mhz, .most_mhz = clock->most_mhz};
+  return state_->nvml ? state_->nvml->sm_clock(state_->uuid) : std::nullopt;
 }
 #else
 struct GpuClock::State {};

@@ -134,7 +134,7 @@ std::optional<Nvml::Pair> Nvml::pair(const std::string& one, const std::string& 
   return pair;
 }
 
-std::optional<Nvml::Clock> Nvml::sm_clock(const std::string& gpu) const {
+std::optional<GpuClock::Reading> Nvml::sm_clock(const std::string& gpu) const {
   const Functions& call = *functions_;
   if (call.by_uuid == nullptr || call.clock == nullptr || call.most_clock == nullptr) return std::nullopt;
   Handle handle = nullptr;
@@ -144,7 +144,7 @@ std::optional<Nvml::Clock> Nvml::sm_clock(const std::string& gpu) const {
       call.most_clock(handle, multiprocessors, &most) != 0) {
     return std::nullopt;
   }
-  return Clock{.mhz = static_cast<int>(now), .most_mhz = static_cast<int>(most)};
+  return GpuClock::Reading{.mhz = static_cast<int>(now), .most_mhz = static_cast<int>(most)};
 }
 
 }  // namespace tandem::cuda

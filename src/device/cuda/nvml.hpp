@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/device/gpu_clock.hpp"
+
 namespace tandem::cuda {
 
 /// NVML, the library behind nvidia-smi: loaded and started while this lives. It knows the machine's (or container's)
@@ -29,13 +31,8 @@ class Nvml {
   /// None where NVML does not know one of them, or is too old to say.
   [[nodiscard]] std::optional<Pair> pair(const std::string& one, const std::string& other) const;
 
-  /// Of a GPU's multiprocessors: now, and at most.
-  struct Clock {
-    int mhz;
-    int most_mhz;
-  };
-  /// None where NVML does not know that GPU or its clock.
-  [[nodiscard]] std::optional<Clock> sm_clock(const std::string& gpu) const;
+  /// Of a GPU's multiprocessors; none where NVML does not know that GPU or its clock.
+  [[nodiscard]] std::optional<GpuClock::Reading> sm_clock(const std::string& gpu) const;
 
  private:
   struct Functions;
