@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What most programs use. Devices' plans (gemm.hpp, reduce.hpp, …) and cost models have headers of their own.
+
 // IWYU pragma: begin_exports
 #include "tandem/base/error.hpp"
 #include "tandem/base/tensor_view.hpp"
