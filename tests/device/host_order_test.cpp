@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -261,28 +260,6 @@ TEST_P(HostOrderTest, NobodyLooksOftenAfterAStreamThatItsCallerDrains) {
   const std::int64_t before = sleeps_of_others();
   const double seconds = copies_for(300ms);
   EXPECT_LT(static_cast<double>(sleeps_of_others() - before), seconds / 400e-6);
-}
-
-// A program that waits for signals by sigwait may block them after the first work was queued: unblocked elsewhere, such
-// a signal would end the process.
-TEST_P(HostOrderTest, SignalsAreTheProgramsOwn) {
-  std::vector<Stream> streams;
-  std::atomic<int> ran = 0;
-  for (int i = 0; i < 4; ++i) {
-    streams.emplace_back(device());
-    device().launch(streams.back(), [&ran] { ++ran; });
-    device().flush(streams.back());
-  }
-  while (ran != 4) std::this_thread::yield();  // by threads of the device's
-  sigset_t one;
-  sigset_t before;
-  sigemptyset(&one);
-  sigaddset(&one, SIGUSR1);
-  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
-  ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
-  const timespec limit{.tv_sec = 10, .tv_nsec = 0};
-  EXPECT_EQ(sigtimedwait(&one, nullptr, &limit), SIGUSR1);
-  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &before, nullptr), 0);
 }
 
 TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {
