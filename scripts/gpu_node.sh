@@ -281,7 +281,7 @@ cases=20
 demo=()
 if [ "$gpus" -eq 1 ]; then
   cases=5
-  demo=(--steps 30 --layers 2 --batch 256)
+  demo=(--steps 30 --layers 2 --batch 256 --wide 1024)
 fi
 
 # What a test provokes, as the driver's refusal of too much memory, is no finding.

@@ -143,7 +143,7 @@ std::string algorithm_text(const std::string& algorithm, int groups) {
 
 void write_timeline(const World& world, const BenchOptions& options) {
   if (options.timeline.empty()) return;
-  write_timeline(world, options.timeline);
+  write_timeline(world, options.timeline, setting(world));
   if (options.plot.empty() || world.rank() != 0) return;
   const std::string title = format("tandem bench {}, {}", name(options.operation), setting(world));
   if (const std::string why = plot_timelines({options.timeline}, options.plot, title); !why.empty()) {

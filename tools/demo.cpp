@@ -46,6 +46,9 @@ constexpr std::int64_t sample_bytes = 320;
 constexpr double sample_temperature = 0.7;
 // What the emulated link of the second timeline is unless --link says: slow enough that it is worth hiding on a laptop.
 constexpr const char* default_link = "50us,200MB/s";
+// How wide the model of the second timeline on CUDA is unless --wide says: the trained one's products take no longer
+// than a kernel's launch, which leaves nothing to hide behind, and a wide one's fp64 reference would take minutes.
+constexpr std::int64_t default_wide = 4096;
 
 /// What the command line says; what it leaves open depends on the device.
 struct DemoOptions {
@@ -55,6 +58,7 @@ struct DemoOptions {
   std::optional<std::int64_t> hidden;
   std::optional<std::int64_t> layers;
   std::optional<std::int64_t> batch;
+  std::optional<std::int64_t> wide;
   std::optional<DType> dtype;
   std::uint64_t seed = 1;
   std::string out = "tandem-demo";
@@ -74,15 +78,18 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       "Checks the first, the middle and the last step against one rank, and draws each rank's timeline.",
       "demo");
   app.footer(
-      format("Trains on the machine as it is. On the host {} more steps run over an emulated link, into a timeline of\n"
-             "their own: over that of --link or TANDEM_LINK, or one of {}.\n"
+      format("Trains on the machine as it is. {0} more steps go into a timeline of their own, where more than one rank "
+             "runs: on the\nhost over an emulated link, that of --link or TANDEM_LINK, or one of {1}; on CUDA of the "
+             "wide model, whose\nresults are not checked.\n"
              "Example: tandem demo -n 4 --text book.txt --steps 500 --out book",
              traced_steps, default_link));
   add_rank_options(app, options.ranks);
   const auto number = [&app](const char* name, std::optional<std::int64_t>& value, std::int64_t most,
-                             const char* meaning) {
+                             const std::string& meaning, std::int64_t least = 1) {
     app.add_option_function<std::string>(
-           name, [&value, name, most](const std::string& text) { value = parse_integer(name, text, 1, most); }, meaning)
+           name,
+           [&value, name, least, most](const std::string& text) { value = parse_integer(name, text, least, most); },
+           meaning)
         ->type_name("N");
   };
   app.add_option("--text", options.text_file, "what to learn (default: Tandem's own sources and documents)")
@@ -91,6 +98,12 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
   number("--hidden", options.hidden, 65536, "numbers that stand for a token (default 256; on CUDA 512)");
   number("--layers", options.layers, 1024, "blocks (default 2; on CUDA 4)");
   number("--batch", options.batch, 1 << 20, "tokens of a step, over all ranks (default 512; on CUDA 2048)");
+  number(
+      "--wide", options.wide, 65536,
+      format("hidden numbers of a model that makes {} more steps, of twice as many tokens; 0: none (default none; on "
+             "CUDA {})",
+             traced_steps, default_wide),
+      0);
   app.add_option_function<std::string>(
          "--dtype", [&](const std::string& text) { options.dtype = parse_compute_dtype(text); },
          "of products and activations: f32, f16 or bf16 (default: f32 on the host, bf16 on CUDA)")
@@ -130,6 +143,15 @@ TrainingOptions training_options(const DemoOptions& given, DeviceType device) {
   options.learning_rate = cuda ? 3e-3F : 6e-3F;
   options.seed = given.seed;
   return options;
+}
+
+/// Two blocks of a model of `hidden` numbers, and a batch that is worth splitting over ranks.
+ModelOptions wide_model(ModelOptions trained, std::int64_t hidden) {
+  trained.hidden = hidden;
+  trained.width = 4 * hidden;
+  trained.tokens = 2 * hidden;
+  trained.layers = 2;
+  return trained;
 }
 
 /// Text with everything that is no printable ASCII escaped, except for line ends.
@@ -189,8 +211,12 @@ class Demo {
  private:
   void introduce(const World& world, const Trainer& trainer);
   void train(Trainer& trainer);
-  void trace(const World& world, Trainer& trainer, const std::string& file);
-  void measure(const World& world);
+  /// Collective. Some steps' timeline, in `file`; `where` tells it from others.
+  void trace(const World& world, Trainer& trainer, const std::string& file, const std::string& where);
+  /// Collective. The table of the model's overlapped operations.
+  void measure(const World& world, const ModelOptions& model, const std::string& where);
+  /// Collective. Both, of a model that nobody trains further.
+  void show(const World& world, const ModelOptions& model, const std::string& file, const std::string& where);
   void draw();
 
   DemoOptions options_;
@@ -272,23 +298,23 @@ void Demo::train(Trainer& trainer) {
   voice_->say(indented(printable(prompt + written)) + "\n");
 }
 
-void Demo::trace(const World& world, Trainer& trainer, const std::string& file) {
+void Demo::trace(const World& world, Trainer& trainer, const std::string& file, const std::string& where) {
   for (int i = 0; i < warm_steps; ++i) static_cast<void>(trainer.step());
   world.device().trace().clear();
   world.device().trace().enable(true);
   for (int i = 0; i < traced_steps; ++i) static_cast<void>(trainer.step());
   const std::string path = (std::filesystem::path(options_.out) / file).string();
-  write_timeline(world, path);
+  write_timeline(world, path, where);
   timelines_.push_back(path);
 }
 
-void Demo::measure(const World& world) {
-  const std::vector<TimedOperation> operations = time_operations(world, training_.model, table_iterations);
-  voice_->say(format("each overlapped operation, {} (median of the slowest rank):", setting(world)));
+void Demo::measure(const World& world, const ModelOptions& model, const std::string& where) {
+  const std::vector<TimedOperation> operations = time_operations(world, model, table_iterations);
+  voice_->say(format("each overlapped operation, {} (median of the slowest rank):", where));
   for (const std::string& line : table(operations)) voice_->say("  " + line);
   voice_->say("");
   for (const TimedOperation& operation : operations) {
-    document_["operations"].push_back({{"device", setting(world)},
+    document_["operations"].push_back({{"device", where},
                                        {"name", operation.name},
                                        {"operation", name(operation.problem.kind)},
                                        {"shape", to_string(operation.problem.shape)},
@@ -301,6 +327,16 @@ void Demo::measure(const World& world) {
                                        {"ideal_over_overlap", operation.times.ideal() / operation.times.overlap},
                                        {"exposed_us", operation.times.exposed() * 1e6}});
   }
+}
+
+void Demo::show(const World& world, const ModelOptions& model, const std::string& file, const std::string& where) {
+  {
+    TrainingOptions options = training_;
+    options.model = model;
+    Trainer trainer(world.team(), text_, options);
+    trace(world, trainer, file, where);
+  }
+  measure(world, model, where);
 }
 
 void Demo::draw() {
@@ -322,7 +358,9 @@ int Demo::run(Arguments arguments) {
   const bool cuda = world->device().id().type == DeviceType::cuda;
   const int rank = world->rank();
   const Launch launch = world->launch();
-  if (!link && !cuda && world->size() > 1) link = parse_link(default_link);
+  const bool several = world->size() > 1;
+  if (!link && !cuda && several) link = parse_link(default_link);
+  const std::int64_t wide = options_.wide.value_or(cuda && several ? default_wide : 0);
   voice_.emplace(rank == 0, options_.json);
   training_ = training_options(options_, world->device().id().type);
   if (rank == 0) std::filesystem::create_directories(options_.out);
@@ -331,19 +369,19 @@ int Demo::run(Arguments arguments) {
     Trainer trainer(world->team(), text_, training_);
     introduce(*world, trainer);
     train(trainer);
-    trace(*world, trainer, "timeline.json");
+    trace(*world, trainer, "timeline.json", setting(*world));
   }
-  measure(*world);
+  measure(*world, training_.model, setting(*world));
+  if (wide > 0) {
+    show(*world, wide_model(training_.model, wide), "timeline-wide.json",
+         format("{}, hidden {}", setting(*world), wide));
+  }
   if (link) {
     // The same once more in a new world, whose copies between ranks take the time of a link.
     world.reset();
     env.link = link;
     world = init({.launch = launch, .env = env, .device = std::nullopt});
-    {
-      Trainer trainer(world->team(), text_, training_);
-      trace(*world, trainer, "timeline-emulated-link.json");
-    }
-    measure(*world);
+    show(*world, training_.model, "timeline-emulated-link.json", setting(*world));
   }
   if (rank == 0) draw();
   if (rank == 0 && options_.json) std::puts(document_.dump(2).c_str());

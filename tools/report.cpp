@@ -102,13 +102,13 @@ void expect_no_trace(const Env& env, std::string_view what) {
              env.trace, what));
 }
 
-void write_timeline(const World& world, const std::string& path) {
+void write_timeline(const World& world, const std::string& path, const std::string& label) {
   Trace& trace = world.device().trace();
   world.device().trace_collect();
   trace.enable(false);
   const std::vector<std::string> ranks = gather_texts(world.team(), trace.chrome_events(world.rank()));
   trace.clear();
-  if (world.rank() == 0) write_text(path, Trace::chrome_document(ranks, setting(world)));
+  if (world.rank() == 0) write_text(path, Trace::chrome_document(ranks, label));
 }
 
 }  // namespace tandem::tools

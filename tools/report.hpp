@@ -49,7 +49,7 @@ void write_text(const std::string& path, const std::string& text);
 /// then this throws InvalidArgument. `what` writes them.
 void expect_no_trace(const Env& env, std::string_view what);
 
-/// Collective. Writes the trace of all ranks to `path`, from rank 0, and clears it.
-void write_timeline(const World& world, const std::string& path);
+/// Collective. Writes the trace of all ranks to `path`, from rank 0, and clears it. `label` stands above its picture.
+void write_timeline(const World& world, const std::string& path, const std::string& label);
 
 }  // namespace tandem::tools

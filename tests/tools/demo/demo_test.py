@@ -108,6 +108,17 @@ class Demo(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertFalse((self.out / "timeline-emulated-link.json").exists())
 
+    def test_shows_a_wide_model_too(self):
+        run = demo("-n", "2", *SMALL, "--text", str(self.text), "--wide", "40", "--link", "50us,1GB/s",
+                   "--json", "--out", str(self.out))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        document = json.loads(run.stdout)
+        self.assertEqual([trace_of(path)[2] for path in document["timelines"]],
+                         ["host", "host, hidden 40", "host, emulated link 50us,1GB/s"])
+        shapes = [row["shape"] for row in document["operations"] if row["device"] == "host, hidden 40"]
+        self.assertEqual(shapes, ["80,160,40", "80,40,160", "80,160,40", "80,40,160", "80,160,40"])
+        self.assertEqual(document["model"]["hidden"], 24)
+
     def test_repeats_itself(self):
         first, second, other = (
             json.loads(demo("-n", "2", *SMALL, "--text", str(self.text), "--seed", seed, "--json", "--out",
