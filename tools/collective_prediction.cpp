@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/collective_prediction.hpp"
 
+#include "collective/tuning.hpp"
+
 namespace tandem::tools {
 
 double predict_seconds(Operation operation, std::string_view runs, const Form& form, int ranks, std::int64_t bytes,
@@ -26,7 +28,11 @@ double predict_seconds(Operation operation, std::string_view runs, const Form& f
     case Operation::broadcast: {
       const bool sends = runs == "push" || runs == "mail" || runs == "one_kernel";
       carried = sends ? peers * whole : whole;  // the root's link, or each other rank's own
-      if (runs != "push" && runs != "pull" && runs != "fetch") touched = 2 * whole;
+      if (runs == "push" && passing_on_wins(costs, ranks - 1, static_cast<std::size_t>(bytes))) {
+        rounds = 2;
+        carried = whole / (1 - left_to_share(ranks - 1, ranks - 1));
+      }
+      if (runs == "staged" || runs == "mail" || runs == "one_kernel") touched = 2 * whole;
       break;
     }
     default:

@@ -58,7 +58,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
                    batch_bytes());
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views{} {}; copies by {}",
-             with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies), small_too(),
+             with_direct_kernel(up_to_on_links(tuning.direct_gather_bytes), "stores into them", by_copies), small_too(),
              plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
 }

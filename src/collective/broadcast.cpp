@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -19,7 +20,43 @@ constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "stag
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written
 constexpr std::uint32_t arrived = 1;  // the root's data is there: in your tensor (push), in mine, in my slot (staged)
 constexpr std::uint32_t drained = 2;  // pull, fetch: I have read the root's tensor
-constexpr std::uint32_t signals = 3;
+constexpr std::uint32_t passed = 3;   // push: so is my share of the root's data
+constexpr std::uint32_t signals = 4;
+
+constexpr std::size_t share_multiple = 256;  // shares begin where vector accesses like it
+
+/// Which bytes of all the `reader`-th of those that are not the root passes on, where all do at once: equal shares.
+Shard equal_share(std::size_t bytes, int readers, int reader) noexcept {
+  constexpr auto multiple = static_cast<std::int64_t>(share_multiple);
+  const auto all = static_cast<std::int64_t>(bytes);
+  const Shard share = shard_of((all + multiple - 1) / multiple, readers, reader);
+  const std::int64_t begin = std::min(all, share.begin * multiple);
+  return {begin, std::min(all, (share.begin + share.count) * multiple) - begin};
+}
+
+/// The same where one leaves the root after the other (see left_to_share).
+Shard falling_share(std::size_t bytes, int readers, int reader) noexcept {
+  const double all = static_cast<double>(bytes) / (1 - left_to_share(readers, readers));
+  const auto end_of = [&](int shares) {
+    if (shares == readers) return bytes;
+    const auto end = static_cast<std::size_t>(all * (1 - left_to_share(readers, shares)));
+    return std::min(bytes, end / share_multiple * share_multiple);
+  };
+  const std::size_t begin = end_of(reader);
+  return {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end_of(reader + 1) - begin)};
+}
+
+/// Which of the ranks that are not the root this one is. The root's copies go to them in this order.
+int reader(int rank, int root, int ranks) noexcept { return (rank - root - 1 + ranks) % ranks; }
+
+/// The widest integers that what lies at these places, and is so long (all or-ed together), is made of. A sum of one
+/// source keeps their bits.
+DType widest_integers(std::uintptr_t places_and_bytes) noexcept {
+  for (const DType dtype : {i64, i32}) {
+    if (places_and_bytes % size_of(dtype) == 0) return dtype;
+  }
+  return u8;
+}
 
 }  // namespace
 
@@ -34,13 +71,23 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
+  if (has_readers()) {
+    make_meeting(spec.count, 1, tuning.direct_pass_bytes);
+  } else {
+    make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
+  }
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
+  const std::string copies = pulls_ ? "by pulls from the root"
+                             : has_readers()
+                                 ? "by pushes of the root, of which each other rank passes on a share where "
+                                   "that is large"
+                                 : "by pushes of the root";
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views {}; copies by {}",
-             with_direct_kernel(tuning.direct_gather_bytes, "stores into them",
-                                pulls_ ? "by pulls from the root" : "by pushes of the root"),
+             has_readers() ? with_direct_kernel(format("above {} bytes", tuning.direct_pass_bytes),
+                                                "has each other rank pass on a share", copies)
+                           : with_direct_kernel(up_to_on_links(tuning.direct_gather_bytes), "stores into them", copies),
              plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
   set_description(
       format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise, "tensors"))));
@@ -62,9 +109,9 @@ Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
   if (tensors == Tensors::symmetric_output) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    if (takes_direct_kernel(direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes))) {
-      return Way::direct_kernel;
-    }
+    const bool wins = has_readers() ? bytes > tuning.direct_pass_bytes
+                                    : direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
+    if (takes_direct_kernel(wins)) return Way::direct_kernel;
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;
   if (tensors == Tensors::symmetric_output) return pulls_ ? Way::pull : Way::push;
@@ -102,39 +149,116 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   const std::size_t bytes = bytes_of(count);
   const Way way = this->way(bytes, Tensors::symmetric_output);
   if (run_alike(way, input.address(), out.memory().data(), count, root, stream)) return;
-  const auto write_all = [&] {
-    for (const int peer : peers()) add_copy(out.memory().remote(peer), input, bytes, Path::link);
-    add_copy(out.memory().data(), input, bytes, Path::local);
-  };
-  if (way == Way::direct_kernel) {
+  if (way == Way::direct_kernel && !has_readers()) {
     return run_step(stream, "broadcast", [&] {
-      if (me() == root) write_all();
+      if (me() == root) write_all(input, out, bytes);
       flush_in_meeting(stream, bytes);
     });
   }
-  const bool pulls = way == Way::pull;
-  const std::span<const int> only_root(&root, 1);
   run(stream, "broadcast", [&] {
-    if (pulls && me() == root) {
-      add_copy(out.memory().data(), input, bytes, Path::local);
-      flush(stream);
-      signal_all(stream, arrived);
-      wait_all(stream, drained);
-    } else if (pulls) {
-      wait(stream, 0, only_root, arrived);
-      add_copy(out.memory().data(), out.memory().remote(root), bytes, Path::link);
-      flush(stream);
-      slots().signal(stream, 0, only_root, drained);
-    } else if (me() == root) {
-      wait_all(stream, ready);
-      write_all();
-      flush(stream);
-      signal_all(stream, arrived);
-    } else {
-      slots().signal(stream, 0, only_root, ready);
-      wait(stream, 0, only_root, arrived);
+    switch (way) {
+      case Way::direct_kernel: return pass_on_in_meeting(input, out, bytes, root, stream);
+      case Way::pull: return pull(input, out, bytes, root, stream);
+      default:
+        if (has_readers() && passing_on_wins(device().costs(), ranks() - 1, bytes)) {
+          return pass_on(input, out, bytes, root, stream);
+        }
+        return push(input, out, bytes, root, stream);
     }
   });
+}
+
+void Broadcast::write_all(const Rows& input, const SymmetricTensor& out, std::size_t bytes) {
+  for (const int peer : peers()) add_copy(out.memory().remote(peer), input, bytes, Path::link);
+  add_copy(out.memory().data(), input, bytes, Path::local);
+}
+
+void Broadcast::push(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream) {
+  const std::span<const int> only_root(&root, 1);
+  if (me() == root) {
+    wait_all(stream, ready);
+    write_all(input, out, bytes);
+    flush(stream);
+    signal_all(stream, arrived);
+  } else {
+    slots().signal(stream, 0, only_root, ready);
+    wait(stream, 0, only_root, arrived);
+  }
+}
+
+void Broadcast::pass_on(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream) {
+  const int readers = ranks() - 1;
+  if (me() == root) {
+    wait_all(stream, ready);
+    for (const int peer : peers()) {
+      const Shard share = falling_share(bytes, readers, reader(peer, root, ranks()));
+      const auto begin = static_cast<std::size_t>(share.begin);
+      add_copy(out.memory().remote(peer) + begin, input + begin, static_cast<std::size_t>(share.count), Path::link);
+      flush(stream);
+      slots().signal(stream, 0, std::span(&peer, 1), arrived);
+    }
+    add_copy(out.memory().data(), input, bytes, Path::local);
+    flush(stream);
+    return;
+  }
+  others_.clear();
+  std::ranges::remove_copy(peers(), std::back_inserter(others_), root);
+  const Shard share = falling_share(bytes, readers, reader(me(), root, ranks()));
+  signal_all(stream, ready);
+  wait(stream, 0, others_, ready);
+  wait(stream, 0, std::span(&root, 1), arrived);
+  for (const int peer : others_) {
+    add_copy(out.memory().remote(peer) + share.begin, out.memory().data() + share.begin,
+             static_cast<std::size_t>(share.count), Path::link);
+  }
+  flush(stream);
+  slots().signal(stream, 0, others_, passed);
+  wait(stream, 0, others_, passed);
+}
+
+void Broadcast::pull(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream) {
+  const std::span<const int> only_root(&root, 1);
+  if (me() == root) {
+    add_copy(out.memory().data(), input, bytes, Path::local);
+    flush(stream);
+    signal_all(stream, arrived);
+    wait_all(stream, drained);
+  } else {
+    wait(stream, 0, only_root, arrived);
+    add_copy(out.memory().data(), out.memory().remote(root), bytes, Path::link);
+    flush(stream);
+    slots().signal(stream, 0, only_root, drained);
+  }
+}
+
+void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root,
+                                   StreamRef stream) {
+  const int readers = ranks() - 1;
+  const auto longest = static_cast<std::size_t>(equal_share(bytes, readers, 0).count);
+  const TraceRange range = traced(stream, TraceKind::exchange);
+  if (me() == root) {
+    add_copy(out.memory().data(), input, bytes, Path::local);
+    flush(stream);
+    return meeting().reduce(stream, {}, longest);
+  }
+  const Shard share = equal_share(bytes, readers, reader(me(), root, ranks()));
+  const void* const source = out.memory().remote(root) + share.begin;
+  destinations_.clear();
+  std::uintptr_t together = reinterpret_cast<std::uintptr_t>(source) | bytes;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank == root) continue;
+    destinations_.push_back(out.memory().remote(rank) + share.begin);
+    together |= reinterpret_cast<std::uintptr_t>(destinations_.back());
+  }
+  const DType words = widest_integers(together);
+  meeting().reduce(stream,
+                   {.sources = std::span(&source, 1),
+                    .destinations = destinations_,
+                    .count = share.count / static_cast<std::int64_t>(size_of(words)),
+                    .dtype = words,
+                    .out_dtype = words,
+                    .peer_destinations = readers - 1},
+                   longest);
 }
 
 void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream) {

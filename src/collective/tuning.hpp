@@ -27,6 +27,7 @@ struct CollectiveTuning {
   std::size_t direct_gather_bytes;    ///< up to here (on a rank's links) for gathers: then copies are as fast
   std::size_t direct_exchange_bytes;  ///< the same for all-to-alls, whose own part slows copies
   std::size_t direct_scatter_bytes;   ///< the same for sums of shards: then all threads are faster
+  std::size_t direct_pass_bytes;      ///< above this three ranks and more pass shares of a broadcast on in one kernel
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
@@ -50,6 +51,7 @@ struct CollectiveTuning {
               .direct_gather_bytes = 0,
               .direct_exchange_bytes = 0,
               .direct_scatter_bytes = 0,
+              .direct_pass_bytes = SIZE_MAX,
               .one_step_bytes = 0,
               .fetched_bytes = std::size_t{16} << 10,
               .fetched_twice_bytes = std::size_t{64} << 10,
@@ -69,6 +71,7 @@ struct CollectiveTuning {
               .direct_gather_bytes = std::size_t{64} << 20,
               .direct_exchange_bytes = std::size_t{256} << 20,
               .direct_scatter_bytes = std::size_t{16} << 20,
+              .direct_pass_bytes = std::size_t{256} << 10,
               .one_step_bytes = std::size_t{576} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX,
@@ -156,6 +159,21 @@ struct OneKernelLimit {
   if (loan_cost <= tuning.cheap_loan) return rounds > 1 ? tuning.fetched_twice_bytes : tuning.fetched_bytes;
   if (ranks > 2) return SIZE_MAX;
   return rounds > 1 ? tuning.dear_fetched_twice_bytes : tuning.dear_fetched_bytes;
+}
+
+/// What is left of a broadcast when the root has sent so many of its `readers` their shares, which they pass on to each
+/// other, one copy after the other. Each share is such that it is everywhere when the last one is: the earlier it
+/// leaves the root, the more there is time for.
+[[nodiscard]] constexpr double left_to_share(int readers, int shares) noexcept {
+  double left = 1;
+  for (int i = 0; i < shares; ++i) left *= 1 - 1.0 / readers;
+  return left;
+}
+
+/// Whether that is faster than to send all to each, with a hop more.
+[[nodiscard]] constexpr bool passing_on_wins(const CostTable& costs, int readers, std::size_t bytes) noexcept {
+  const double all = static_cast<double>(bytes) / costs.link_bytes_per_second;
+  return readers > 1 && readers * all > all / (1 - left_to_share(readers, readers)) + 2 * costs.link_latency_seconds;
 }
 
 /// Whether a broadcast into symmetric tensors is pulled from the root, where nothing else was asked for: where copies

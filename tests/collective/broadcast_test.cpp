@@ -2,6 +2,7 @@
 #include "tandem/collective/broadcast.hpp"
 
 #include <optional>
+#include <string_view>
 
 #include "collective/support.hpp"
 
@@ -131,6 +132,30 @@ TEST_P(BroadcastTest, LongTensorsInOneKernel) {
         const auto root = static_cast<int>(id % static_cast<std::uint64_t>(team.size()));
         check_plain(team, *plan, count, u8, root, id, count % 16 == 0 ? 0 : 1);
         check_symmetric(team, *plan, count, u8, root, id + 1);
+      }
+    }
+  });
+}
+
+// Each of the others passes a share on: by copies what is large, in one kernel from much less on.
+TEST_P(BroadcastTest, SharesArePassedOn) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const bool cuda = team.device().id().type == DeviceType::cuda;
+    Draws draws(11);
+    std::uint64_t id = 9950;
+    for (const char* algorithm : {"push", "direct_kernel"}) {
+      const bool kernel = std::string_view(algorithm) == "direct_kernel";
+      if (kernel && !team.device().meets()) continue;
+      // Neither the last share nor the last vector is whole; nor, of the last two, the last word.
+      const std::int64_t most = cuda && !kernel ? 32'000'008 : 600'008;
+      Broadcast plan(team, {.count = most, .dtype = u8}, {.algorithm = algorithm});
+      for (const std::int64_t count : {most, most - 4, most - 7}) {
+        for (const int root : {0, team.size() - 1}) {
+          delay_somebody(team, stream, draws, 1000);
+          check_symmetric(team, plan, count, u8, root, id += 2);
+        }
       }
     }
   });

@@ -281,10 +281,11 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
   [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
-  /// The same, on the ranks' own tensors: by a kernel that `does` it, from so many bytes on up to `most` on a rank's
-  /// links.
-  [[nodiscard]] std::string with_direct_kernel(std::size_t most, std::string_view does,
+  /// The same, on the ranks' own tensors: by a kernel that `does` it, in a case that `when` tells.
+  [[nodiscard]] std::string with_direct_kernel(std::string_view when, std::string_view does,
                                                const std::string& otherwise) const;
+  /// Where one kernel on the ranks' own tensors is the fastest way to move shards, for that.
+  [[nodiscard]] std::string up_to_on_links(std::size_t most) const;
   /// The same, for shards (or `what` they are) of up to `count` elements in one kernel.
   [[nodiscard]] std::string with_one_kernel(std::int64_t count, const std::string& otherwise,
                                             std::string_view what = "shards") const;
