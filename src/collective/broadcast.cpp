@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <ranges>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -71,11 +72,7 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  if (has_readers()) {
-    make_meeting(spec.count, 1, tuning.direct_pass_bytes);
-  } else {
-    make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
-  }
+  make_meeting(spec.count, ranks() - 1, has_readers() ? tuning.direct_pass_bytes : tuning.direct_above_bytes);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   const std::string copies = pulls_ ? "by pulls from the root"
@@ -83,12 +80,13 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
                                  ? "by pushes of the root, of which each other rank passes on a share where "
                                    "that is large"
                                  : "by pushes of the root";
-  const std::string otherwise =
-      format("into symmetric tensors {}; into plain views {}; copies by {}",
-             has_readers() ? with_direct_kernel(format("above {} bytes", tuning.direct_pass_bytes),
-                                                "has each other rank pass on a share", copies)
-                           : with_direct_kernel(up_to_on_links(tuning.direct_gather_bytes), "stores into them", copies),
-             plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
+  const std::string otherwise = format(
+      "into symmetric tensors {}; into plain views {}; copies by {}",
+      has_readers() ? with_direct_kernel(
+                          format("above {} bytes", tuning.direct_pass_bytes / static_cast<std::size_t>(ranks() - 1)),
+                          "has each other rank pass on a share", copies)
+                    : with_direct_kernel(up_to_on_links(tuning.direct_gather_bytes), "stores into them", copies),
+      plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
   set_description(
       format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise, "tensors"))));
 }
@@ -109,7 +107,7 @@ Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
   if (tensors == Tensors::symmetric_output) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    const bool wins = has_readers() ? bytes > tuning.direct_pass_bytes
+    const bool wins = has_readers() ? bytes * peers().size() > tuning.direct_pass_bytes
                                     : direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
     if (takes_direct_kernel(wins)) return Way::direct_kernel;
   }
@@ -201,8 +199,9 @@ void Broadcast::pass_on(const Rows& input, const SymmetricTensor& out, std::size
     flush(stream);
     return;
   }
+  // First to those that the root has come past: the others have to take their own shares.
   others_.clear();
-  std::ranges::remove_copy(peers(), std::back_inserter(others_), root);
+  std::ranges::remove_copy(std::views::reverse(peers()), std::back_inserter(others_), root);
   const Shard share = falling_share(bytes, readers, reader(me(), root, ranks()));
   signal_all(stream, ready);
   wait(stream, 0, others_, ready);
@@ -234,14 +233,12 @@ void Broadcast::pull(const Rows& input, const SymmetricTensor& out, std::size_t 
 void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root,
                                    StreamRef stream) {
   const int readers = ranks() - 1;
-  const auto longest = static_cast<std::size_t>(equal_share(bytes, readers, 0).count);
-  const TraceRange range = traced(stream, TraceKind::exchange);
   if (me() == root) {
     add_copy(out.memory().data(), input, bytes, Path::local);
     flush(stream);
-    return meeting().reduce(stream, {}, longest);
   }
-  const Shard share = equal_share(bytes, readers, reader(me(), root, ranks()));
+  // The root itself has nothing to pass on.
+  const Shard share = me() == root ? Shard{} : equal_share(bytes, readers, reader(me(), root, ranks()));
   const void* const source = out.memory().remote(root) + share.begin;
   destinations_.clear();
   std::uintptr_t together = reinterpret_cast<std::uintptr_t>(source) | bytes;
@@ -251,6 +248,7 @@ void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out
     together |= reinterpret_cast<std::uintptr_t>(destinations_.back());
   }
   const DType words = widest_integers(together);
+  const TraceRange range = traced(stream, TraceKind::exchange);
   meeting().reduce(stream,
                    {.sources = std::span(&source, 1),
                     .destinations = destinations_,
@@ -258,7 +256,7 @@ void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out
                     .dtype = words,
                     .out_dtype = words,
                     .peer_destinations = readers - 1},
-                   longest);
+                   static_cast<std::size_t>(equal_share(bytes, readers, 0).count));
 }
 
 void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream) {

@@ -27,7 +27,7 @@ struct CollectiveTuning {
   std::size_t direct_gather_bytes;    ///< up to here (on a rank's links) for gathers: then copies are as fast
   std::size_t direct_exchange_bytes;  ///< the same for all-to-alls, whose own part slows copies
   std::size_t direct_scatter_bytes;   ///< the same for sums of shards: then all threads are faster
-  std::size_t direct_pass_bytes;      ///< above this three ranks and more pass shares of a broadcast on in one kernel
+  std::size_t direct_pass_bytes;      ///< above this (by mail) one kernel has several ranks pass a broadcast on
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
@@ -71,7 +71,7 @@ struct CollectiveTuning {
               .direct_gather_bytes = std::size_t{64} << 20,
               .direct_exchange_bytes = std::size_t{256} << 20,
               .direct_scatter_bytes = std::size_t{16} << 20,
-              .direct_pass_bytes = std::size_t{256} << 10,
+              .direct_pass_bytes = std::size_t{1536} << 10,
               .one_step_bytes = std::size_t{576} << 10,
               .fetched_bytes = SIZE_MAX,
               .fetched_twice_bytes = SIZE_MAX,
@@ -170,10 +170,12 @@ struct OneKernelLimit {
   return left;
 }
 
-/// Whether that is faster than to send all to each, with a hop more.
+/// Whether that is faster than to send all to each: whoever passes on waits for the root, and for a signal of each of
+/// the others.
 [[nodiscard]] constexpr bool passing_on_wins(const CostTable& costs, int readers, std::size_t bytes) noexcept {
   const double all = static_cast<double>(bytes) / costs.link_bytes_per_second;
-  return readers > 1 && readers * all > all / (1 - left_to_share(readers, readers)) + 2 * costs.link_latency_seconds;
+  const double hops = 2.0 * readers * costs.link_latency_seconds;
+  return readers > 1 && readers * all > all / (1 - left_to_share(readers, readers)) + hops;
 }
 
 /// Whether a broadcast into symmetric tensors is pulled from the root, where nothing else was asked for: where copies

@@ -40,7 +40,8 @@ class TANDEM_API MeetingPlace {
 
   // Meets all peers, works, and meets them again: nobody's memory is read or written before, and nobody's will be
   // behind. `most_bytes` is the largest rank's part of each operand, or longest copy. All ranks call the same, in the
-  // same order. Asynchronous, in the stream's order; its waits end and fail as SignalPad's do.
+  // same order, with equal `most_bytes` and, of a reduction, `peer_destinations`: a block meets the peers' of its
+  // number. Asynchronous, in the stream's order; its waits end and fail as SignalPad's do.
 
   void reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const;
   void copy(StreamRef stream, std::span<const Copy> copies, std::size_t most_bytes) const;
