@@ -179,11 +179,11 @@ tuned() {
 }
 
 # layer_beside_pytorch ROUNDS LIMIT: a transformer layer through Tandem and through PyTorch, which both keep what they
-# gather, and their table.
+# gather, and both rest in front of each run (else the one whose host is slow has the cooler GPUs), and their table.
 layer_beside_pytorch() {
   step "layer beside PyTorch, $gpus ranks" "$2" benchmarks/transformer_layer/run.sh --build "$build" --device cuda \
-    --ranks "$gpus" --size llama-70b --rounds "$1" --iters 5 --modes plain,async --rows 16 \
-    --keep-gathered
+    --ranks "$gpus" --size llama-70b --rounds "$1" --iters 5 --rest 20 --modes plain,async \
+    --rows 16 --keep-gathered
   sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
 }
 

@@ -105,6 +105,8 @@ def tandem_arguments(case, options):
         words.append("--in-place")
     if case.shape:
         words += ["--beside" if case.way == "beside" else "--shape", ",".join(map(str, case.shape))]
+    if case.operation == "linear_all_reduce" and options.device == "cuda":
+        words.append("--symmetric")  # as one-shot's and two-shot's sums are
     if case.way == "graph":
         return [*words, "--iters", str(options.calls), "-G", str(options.launches)]
     return [*words, "--iters", str(options.iters)]

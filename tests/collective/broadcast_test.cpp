@@ -149,13 +149,11 @@ TEST_P(BroadcastTest, SharesArePassedOn) {
       const bool kernel = std::string_view(algorithm) == "direct_kernel";
       if (kernel && !team.device().meets()) continue;
       // Neither the last share nor the last vector is whole; nor, of the last two, the last word.
-      const std::int64_t most = !cuda ? 600'008 : kernel ? 4'000'008 : 40'000'008;
+      const std::int64_t most = !cuda ? 600'008 : kernel ? 4'000'008 : 24'000'008;
       Broadcast plan(team, {.count = most, .dtype = u8}, {.algorithm = algorithm});
-      for (const std::int64_t count : {most, most - 4, most - 7}) {
-        for (const int root : {0, team.size() - 1}) {
-          delay_somebody(team, stream, draws, 1000);
-          check_symmetric(team, plan, count, u8, root, id += 2);
-        }
+      for (const std::int64_t less : {0, 4, 7}) {
+        delay_somebody(team, stream, draws, 1000);
+        check_symmetric(team, plan, most - less, u8, less == 0 ? 0 : team.size() - 1, id += 2);
       }
     }
   });
