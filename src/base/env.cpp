@@ -105,6 +105,10 @@ Refused refused_timeout(const Env& env) {
   return allowed ? std::nullopt : Refused(format("{}ms", env.timeout.count()));
 }
 
+Refused refused_check(const Env& env) {
+  return env.check == "none" || env.check == "runs" ? std::nullopt : Refused(env.check);
+}
+
 Refused refused_device(const Env& env) {
   const bool allowed = env.device == "auto" || env.device == "host" || env.device == "cuda";
   return allowed ? std::nullopt : Refused(env.device);
@@ -138,13 +142,16 @@ Refused refused_link(const Env& env) {
 
 Refused any_path(const Env&) { return std::nullopt; }
 
-constexpr std::array<Variable, 9> variables{{
+constexpr std::array<Variable, 10> variables{{
     {"TANDEM_LOG", "none, error, warn, info, trace", "warn",
      "how much is written to the log; trace adds each team, allocation, rendezvous and plan", read_log, refused_log},
     {"TANDEM_LOG_FILE", "a path; %h is the host, %p the process, %r the rank", "stderr", "where the log goes",
      [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }, any_path},
     {"TANDEM_TIMEOUT", "a number with ms, s, m or h (none: s), from 1ms to 365 days", "60s",
      "the deadline of each wait", read_timeout, refused_timeout},
+    {"TANDEM_CHECK", "none, runs", "none",
+     "runs: the ranks compare what each run of a plan is given, before it is queued, and each waits for all to come",
+     [](Env& env, const Variable&, const std::string& value) { env.check = value; }, refused_check},
     {"TANDEM_DEVICE", "auto, host, cuda", "auto", "the device of each rank; auto is cuda where a GPU can be used",
      [](Env& env, const Variable&, const std::string& value) { env.device = value; }, refused_device},
     {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s", "none", "the host device's emulated link", read_link,

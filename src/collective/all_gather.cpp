@@ -108,12 +108,15 @@ void AllGather::expect_open(StreamRef stream, const char* otherwise) const {
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
+  expect_alike([&] { return format("the start of a run of {} into {}", whole.in_words(), named(gathered)); });
   push(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, Awaited::each, stream);
 }
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  expect(shard, "shard", split_of(gathered.local()).shard(me()).count);
+  const Split whole = split_of(gathered.local());
+  expect(shard, "shard", whole.shard(me()).count);
+  expect_alike([&] { return format("the start of a run of {} into {}", whole.in_words(), named(gathered)); });
   push(rows_of(shard), gathered, Awaited::each, stream);
 }
 
@@ -231,6 +234,7 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   expect_closed(stream);
+  expect_alike([&] { return format("a run of {} into {}", whole.in_words(), named(gathered)); });
   std::byte* const out = gathered.memory().data();
   switch (way(bytes_of(whole.full), Tensors::symmetric_output)) {
     case Way::mail: return run_step(stream, "all_gather", [&] { mail(shard.address(), out, whole, stream); });
@@ -254,6 +258,7 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
   expect(shard, "shard", whole.shard(me()).count);
+  expect_alike([&] { return format("a run of {} between plain views", whole.in_words()); });
   const auto* const from = shard.data_as<const std::byte>();
   auto* const into = gathered.data_as<std::byte>();
   const Way way = this->way(bytes_of(whole.full), Tensors::plain);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -62,6 +63,14 @@ std::int64_t AllToAll::Exchange::got(int rank) const noexcept {
 }
 
 std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
+
+std::string AllToAll::Exchange::in_words() const {
+  // The matrix is too long for an error; a few of its numbers show mostly what differs, all of them together always.
+  std::uint64_t together = 0;
+  for (const std::int64_t count : counts_) together = together * 0x100000001b3 + static_cast<std::uint64_t>(count);
+  return format("up to {} elements a pair, {} in all, counts {:x}", longest(),
+                std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}), together);
+}
 
 bool AllToAll::Exchange::divides_by(std::int64_t unit) const noexcept {
   return std::ranges::all_of(counts_, [unit](std::int64_t count) { return count % unit == 0; });
@@ -201,6 +210,7 @@ bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, Stream
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
+  expect_alike([&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::symmetric_output);
@@ -224,6 +234,7 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm({"pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
+  expect_alike([&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::symmetric_input);
@@ -250,6 +261,7 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
   expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "plain views");
   expect(input, "input", exchange_.sent(me()));
   expect(out, "out", exchange_.got(me()));
+  expect_alike([&] { return format("a run of {} between plain views", exchange_.in_words()); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::plain);

@@ -143,6 +143,7 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
+  expect_alike([&] { return format("a run of {} elements from root {} into {}", count, root, named(out)); });
   if (count == 0) return;
   const std::size_t bytes = bytes_of(count);
   const Way way = this->way(bytes, Tensors::symmetric_output);
@@ -270,6 +271,7 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");
   if (me() == root) expect(input, "input", out.numel());
+  expect_alike([&] { return format("a run of {} elements from root {} between plain views", out.numel(), root); });
   if (out.numel() == 0) return;
   const Way way = this->way(out.bytes(), Tensors::plain);
   if (run_alike(way, input.data(), out.data(), out.numel(), root, stream)) return;

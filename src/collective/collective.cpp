@@ -94,6 +94,8 @@ void Collective::make_lanes(std::size_t bytes) {
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
 }
 
+std::string Collective::Split::in_words() const { return format("{} elements, {} a rank", total, full); }
+
 void Collective::make_meeting(std::int64_t count, int copies, std::size_t above) {
   const bool asked = options_.algorithm == "direct_kernel";
   if (asked && options_.sms == 0) refuse("algorithm 'direct_kernel' was asked for on 0 SMs; direct_kernel needs 1");

@@ -23,6 +23,7 @@ Plan::Plan(const Team& team, std::string kind, std::string arguments)
       device_(&team.device()),
       kind_(std::move(kind)),
       description_(format("{} {}", kind_, arguments)),
+      compares_runs_(team.env().check == "runs"),
       last_(event_of(team, kind_)),
       last_captured_(event_of(team, kind_)) {
   team.collect();
@@ -45,6 +46,8 @@ void Plan::expect_reachable(const SymmetricTensor& tensor, std::string_view argu
     refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
   }
 }
+
+std::string Plan::named(const SymmetricTensor& tensor) { return format("symmetric tensor {}", tensor.memory().id()); }
 
 void Plan::refuse(const std::string& text) const {
   throw InvalidArgument(format("{} on rank {} of {}: {}", kind_, team_.rank(), team_.size(), text));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_all_reduce.hpp"
 
+#include "base/format.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/groups.hpp"
 #include "linear/linear_all_reduce/state.hpp"
@@ -67,6 +68,10 @@ void LinearAllReduce::run(const TensorView& x, const TensorView& weight, const T
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
   expect_bias(bias);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
+  expect_alike([&] {
+    return format("a run of {} tokens into {}", m,
+                  symmetric ? format("symmetric memory {}", symmetric->id()) : "a plain view");
+  });
 
   begin(stream);
   State& state = *state_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_reduce_scatter.hpp"
 
+#include "base/format.hpp"
 #include "linear/algorithms.hpp"
 #include "linear/linear_reduce_scatter/state.hpp"
 
@@ -40,6 +41,7 @@ void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weig
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
   expect_bias(bias);
   expect(y, "y", spec().dtype, Dims{own_rows(m), spec().n});
+  expect_alike([&] { return format("a run of {} tokens", m); });
 
   begin(stream);
   State& state = *state_;

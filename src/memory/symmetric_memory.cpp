@@ -2,6 +2,7 @@
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
@@ -33,13 +34,14 @@ struct Announcement {
   std::string terms;             ///< what must be equal on all ranks, in words
   std::uint64_t offset = 0;      ///< of the data in its segment
   std::uint64_t pad_offset = 0;  ///< of the pad in its segment
+  std::uint64_t id = 0;          ///< another one for each rendezvous of a process; the first rank's counts
   Parcel data;
   Parcel pad;  ///< empty if the pad lies in the data's segment
 };
 
 Parcel pack(Announcement announcement) {
   WireWriter writer;
-  writer.text(announcement.terms).number(announcement.offset).number(announcement.pad_offset);
+  writer.text(announcement.terms).number(announcement.offset).number(announcement.pad_offset).number(announcement.id);
   writer.number(static_cast<std::uint64_t>(announcement.data.bytes.size()));
   Parcel parcel{writer.rest(announcement.data.bytes).rest(announcement.pad.bytes).take(), {}};
   for (Parcel* part : {&announcement.data, &announcement.pad}) {
@@ -55,6 +57,7 @@ Announcement unpack(Parcel parcel) {
   result.terms = reader.text();
   result.offset = reader.number<std::uint64_t>();
   result.pad_offset = reader.number<std::uint64_t>();
+  result.id = reader.number<std::uint64_t>();
   const auto data_bytes = reader.number<std::uint64_t>();
   const auto rest = reader.rest();
   const auto data = rest.first(std::min<std::size_t>(data_bytes, rest.size()));
@@ -64,6 +67,11 @@ Announcement unpack(Parcel parcel) {
   result.data.descriptors.push_back(std::move(parcel.descriptors[0]));
   for (FileDescriptor& fd : std::span(parcel.descriptors).subspan(1)) result.pad.descriptors.push_back(std::move(fd));
   return result;
+}
+
+std::uint64_t next_id() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
 }
 
 /// The allocations of this process whose signal pads lie behind their data: who wraps a part of one must not reach into
@@ -133,6 +141,7 @@ class SymmetricMemory::State {
 
   /// What a rendezvous gives, whole or not at all: a failed one may be followed by another.
   struct Reach {
+    std::uint64_t id = 0;
     std::vector<std::shared_ptr<Mapping>> mappings;
     std::vector<std::shared_ptr<Mapping>> pad_mappings;
     std::vector<std::size_t> offsets;  // of each rank's part in its mapping
@@ -160,7 +169,8 @@ class SymmetricMemory::State {
   void rendezvous(std::string_view contents) {
     const std::string_view call =
         contents.empty() ? "rendezvous of symmetric memory" : "rendezvous of a symmetric tensor";
-    Announcement mine{contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, {}, {}};
+    Announcement mine{
+        contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, next_id(), {}, {}};
     or_abort(team, call, [&] {
       team.collect();
       mine.data = segment->share();
@@ -221,6 +231,7 @@ class SymmetricMemory::State {
  private:
   void map(std::vector<Announcement> all) {
     Reach found;
+    found.id = all.front().id;
     std::vector<SignalWord*> words;
     for (int rank = 0; rank < team.size(); ++rank) {
       Announcement& theirs = all[static_cast<std::size_t>(rank)];
@@ -325,6 +336,8 @@ std::byte* SymmetricMemory::remote(int rank) const {
   }
   return state.reach->remotes[static_cast<std::size_t>(rank)];
 }
+
+std::uint64_t SymmetricMemory::id() const { return reachable_state().reach->id; }
 
 void* const* SymmetricMemory::peer_pointers() const { return reachable_state().reach->table.data_as<void*>(); }
 std::byte* SymmetricMemory::contiguous() const { return reachable_state().contiguous(); }

@@ -121,7 +121,7 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
   for (int r = 0; r < launch.world_size; ++r) {
     WireWriter writer;
     writer.text(mine.why).number(mine.invalid ? 1 : 0).text(name(mine.id.type)).text(run);
-    writer.text(own_id).number(own.blocks_at_once).text(own_link);
+    writer.text(own_id).number(own.blocks_at_once).text(own_link).text(env.check);
     if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
   }
   std::string why;
@@ -141,6 +141,7 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
     std::memcpy(one.id.data(), id.data(), std::min(id.size(), one.id.size()));
     one.blocks_at_once = reader.number<std::int32_t>();
     const std::string link = reader.text();
+    const std::string check = reader.text();
     const std::string peer = to_string(bootstrap.peer(r));
     if (!reason.empty() && why.empty()) {
       why = format("{} {}", peer, reason);
@@ -153,6 +154,10 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
     if (link != own_link && differs.empty()) {
       differs = format("rank {} emulates the link {}, {} {}; allowed: the same on all ranks, or none (TANDEM_LINK)",
                        launch.rank, own_link, peer, link);
+    }
+    if (check != env.check && differs.empty()) {
+      differs = format("rank {} checks {}, {} {}; allowed: the same on all ranks (TANDEM_CHECK)", launch.rank,
+                       env.check, peer, check);
     }
   }
   bootstrap.flush(deadline);

@@ -42,6 +42,7 @@ TEST(Env, KeepsThePlanCacheInTheUsersFolder) {
 TEST(Env, ReadsEachVariable) {
   const Env env = read({{"TANDEM_LOG", "info"},
                         {"TANDEM_TIMEOUT", "250ms"},
+                        {"TANDEM_CHECK", "runs"},
                         {"TANDEM_DEVICE", "host"},
                         {"TANDEM_LINK", "20us,1.5GB/s"},
                         {"TANDEM_GEMM", "builtin"},
@@ -50,6 +51,7 @@ TEST(Env, ReadsEachVariable) {
                         {"TANDEM_LOG_FILE", "/tmp/%r"}});
   EXPECT_EQ(env.log, LogLevel::info);
   EXPECT_EQ(env.timeout, 250ms);
+  EXPECT_EQ(env.check, "runs");
   EXPECT_EQ(env.device, "host");
   EXPECT_EQ(env.link->latency, 20us);
   EXPECT_EQ(env.link->bytes_per_second, 1.5e9);
@@ -75,8 +77,8 @@ TEST(Env, TakesOpenMPsThreadsUnlessItHasItsOwn) {
 
 TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
   const std::map<std::string, std::string> malformed{
-      {"TANDEM_LOG", "loud"},  {"TANDEM_TIMEOUT", "soon"}, {"TANDEM_DEVICE", "tpu"},
-      {"TANDEM_LINK", "20us"}, {"TANDEM_GEMM", "mkl"},     {"TANDEM_GEMM_THREADS", "0"},
+      {"TANDEM_LOG", "loud"}, {"TANDEM_TIMEOUT", "soon"},   {"TANDEM_DEVICE", "tpu"}, {"TANDEM_LINK", "20us"},
+      {"TANDEM_GEMM", "mkl"}, {"TANDEM_GEMM_THREADS", "0"}, {"TANDEM_CHECK", "1"},
   };
   for (const auto& [name, value] : malformed) {
     try {

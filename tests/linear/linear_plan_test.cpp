@@ -84,6 +84,52 @@ TEST_P(LinearPlans, LeaveASumInASymmetricTensorAsInAnyOther) {
   });
 }
 
+TEST_P(LinearPlans, CompareTheirRunsWhereThatIsAskedFor) {
+  Env env;
+  env.check = "runs";
+  const auto body = [](World& world) {
+    const Team& team = world.team();
+    const auto& device = world.shared_device();
+    const Stream stream(*device);
+    const LinearSpec spec{.m = 8, .n = 16, .k = 16};
+    AllGatherLinear gather(team, spec);
+    LinearReduceScatter scatter(team, spec);
+    LinearAllReduce reduce(team, spec);
+    LinearWeightGradient gradient(team, spec, GatheredOperand::x);
+    const auto of = [&](std::int64_t rows) { return testing::Matrix::random(1, rows, 16, f32).on(device, f32); };
+    const testing::GuardedTensor weight = of(16);
+    const testing::GuardedTensor dw = of(16);
+    SymmetricTensor symmetric = SymmetricTensor::empty(team, {8, 16}, f32);
+    symmetric.rendezvous();
+    const auto run = [&](std::int64_t m, const std::function<void(const std::function<void()>&)>& expect) {
+      const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
+      const testing::GuardedTensor whole = of(m);
+      const testing::GuardedTensor out = of(m);
+      const testing::GuardedTensor shard = of(own);
+      const testing::GuardedTensor own_out = of(own);
+      expect([&] { gather(shard.view(), weight.view(), out.view(), stream); });
+      expect([&] { scatter(whole.view(), weight.view(), own_out.view(), stream); });
+      expect([&] { reduce(whole.view(), weight.view(), out.view(), stream); });
+      expect([&] { gradient.start(shard.view(), m, stream); });
+      expect([&] { gradient(whole.view(), shard.view(), dw.view(), stream); });
+      team.synchronize(stream);
+    };
+    run(team.rank() == 0 ? 8 : 6, [](const auto& call) {
+      testing::expect_error<InvalidArgument>(call, {"with different arguments", "run of 8 tokens", "run of 6 tokens"});
+    });
+    const testing::GuardedTensor whole = of(8);
+    const testing::GuardedTensor out = of(8);
+    testing::expect_error<InvalidArgument>(
+        [&] {
+          if (team.rank() == 0) return reduce(whole.view(), weight.view(), symmetric, stream);
+          reduce(whole.view(), weight.view(), out.view(), stream);
+        },
+        {"8 tokens into symmetric memory ", "8 tokens into a plain view"});
+    run(6, [](const auto& call) { call(); });
+  };
+  on(2, body, {.env = env});
+}
+
 TANDEM_ON_EACH_DEVICE(LinearPlans);
 
 TEST(LinearPlanTeams, OfMoreRanksThanASumHasAreToldBeforeAnythingIsMade) {

@@ -56,6 +56,16 @@ TEST(World, RanksEmulateOneLinkOrNone) {
   });
 }
 
+TEST(World, RanksCheckAlike) {
+  run_ranks(2, [](World& world) {
+    InitOptions options = another(world, ".check");
+    if (world.rank() == 1) options.env->check = "runs";
+    expect_says(refusal<InvalidArgument>(options), {"rank " + std::to_string(world.rank()) + " checks ", "none", "runs",
+                                                    "the same on all ranks (TANDEM_CHECK)"});
+    world.team().barrier();
+  });
+}
+
 TEST(World, AProcessMayStartAgain) {
   run_ranks(4, [](World& world) {
     for (int round = 0; round < 20; ++round) {
@@ -247,6 +257,7 @@ TEST(World, RefusesAnEnvThatTheEnvironmentCouldNotGive) {
                 {"TANDEM_TIMEOUT", "'" + std::to_string(timeout.count()) + "ms'", "1ms to 365 days"});
   }
   expect_says(refused([](Env& env) { env.device = "gpu"; }), {"TANDEM_DEVICE", "'gpu'", "auto, host, cuda"});
+  expect_says(refused([](Env& env) { env.check = "all"; }), {"TANDEM_CHECK", "'all'", "none, runs"});
   expect_says(refused([](Env& env) { env.gemm = "mkl"; }), {"TANDEM_GEMM", "'mkl'", "onednn"});
   expect_says(refused([](Env& env) { env.log = static_cast<LogLevel>(9); }), {"TANDEM_LOG", "level 9", "trace"});
   for (const LinkOptions link : {LinkOptions{-1us, 1e9}, LinkOptions{1us, 0}}) {

@@ -34,6 +34,7 @@ struct TANDEM_API Env {
   LogLevel log = LogLevel::warn;              ///< TANDEM_LOG: none, error, warn, info or trace
   std::string log_file;                       ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
   std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: the deadline of each wait: "60", "250ms", "10s", "5m"
+  std::string check = "none";                 ///< TANDEM_CHECK: none or runs
   std::string device = "auto";                ///< TANDEM_DEVICE: auto, host or cuda
   std::optional<LinkOptions> link;            ///< TANDEM_LINK: the host device's emulated link
   std::string trace;                          ///< TANDEM_TRACE: a path as above for a Chrome trace; empty: none

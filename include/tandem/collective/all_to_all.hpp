@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -67,6 +68,7 @@ class TANDEM_API AllToAll final : public Collective {
     [[nodiscard]] std::int64_t sent(int rank) const noexcept;
     [[nodiscard]] std::int64_t got(int rank) const noexcept;
     [[nodiscard]] std::int64_t longest() const noexcept;
+    [[nodiscard]] std::string in_words() const;
     /// Whether each part has a multiple of `unit` elements.
     [[nodiscard]] bool divides_by(std::int64_t unit) const noexcept;
 

@@ -50,8 +50,9 @@ enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 
 /// What the five collectives share. Each is a plan for runs of at most a count; a run's count (equal on all ranks) is
 /// read from what it is given. Plain views are dense (but see CollectiveOptions::strided), of the plan's dtype, on the
-/// team's device, and at any alignment of an element. That counts are equal nobody checks: where they differ, results
-/// are wrong or the run ends at its deadline. A count of 0 does nothing. Symmetric tensors are of the plan's team and
+/// team's device, and at any alignment of an element. That counts, roots and symmetric tensors are equal nobody checks
+/// unless TANDEM_CHECK=runs asks for it: where they differ, results are wrong or the run ends at its deadline. A count
+/// of 0 does nothing. Symmetric tensors are of the plan's team and
 /// have had their rendezvous.
 ///
 /// Plain views are private to their process. On the host a peer may read them all the same, in one copy, where Linux
@@ -79,6 +80,8 @@ class TANDEM_API Collective : public Plan {
       const std::int64_t begin = std::min(total, full * rank);
       return {begin, std::min(full, total - begin)};
     }
+    /// "10 elements, 3 a rank".
+    [[nodiscard]] std::string in_words() const;
   };
   [[nodiscard]] Split split(const TensorView& view) const;
 

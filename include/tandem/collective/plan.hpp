@@ -84,6 +84,13 @@ class TANDEM_API Plan {
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
   /// The same unless `tensor` is one that all ranks of this team reach.
   void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const;
+  /// Collective where TANDEM_CHECK says runs, and else nothing: throws InvalidArgument on every member, naming two,
+  /// unless `given()`, what a run was given in words, is the same on all.
+  template <typename Given> void expect_alike(const Given& given) const {
+    if (compares_runs_) team_.agree(kind_, given());
+  }
+  /// For that.
+  [[nodiscard]] static std::string named(const SymmetricTensor& tensor);
   [[noreturn]] void refuse(const std::string& text) const;
 
   /// The first and the last thing of a run. `begin` throws if the team has failed, or if the stream is of another
@@ -120,6 +127,7 @@ class TANDEM_API Plan {
   std::string kind_;
   std::string description_;
   std::uint32_t operation_ = 0;
+  bool compares_runs_;  // with those of the other ranks, before they are queued
   Reclaimed<Resources> resources_;
   Event last_;                      ///< the end of the last run that was not captured
   Event last_captured_;             ///< the end of the last one that was; it means nothing outside of its capture

@@ -53,6 +53,8 @@ class TANDEM_API SymmetricMemory {
 
   // After the rendezvous (before it: InvalidArgument).
 
+  /// A number that no other memory of the team has, equal on all its ranks.
+  [[nodiscard]] std::uint64_t id() const;
   /// Where this rank reaches the team's rank `rank`; for the own rank the same as `data`. Throws InvalidArgument
   /// outside of [0, team size).
   [[nodiscard]] std::byte* remote(int rank) const;
