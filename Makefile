@@ -67,7 +67,7 @@ lint: ## formatting, clang-tidy, shell scripts, and our own checks of the source
 bench: ## compare with Open MPI and Gloo, side by side on this machine
 	@scripts/install_dependencies.sh --for bench
 	cmake --preset release $(CONFIGURE) -DTANDEM_BENCHMARKS=ON && cmake --build --preset release --parallel $(JOBS)
-	benchmarks/run.sh $(ARGS)
+	benchmarks/collectives/run.sh $(ARGS)
 
 .PHONY: stress
 stress: ## the stress and kill tests, with all of their rounds

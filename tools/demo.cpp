@@ -62,7 +62,7 @@ struct DemoOptions {
   std::optional<DType> dtype;
   std::uint64_t seed = 1;
   std::string out = "tandem-demo";
-  bool json = false;
+  std::string json;
 };
 
 DType parse_compute_dtype(const std::string& text) {
@@ -118,7 +118,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       ->type_name("N");
   app.add_option("--out", options.out, "where timeline.json and timeline.png go (default: tandem-demo)")
       ->type_name("DIR");
-  app.add_flag("--json", options.json, "print one JSON document instead");
+  app.add_option("--json", options.json, "write all figures as JSON; - is stdout, without the text")->type_name("FILE");
   return parse(app, arguments);
 }
 
@@ -174,10 +174,10 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-/// What rank 0 tells people, as it comes, or a JSON document at the end.
+/// What rank 0 tells people, as it comes.
 class Voice {
  public:
-  Voice(bool speaks, bool json) : speaks_(speaks && !json), live_(speaks_ && isatty(STDOUT_FILENO) == 1) {}
+  explicit Voice(bool speaks) : speaks_(speaks), live_(speaks_ && isatty(STDOUT_FILENO) == 1) {}
 
   void say(const std::string& text) {
     if (speaks_) print((drawn_ ? "\r\033[K" : "") + text + "\n");
@@ -361,7 +361,7 @@ int Demo::run(Arguments arguments) {
   const bool several = world->size() > 1;
   if (!link && !cuda && several) link = parse_link(default_link);
   const std::int64_t wide = options_.wide.value_or(cuda && several ? default_wide : 0);
-  voice_.emplace(rank == 0, options_.json);
+  voice_.emplace(rank == 0 && options_.json != "-");
   training_ = training_options(options_, world->device().id().type);
   if (rank == 0) std::filesystem::create_directories(options_.out);
 
@@ -384,7 +384,7 @@ int Demo::run(Arguments arguments) {
     show(*world, training_.model, "timeline-emulated-link.json", setting(*world));
   }
   if (rank == 0) draw();
-  if (rank == 0 && options_.json) std::puts(document_.dump(2).c_str());
+  if (rank == 0 && !options_.json.empty()) write_text(options_.json, document_.dump(2) + "\n");
   return passed_ ? success : failure;
 }
 

@@ -238,16 +238,13 @@ void print_text(const Json& document) {
 int info(Arguments arguments) {
   CLI::App app("Shows what this machine, this build and this environment offer, and why something is not there.",
                "info");
-  app.footer("Example: tandem info --json");
-  bool json = false;
-  app.add_flag("--json", json, "print JSON");
+  app.footer("Example: tandem info --json -");
+  std::string json;
+  app.add_option("--json", json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
   if (const auto code = parse(app, arguments)) return *code;
   const Json document = gather();
-  if (json) {
-    std::puts(document.dump(2).c_str());
-  } else {
-    print_text(document);
-  }
+  if (json != "-") print_text(document);
+  if (!json.empty()) write_text(json, document.dump(2) + "\n");
   return success;
 }
 

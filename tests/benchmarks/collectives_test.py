@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives on the host as benchmarks/run.sh compares them: the table, its verdict, and Tandem's program.
+"""Collectives on the host as benchmarks/collectives/run.sh compares them: the table, its verdict, and Tandem's program.
 
 usage: collectives_test.py [TestCase...]; the program is in the folder that TANDEM_TEST_BUILD names.
 """

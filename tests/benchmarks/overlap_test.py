@@ -53,7 +53,7 @@ class Table(unittest.TestCase):
 
 
 def run_driver(*more):
-    command = [BENCHMARKS / "overlap.sh", "--build", os.environ["TANDEM_TEST_BUILD"], "--ranks", "2", *more]
+    command = [BENCHMARKS / "overlap" / "run.sh", "--build", os.environ["TANDEM_TEST_BUILD"], "--ranks", "2", *more]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
 
 

@@ -12,7 +12,7 @@
 namespace tandem::tools {
 namespace {
 
-/// The value of the line of a section of `info --json`.
+/// The value of the line of a section of `info --json -`.
 std::string line_of(const nlohmann::json& document, const char* section, const std::string& id) {
   for (const auto& line : document[section]) {
     if (line["id"] == id) return line["is"];
@@ -22,7 +22,7 @@ std::string line_of(const nlohmann::json& document, const char* section, const s
 }
 
 TEST(Info, SaysWhatThereIsAndWhyNot) {
-  const Outcome outcome = tandem_command("info --json", "TANDEM_LINK=20us,1GB/s");
+  const Outcome outcome = tandem_command("info --json -", "TANDEM_LINK=20us,1GB/s");
   ASSERT_EQ(outcome.code, success);
   const auto document = nlohmann::json::parse(outcome.out);
   EXPECT_TRUE(line_of(document, "devices", "host").find("emulated link of 20 us") != std::string::npos);
@@ -32,19 +32,19 @@ TEST(Info, SaysWhatThereIsAndWhyNot) {
   EXPECT_EQ(document["plan_cache"], "none: plans run what the cost model chooses");
   EXPECT_EQ(line_of(document, "links", "host"), "emulated link 20us,1GB/s");
   EXPECT_EQ(line_of(document, "cost_model", "host"), "1.0 GB/s and 20.0 us from a rank to a peer");
-  EXPECT_EQ(line_of(nlohmann::json::parse(tandem_command("info --json").out), "links", "host"), "shared memory");
+  EXPECT_EQ(line_of(nlohmann::json::parse(tandem_command("info --json -").out), "links", "host"), "shared memory");
   const auto gpus = static_cast<std::size_t>(device_count(DeviceType::cuda));
   EXPECT_EQ(document["links"].size(), 1 + (gpus < 2 ? 0 : gpus * (gpus - 1) / 2)) << document["links"];
   if (device_count(DeviceType::cuda) == 0) {
     EXPECT_TRUE(contains(line_of(document, "memory_backends", "cuda"), "none: ")) << document["memory_backends"];
   }
-  const Outcome inside = tandem_command("run -n 2 --no-prefix -- " TANDEM_TEST_CLI " info --json | grep launcher");
+  const Outcome inside = tandem_command("run -n 2 --no-prefix -- " TANDEM_TEST_CLI " info --json - | grep launcher");
   EXPECT_TRUE(contains(inside.out, "rank 1 of 2")) << inside.out;
 }
 
 TEST(Info, SaysWhyThereIsNoCuda) {
   if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
-  const auto document = nlohmann::json::parse(tandem_command("info --json").out);
+  const auto document = nlohmann::json::parse(tandem_command("info --json -").out);
   EXPECT_EQ(line_of(document, "devices", "cuda"), "none: " + why_no_device(DeviceType::cuda));
 }
 

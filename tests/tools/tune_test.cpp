@@ -41,7 +41,7 @@ TEST_P(TuneOfSeveralRanks, KeepsWhatPlansThenRun) {
     EXPECT_EQ(run["groups"], tuned["groups"]);
     EXPECT_FALSE(contains(tandem_command("plan " + what).out, "tuned"));
   }
-  EXPECT_EQ(nlohmann::json::parse(tandem_command("info --json", "TANDEM_PLAN_CACHE=" + cache).out)["plan_cache"],
+  EXPECT_EQ(nlohmann::json::parse(tandem_command("info --json -", "TANDEM_PLAN_CACHE=" + cache).out)["plan_cache"],
             cache + ": 4 tuned plans and products");
 }
 

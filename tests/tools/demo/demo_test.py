@@ -68,7 +68,7 @@ class Demo(unittest.TestCase):
         self.assertEqual((self.out / "timeline.png").read_bytes()[:4], b"\x89PNG")
 
     def test_prints_json_alone(self):
-        run = demo("-n", "3", *SMALL, "--text", str(self.text), "--link", "50us,1GB/s", "--dtype", "bf16", "--json",
+        run = demo("-n", "3", *SMALL, "--text", str(self.text), "--link", "50us,1GB/s", "--dtype", "bf16", "--json", "-",
                    "--out", str(self.out))
         self.assertEqual(run.returncode, 0, run.stderr)
         document = json.loads(run.stdout)
@@ -86,7 +86,7 @@ class Demo(unittest.TestCase):
 
     def test_takes_device_and_link_from_the_environment_too(self):
         options = [option for option in SMALL if option not in ("--device", "host")]
-        run = demo(*options, "--text", str(self.text), "--json", "--out", str(self.out), TANDEM_DEVICE="host",
+        run = demo(*options, "--text", str(self.text), "--json", "-", "--out", str(self.out), TANDEM_DEVICE="host",
                    TANDEM_LINK="50us,1GB/s")
         self.assertEqual(run.returncode, 0, run.stderr)
         document = json.loads(run.stdout)
@@ -110,7 +110,7 @@ class Demo(unittest.TestCase):
 
     def test_shows_a_wide_model_too(self):
         run = demo("-n", "2", *SMALL, "--text", str(self.text), "--wide", "40", "--link", "50us,1GB/s",
-                   "--json", "--out", str(self.out))
+                   "--json", "-", "--out", str(self.out))
         self.assertEqual(run.returncode, 0, run.stderr)
         document = json.loads(run.stdout)
         self.assertEqual([trace_of(path)[2] for path in document["timelines"]],
@@ -121,7 +121,7 @@ class Demo(unittest.TestCase):
 
     def test_repeats_itself(self):
         first, second, other = (
-            json.loads(demo("-n", "2", *SMALL, "--text", str(self.text), "--seed", seed, "--json", "--out",
+            json.loads(demo("-n", "2", *SMALL, "--text", str(self.text), "--seed", seed, "--json", "-", "--out",
                             str(self.out)).stdout)["losses"] for seed in ("5", "5", "6"))
         self.assertEqual(first, second)
         self.assertNotEqual(first, other)

@@ -8,8 +8,8 @@ set -uo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: benchmarks/overlap.sh [--ranks "2 3 4"] [--runs N] [--iters N] [--op NAME] [--link LATENCY,BANDWIDTH] [--build DIR]
-                             [--out DIR]
+usage: benchmarks/overlap/run.sh [--ranks "2 3 4"] [--runs N] [--iters N] [--op NAME] [--link LATENCY,BANDWIDTH]
+                                 [--build DIR] [--out DIR]
 
 all_gather_linear and linear_reduce_scatter, f32, eight shapes each over their links, by 2, 3 and 4 ranks: 48 cases. All of
 them run in turn (`tandem bench OP -n N --device host --link LATENCY,BANDWIDTH --iters 9 --shape M,N,K`), three times over
@@ -18,7 +18,7 @@ least and the most. Below it, each case whose median is less than 80, and how ma
 cases. --out DIR keeps the runs' figures; benchmarks/overlap/table.py DIR prints them again. The cost model chooses, unless
 TANDEM_PLAN_CACHE says where `tandem tune` has kept better. Ends with 1 if a result was wrong or a case did not run,
 whatever was hidden.
-Example: benchmarks/overlap.sh --ranks 3 --link 50us,0.5GB/s --runs 9
+Example: benchmarks/overlap/run.sh --ranks 3 --link 50us,0.5GB/s --runs 9
 USAGE
 }
 
@@ -44,18 +44,18 @@ while (($#)); do
     --build) build=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     -h | --help) usage; exit 0 ;;
-    *) echo "overlap.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
+    *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
   esac
 done
 
 here=$(dirname "${BASH_SOURCE[0]}")
 tandem=$build/tools/tandem
 if [[ ! -x $tandem ]]; then
-  echo "overlap.sh: $tandem is not there; build the target tandem-cli" >&2
+  echo "run.sh: $tandem is not there; build the target tandem-cli" >&2
   exit 1
 fi
 # shellcheck source=benchmarks/common/rounds.sh
-source "$here/common/rounds.sh"
+source "$here/../common/rounds.sh"
 into "$out"
 
 export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}"
@@ -77,5 +77,5 @@ for ((run = 1; run <= runs; ++run)); do
   done
 done
 
-python3 "$here/overlap/table.py" "$out" || failures=$((failures + 1))
+python3 "$here/table.py" "$out" || failures=$((failures + 1))
 exit $((failures > 0))

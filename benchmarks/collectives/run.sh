@@ -7,8 +7,8 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: benchmarks/run.sh [--ranks "2 3 4"] [--rounds N] [--build DIR] [--op NAME] [--begin BYTES] [--end BYTES]
-                         [--factor F] [--seconds S] [--time median|mean] [--bind core|none]
+usage: benchmarks/collectives/run.sh [--ranks "2 3 4"] [--rounds N] [--build DIR] [--op NAME] [--begin BYTES]
+                                     [--end BYTES] [--factor F] [--seconds S] [--time median|mean] [--bind core|none]
 
 Each library runs all sizes in turn, N rounds long (default 3), so that a busy moment of the machine hurts none alone; the
 median of the rounds is printed. "tandem" works on symmetric tensors, "tandem-plain" on any memory. A round's time is the
@@ -73,4 +73,4 @@ for n in $ranks; do
   done
 done
 
-python3 "$(dirname "${BASH_SOURCE[0]}")/collectives/table.py" <"$lines"
+python3 "$(dirname "${BASH_SOURCE[0]}")/table.py" <"$lines"
