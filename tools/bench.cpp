@@ -216,9 +216,8 @@ int bench(Arguments arguments) {
   app.add_flag("-I,--stats", options.stats, "show the 99th percentile as well");
   integer("--seed", "--seed", "of the random data (default 1)", options.seed, 0,
           std::numeric_limits<std::int64_t>::max());
-  app.add_option("--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape")
-      ->type_name("FILE");
-  app.add_option("--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)")->type_name("FILE");
+  add_output(app, "--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape");
+  add_output(app, "--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)");
   add_report(app, options.report);
   if (const auto code = parse(app, arguments)) return *code;
   check(options, app);

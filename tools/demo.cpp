@@ -25,6 +25,7 @@
 #include "tools/demo/operations.hpp"
 #include "tools/demo/resources.hpp"
 #include "tools/demo/step_check.hpp"
+#include "tools/options.hpp"
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
@@ -118,7 +119,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       ->type_name("N");
   app.add_option("--out", options.out, "where timeline.json and timeline.png go (default: tandem-demo)")
       ->type_name("DIR");
-  app.add_option("--json", options.json, "write all figures as JSON; - is stdout, without the text")->type_name("FILE");
+  add_output(app, "--json", options.json, "write all figures as JSON; - is stdout, without the text");
   return parse(app, arguments);
 }
 

@@ -21,6 +21,7 @@
 #include "tandem/team/launch.hpp"
 
 #include "base/format.hpp"
+#include "tools/options.hpp"
 #include "tools/report.hpp"
 
 namespace tandem::tools {
@@ -240,7 +241,7 @@ int info(Arguments arguments) {
                "info");
   app.footer("Example: tandem info --json -");
   std::string json;
-  app.add_option("--json", json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
+  add_output(app, "--json", json, "write it as JSON; - is stdout, without the text");
   if (const auto code = parse(app, arguments)) return *code;
   const Json document = gather();
   if (json != "-") print_text(document);

@@ -130,8 +130,14 @@ void add_sms(CLI::App& app, std::optional<int>& sms) {
       ->type_name("N");
 }
 
+void add_output(CLI::App& app, const char* name, std::string& path, const std::string& help) {
+  app.add_option_function<std::string>(
+         name, [&path, name](const std::string& text) { path = parse_output(name, text); }, help)
+      ->type_name("FILE");
+}
+
 void add_report(CLI::App& app, Report::Options& report) {
-  app.add_option("--json", report.json, "write all figures as JSON; - is stdout, without the table")->type_name("FILE");
+  add_output(app, "--json", report.json, "write all figures as JSON; - is stdout, without the table");
   app.add_flag("--csv", report.csv, "comma-separated values instead of the table");
 }
 

@@ -4,8 +4,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -88,6 +91,21 @@ Shape parse_shape(std::string_view option, std::string_view text) {
 }
 
 std::string to_string(const Shape& shape) { return format("{},{},{}", shape.m, shape.n, shape.k); }
+
+std::string parse_output(std::string_view option, const std::string& text) {
+  if (text == "-") return text;
+  const std::filesystem::path path(text);
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code error;  // a path that cannot be looked at is none of these
+  const bool folder_there = std::filesystem::is_directory(folder, error);
+  const bool is_file = !path.filename().empty() && !std::filesystem::is_directory(path, error);
+  const bool there = is_file && std::filesystem::exists(path, error);
+  if (folder_there && is_file && ::access(there ? path.c_str() : folder.c_str(), W_OK) == 0) return text;
+  throw InvalidArgument(format("{} is '{}', and {}; allowed: a file that can be written", option, text,
+                               !folder_there ? format("there is no folder '{}'", folder.string())
+                               : !is_file    ? "that is a folder"
+                                             : "it may not be written"));
+}
 
 std::size_t parse_name(std::string_view what, std::string_view text, const std::vector<std::string>& known) {
   for (std::size_t i = 0; i < known.size(); ++i) {

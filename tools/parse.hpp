@@ -33,6 +33,9 @@ struct Shape {
 [[nodiscard]] Shape parse_shape(std::string_view option, std::string_view text);
 [[nodiscard]] std::string to_string(const Shape& shape);
 
+/// The path of a file that can be written, so that nobody hears at the end of a long run that it cannot; "-" is stdout.
+[[nodiscard]] std::string parse_output(std::string_view option, const std::string& text);
+
 /// One of `known`. `what` names it: "unknown operation 'x'; known: …".
 [[nodiscard]] std::size_t parse_name(std::string_view what, std::string_view text,
                                      const std::vector<std::string>& known);

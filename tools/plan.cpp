@@ -191,7 +191,7 @@ int plan(Arguments arguments) {
   add_algorithm(app, options.algorithm);
   add_groups(app, options.groups);
   add_sms(app, options.sms);
-  app.add_option("--json", options.json, "write it as JSON; - is stdout, without the text")->type_name("FILE");
+  add_output(app, "--json", options.json, "write it as JSON; - is stdout, without the text");
   if (const auto code = parse(app, arguments)) return *code;
   expect_taken(options.operation, app, own_options_of_some);
   expect_options(options.operation, options.algorithm, options.dtype, options.tf32);

@@ -14,6 +14,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "tools/options.hpp"
 #include "tools/parse.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
@@ -193,7 +194,7 @@ int verify(Arguments arguments) {
       ->type_name("N")
       ->excludes(cases);
   app.add_flag("--delay", options.delay, "hold up ranks at random points of every case");
-  app.add_option("--json", options.json, "write the results as JSON; - is stdout, without the text")->type_name("FILE");
+  add_output(app, "--json", options.json, "write the results as JSON; - is stdout, without the text");
   if (const auto code = parse(app, arguments)) return *code;
 
   const World world = join(options.ranks, "verify", arguments);

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/parse.hpp"
 
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <limits>
+#include <string>
+#include <unistd.h>
 
 #include "tandem/base/error.hpp"
 
+#include "support/errors.hpp"
 #include "tools/bench.hpp"
 #include "tools/timing.hpp"
 
@@ -20,6 +25,28 @@ TEST(Parse, Integers) {
   for (const char* wrong : {"", "0", "65", "-1", "1.5", "1x", " 1", "99999999999999999999"}) {
     EXPECT_THROW(static_cast<void>(parse_integer("-n", wrong, 1, 64)), InvalidArgument) << wrong;
   }
+}
+
+TEST(Parse, FilesToWrite) {
+  const std::string folder = ::testing::TempDir() + "parse_test." + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  const std::string file = folder + "/t.json";
+  EXPECT_EQ(parse_output("--json", "-"), "-");
+  EXPECT_EQ(parse_output("--json", file), file);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  std::ofstream(file) << "older";
+  EXPECT_EQ(parse_output("--json", file), file);
+  const auto refusal = [](const std::string& path) {
+    return testing::error_of<InvalidArgument>([&] { static_cast<void>(parse_output("--timeline", path)); });
+  };
+  testing::expect_says(refusal(folder + "/no/t.json"), {"--timeline is '", "there is no folder '" + folder + "/no'"});
+  testing::expect_says(refusal(file + "/t.json"), {"there is no folder '" + file + "'", "a file that can be written"});
+  testing::expect_says(refusal(folder), {"that is a folder"});
+  testing::expect_says(refusal(folder + "/"), {"that is a folder"});
+  testing::expect_says(refusal(""), {"--timeline is ''", "that is a folder"});
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  if (::geteuid() != 0) testing::expect_says(refusal(file), {"it may not be written"});  // root may
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Parse, Bytes) {
