@@ -242,10 +242,14 @@ TEST(Bench, DrawsItsTimeline) {
   EXPECT_EQ(outcome.code, success) << outcome.out;
   EXPECT_TRUE(testing::contents_of(picture).starts_with("\x89PNG")) << outcome.out;
   EXPECT_TRUE(contains(testing::contents_of(timeline), "all_gather"));
-  const Outcome nowhere = tandem_command("bench all_gather -n 1 -b 4 -e 4 --iters 1 --timeline " + timeline +
-                                         " --plot /proc/no/such/folder/a.png 2>&1");
-  EXPECT_EQ(nowhere.code, failure);
-  testing::expect_says(nowhere.out, {"/proc/no/such/folder/a.png was not drawn", "was written"});
+  const std::string no_picture = folder.at("timeline.txt");
+  const Outcome undrawn = tandem_command("bench all_gather -n 1 -b 4 -e 4 --iters 1 --timeline " + timeline +
+                                         " --plot " + no_picture + " 2>&1");
+  EXPECT_EQ(undrawn.code, failure);
+  testing::expect_says(undrawn.out, {no_picture + " was not drawn", "was written"});
+  const Outcome nowhere = tandem_command("bench all_gather -n 1 -b 4 -e 4 --plot /proc/no/such/folder/a.png 2>&1");
+  EXPECT_EQ(nowhere.code, bad_command_line);
+  testing::expect_says(nowhere.out, {"--plot is '/proc/no/such/folder/a.png'", "there is no folder"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BenchOfRanks, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
