@@ -28,7 +28,7 @@ double predict_seconds(Operation operation, std::string_view runs, const Form& f
     case Operation::broadcast: {
       const bool sends = runs == "push" || runs == "mail" || runs == "one_kernel";
       carried = sends ? peers * whole : whole;  // the root's link, or each other rank's own
-      if (runs == "push" && passing_on_wins(costs, ranks - 1, static_cast<std::size_t>(bytes))) {
+      if (runs == "push" && static_cast<std::size_t>(bytes) > passed_on_above(costs, ranks - 1)) {
         rounds = 2;
         carried = whole / (1 - left_to_share(ranks - 1, ranks - 1));
       }

@@ -78,12 +78,13 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       "Trains a byte-level language model on a text, split over all ranks, with its communication beside its compute.\n"
       "Checks the first, the middle and the last step against one rank, and draws each rank's timeline.",
       "demo");
-  app.footer(
-      format("Trains on the machine as it is. {0} more steps go into a timeline of their own, where more than one rank "
-             "runs: on the\nhost over an emulated link, that of --link or TANDEM_LINK, or one of {1}; on CUDA of the "
-             "wide model, whose\nresults are not checked.\n"
-             "Example: tandem demo -n 4 --text book.txt --steps 500 --out book",
-             traced_steps, default_link));
+  app.footer(format(
+      "Trains on the machine as it is, and leaves a timeline of {0} steps. Two more, each with a timeline and a "
+      "table of\nits own: of a wide model (--wide; on CUDA unasked where ranks are several), whose results are not "
+      "checked; and on the\nhost over an emulated link, that of --link or TANDEM_LINK, or of several ranks one of "
+      "{1}.\n"
+      "Example: tandem demo -n 4 --text book.txt --steps 500 --out book",
+      traced_steps, default_link));
   add_rank_options(app, options.ranks);
   const auto number = [&app](const char* name, std::optional<std::int64_t>& value, std::int64_t most,
                              const std::string& meaning, std::int64_t least = 1) {
@@ -117,8 +118,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
          },
          "of fresh parameters and batches (default 1)")
       ->type_name("N");
-  app.add_option("--out", options.out, "where timeline.json and timeline.png go (default: tandem-demo)")
-      ->type_name("DIR");
+  app.add_option("--out", options.out, "where timelines and their picture go (default: tandem-demo)")->type_name("DIR");
   add_output(app, "--json", options.json, "write all figures as JSON; - is stdout, without the text");
   return parse(app, arguments);
 }

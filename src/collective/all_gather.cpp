@@ -58,7 +58,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
                    batch_bytes());
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views{} {}; copies by {}",
-             with_direct_kernel(up_to_on_links(tuning.direct_gather_bytes), "stores into them", by_copies), small_too(),
+             with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies), small_too(),
              plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
 }
@@ -107,22 +107,25 @@ void AllGather::expect_open(StreamRef stream, const char* otherwise) const {
 
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  const Split whole = split_of(gathered.local());
-  expect_alike([&] { return format("the start of a run of {} into {}", whole.in_words(), named(gathered)); });
-  push(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, Awaited::each, stream);
+  open(gathered.memory().data() + bytes_of(split_of(gathered.local()).shard(me()).begin), gathered, stream);
 }
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  const Split whole = split_of(gathered.local());
-  expect(shard, "shard", whole.shard(me()).count);
-  expect_alike([&] { return format("the start of a run of {} into {}", whole.in_words(), named(gathered)); });
-  push(rows_of(shard), gathered, Awaited::each, stream);
+  expect(shard, "shard", split_of(gathered.local()).shard(me()).count);
+  open(rows_of(shard), gathered, stream);
+}
+
+void AllGather::open(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream) {
+  expect_algorithm({"push"}, "a run in steps");
+  expect_closed(stream);
+  expect_alike(stream, [&] {
+    return format("the start of a run of {} into {}", split(gathered.local()).in_words(), named(gathered));
+  });
+  push(shard, gathered, Awaited::each, stream);
 }
 
 void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited shards, StreamRef stream) {
-  expect_algorithm({"push"}, "a run in steps");
-  expect_closed(stream);
   begin_run(stream, "all_gather");
   const Shard mine = split(gathered.local()).shard(me());
   const std::size_t bytes = bytes_of(mine.count);
@@ -234,7 +237,7 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   expect_closed(stream);
-  expect_alike([&] { return format("a run of {} into {}", whole.in_words(), named(gathered)); });
+  expect_alike(stream, [&] { return format("a run of {} into {}", whole.in_words(), named(gathered)); });
   std::byte* const out = gathered.memory().data();
   switch (way(bytes_of(whole.full), Tensors::symmetric_output)) {
     case Way::mail: return run_step(stream, "all_gather", [&] { mail(shard.address(), out, whole, stream); });
@@ -258,7 +261,7 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
   expect(shard, "shard", whole.shard(me()).count);
-  expect_alike([&] { return format("a run of {} between plain views", whole.in_words()); });
+  expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
   const auto* const from = shard.data_as<const std::byte>();
   auto* const into = gathered.data_as<std::byte>();
   const Way way = this->way(bytes_of(whole.full), Tensors::plain);

@@ -152,7 +152,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
   expect(input, "input", count);
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
-  expect_alike([&] { return format("a run of {} elements, {} into {}", count, named(input), named(out)); });
+  expect_alike(stream, [&] { return format("a run of {} elements, {} into {}", count, named(input), named(out)); });
   if (count == 0) return;
   const Way way = this->way(count, Tensors::symmetric_output);
   if (way == Way::mail) return mail(input.memory().data(), out.memory().data(), count, stream);
@@ -169,7 +169,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
   expect(input, "input", count);
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
-  expect_alike([&] { return format("a run of {} elements, a plain view into {}", count, named(out)); });
+  expect_alike(stream, [&] { return format("a run of {} elements, a plain view into {}", count, named(out)); });
   if (count == 0) return;
   const auto* const from = input.data_as<const std::byte>();
   const Way way = this->way(count, Tensors::symmetric_output);
@@ -189,7 +189,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, 
   expect(out, "out", count);
   expect(input, "input", count);
   expect_at_most(count, count_, "out");
-  expect_alike([&] { return format("a run of {} elements, {} into a plain view", count, named(input)); });
+  expect_alike(stream, [&] { return format("a run of {} elements, {} into a plain view", count, named(input)); });
   if (count == 0) return;
   auto* const to = out.data_as<std::byte>();
   const Way way = this->way(count, Tensors::symmetric_input);
@@ -209,7 +209,7 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
   expect(input, "input", count);
   expect(out, "out", count);
   expect_at_most(count, count_, "input");
-  expect_alike([&] { return format("a run of {} elements between plain views", count); });
+  expect_alike(stream, [&] { return format("a run of {} elements between plain views", count); });
   if (count == 0) return;
   const auto* const from = input.data_as<const std::byte>();
   auto* const to = out.data_as<std::byte>();

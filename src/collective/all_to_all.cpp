@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -65,11 +64,14 @@ std::int64_t AllToAll::Exchange::got(int rank) const noexcept {
 std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
 
 std::string AllToAll::Exchange::in_words() const {
-  // The matrix is too long for an error; a few of its numbers show mostly what differs, all of them together always.
-  std::uint64_t together = 0;
-  for (const std::int64_t count : counts_) together = together * 0x100000001b3 + static_cast<std::uint64_t>(count);
-  return format("up to {} elements a pair, {} in all, counts {:x}", longest(),
-                std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}), together);
+  // The matrix is too long for an error; a hash differs, all but always, where these two do not.
+  std::uint64_t all = 0;
+  std::uint64_t hash = 0;
+  for (const std::int64_t count : counts_) {
+    all += static_cast<std::uint64_t>(count);
+    hash = hash * 0x100000001b3 + static_cast<std::uint64_t>(count);
+  }
+  return format("up to {} elements a pair, {} in all, counts {:x}", longest(), all, hash);
 }
 
 bool AllToAll::Exchange::divides_by(std::int64_t unit) const noexcept {
@@ -90,7 +92,7 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
   const std::string otherwise =
       format("into symmetric tensors and out of them {}; between plain views {}; copies by {}",
-             with_direct_kernel(up_to_on_links(tuning.direct_exchange_bytes), "stores into them or loads from them",
+             with_direct_kernel(tuning.direct_exchange_bytes, "stores into them or loads from them",
                                 "by pushes in rank-rotated order and by pulls"),
              plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
   set_description(format("{}: {}", describe(), with_mail(1, with_one_kernel(spec.count, otherwise, "parts"))));
@@ -210,7 +212,7 @@ bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, Stream
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
-  expect_alike([&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
+  expect_alike(stream, [&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::symmetric_output);
@@ -234,7 +236,7 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm({"pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
-  expect_alike([&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
+  expect_alike(stream, [&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::symmetric_input);
@@ -261,7 +263,7 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
   expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "plain views");
   expect(input, "input", exchange_.sent(me()));
   expect(out, "out", exchange_.got(me()));
-  expect_alike([&] { return format("a run of {} between plain views", exchange_.in_words()); });
+  expect_alike(stream, [&] { return format("a run of {} between plain views", exchange_.in_words()); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::plain);

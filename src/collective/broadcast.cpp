@@ -72,23 +72,34 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, has_readers() ? tuning.direct_pass_bytes : tuning.direct_above_bytes);
+  make_meeting(spec.count, readers(), readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
-  const std::string copies = pulls_ ? "by pulls from the root"
-                             : has_readers()
-                                 ? "by pushes of the root, of which each other rank passes on a share where "
-                                   "that is large"
-                                 : "by pushes of the root";
-  const std::string otherwise = format(
-      "into symmetric tensors {}; into plain views {}; copies by {}",
-      has_readers() ? with_direct_kernel(
-                          format("above {} bytes", tuning.direct_pass_bytes / static_cast<std::size_t>(ranks() - 1)),
-                          "has each other rank pass on a share", copies)
-                    : with_direct_kernel(up_to_on_links(tuning.direct_gather_bytes), "stores into them", copies),
-      plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
-  set_description(
-      format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise, "tensors"))));
+  set_description(format("{}: {}", describe(), in_words()));
+}
+
+std::string Broadcast::in_words() const {
+  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  std::string copies = pulls_ ? "by pulls from the root" : "by pushes of the root";
+  if (!pulls_ && readers() > 1) {
+    copies +=
+        format(", above {} bytes of shares that the others pass on", passed_on_above(device().costs(), readers()));
+  }
+  const std::string_view kernel =
+      readers() > 1 ? "has each other rank pass on a share" : "stores into the other rank's";
+  const std::string otherwise =
+      format("into symmetric tensors {}; into plain views {}; copies by {}",
+             meeting() && !automatic() ? format("by a kernel that {}", kernel) : copies,
+             plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
+  const std::string small = with_mail(readers(), with_one_kernel(count_, otherwise, "tensors"));
+  if (!meeting() || !automatic()) return small;
+  const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes;
+  const bool bounded = readers() == 1 || options().sms.has_value();
+  return format(
+      "into symmetric tensors above {} {}by a kernel that {}; {}", above / static_cast<std::size_t>(readers()),
+      bounded ? format("and up to {} bytes ", tuning.direct_gather_bytes / static_cast<std::size_t>(readers()))
+              : "bytes ",
+      kernel, small);
 }
 
 void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
@@ -107,9 +118,11 @@ Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
   if (tensors == Tensors::symmetric_output) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    const bool wins = has_readers() ? bytes * peers().size() > tuning.direct_pass_bytes
-                                    : direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
-    if (takes_direct_kernel(wins)) return Way::direct_kernel;
+    // A budget of multiprocessors may be too few for what is large: that is left to engines.
+    const std::size_t mailed = bytes * peers().size();
+    const bool passes = mailed > tuning.direct_pass_bytes && (!options().sms || mailed <= tuning.direct_gather_bytes);
+    const bool stores = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
+    if (takes_direct_kernel(readers() > 1 ? passes : stores)) return Way::direct_kernel;
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;
   if (tensors == Tensors::symmetric_output) return pulls_ ? Way::pull : Way::push;
@@ -143,12 +156,12 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
-  expect_alike([&] { return format("a run of {} elements from root {} into {}", count, root, named(out)); });
+  expect_alike(stream, [&] { return format("a run of {} elements from root {} into {}", count, root, named(out)); });
   if (count == 0) return;
   const std::size_t bytes = bytes_of(count);
   const Way way = this->way(bytes, Tensors::symmetric_output);
   if (run_alike(way, input.address(), out.memory().data(), count, root, stream)) return;
-  if (way == Way::direct_kernel && !has_readers()) {
+  if (way == Way::direct_kernel && readers() < 2) {
     return run_step(stream, "broadcast", [&] {
       if (me() == root) write_all(input, out, bytes);
       flush_in_meeting(stream, bytes);
@@ -159,9 +172,7 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
       case Way::direct_kernel: return pass_on_in_meeting(input, out, bytes, root, stream);
       case Way::pull: return pull(input, out, bytes, root, stream);
       default:
-        if (has_readers() && passing_on_wins(device().costs(), ranks() - 1, bytes)) {
-          return pass_on(input, out, bytes, root, stream);
-        }
+        if (bytes > passed_on_above(device().costs(), readers())) return pass_on(input, out, bytes, root, stream);
         return push(input, out, bytes, root, stream);
     }
   });
@@ -186,11 +197,10 @@ void Broadcast::push(const Rows& input, const SymmetricTensor& out, std::size_t 
 }
 
 void Broadcast::pass_on(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream) {
-  const int readers = ranks() - 1;
   if (me() == root) {
     wait_all(stream, ready);
     for (const int peer : peers()) {
-      const Shard share = falling_share(bytes, readers, reader(peer, root, ranks()));
+      const Shard share = falling_share(bytes, readers(), reader(peer, root, ranks()));
       const auto begin = static_cast<std::size_t>(share.begin);
       add_copy(out.memory().remote(peer) + begin, input + begin, static_cast<std::size_t>(share.count), Path::link);
       flush(stream);
@@ -198,12 +208,12 @@ void Broadcast::pass_on(const Rows& input, const SymmetricTensor& out, std::size
     }
     add_copy(out.memory().data(), input, bytes, Path::local);
     flush(stream);
-    return;
+    return;  // what the others pass on is in their tensors already
   }
   // First to those that the root has come past: the others have to take their own shares.
   others_.clear();
   std::ranges::remove_copy(std::views::reverse(peers()), std::back_inserter(others_), root);
-  const Shard share = falling_share(bytes, readers, reader(me(), root, ranks()));
+  const Shard share = falling_share(bytes, readers(), reader(me(), root, ranks()));
   signal_all(stream, ready);
   wait(stream, 0, others_, ready);
   wait(stream, 0, std::span(&root, 1), arrived);
@@ -233,21 +243,20 @@ void Broadcast::pull(const Rows& input, const SymmetricTensor& out, std::size_t 
 
 void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root,
                                    StreamRef stream) {
-  const int readers = ranks() - 1;
   if (me() == root) {
     add_copy(out.memory().data(), input, bytes, Path::local);
     flush(stream);
   }
   // The root itself has nothing to pass on.
-  const Shard share = me() == root ? Shard{} : equal_share(bytes, readers, reader(me(), root, ranks()));
+  const Shard share = me() == root ? Shard{} : equal_share(bytes, readers(), reader(me(), root, ranks()));
   const void* const source = out.memory().remote(root) + share.begin;
   destinations_.clear();
-  std::uintptr_t together = reinterpret_cast<std::uintptr_t>(source) | bytes;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    if (rank == root) continue;
-    destinations_.push_back(out.memory().remote(rank) + share.begin);
-    together |= reinterpret_cast<std::uintptr_t>(destinations_.back());
+  if (me() != root) destinations_.push_back(out.memory().data() + share.begin);
+  for (const int peer : peers()) {
+    if (peer != root) destinations_.push_back(out.memory().remote(peer) + share.begin);
   }
+  std::uintptr_t together = reinterpret_cast<std::uintptr_t>(source) | bytes;
+  for (const void* const place : destinations_) together |= reinterpret_cast<std::uintptr_t>(place);
   const DType words = widest_integers(together);
   const TraceRange range = traced(stream, TraceKind::exchange);
   meeting().reduce(stream,
@@ -256,8 +265,8 @@ void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out
                     .count = share.count / static_cast<std::int64_t>(size_of(words)),
                     .dtype = words,
                     .out_dtype = words,
-                    .peer_destinations = readers - 1},
-                   static_cast<std::size_t>(equal_share(bytes, readers, 0).count));
+                    .peer_destinations = readers() - 1},
+                   static_cast<std::size_t>(equal_share(bytes, readers(), 0).count));
 }
 
 void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream) {
@@ -271,7 +280,8 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");
   if (me() == root) expect(input, "input", out.numel());
-  expect_alike([&] { return format("a run of {} elements from root {} between plain views", out.numel(), root); });
+  expect_alike(stream,
+               [&] { return format("a run of {} elements from root {} between plain views", out.numel(), root); });
   if (out.numel() == 0) return;
   const Way way = this->way(out.bytes(), Tensors::plain);
   if (run_alike(way, input.data(), out.data(), out.numel(), root, stream)) return;

@@ -354,16 +354,12 @@ std::string Collective::with_one_kernel(std::int64_t count, const std::string& o
   return format("{} of up to {} bytes in one kernel; {}", what, lanes_.bytes(), otherwise);
 }
 
-std::string Collective::with_direct_kernel(std::string_view when, std::string_view does,
+std::string Collective::with_direct_kernel(std::size_t most, std::string_view does,
                                            const std::string& otherwise) const {
   if (!meeting_) return otherwise;
   if (!automatic_) return format("by a kernel that {}", does);
-  return format("{} by a kernel that {}, else {}", when, does, otherwise);
-}
-
-std::string Collective::up_to_on_links(std::size_t most) const {
-  return format("from {} to {} bytes on a rank's links", collective_tuning(device().id().type).direct_above_bytes,
-                most);
+  return format("from {} to {} bytes on a rank's links by a kernel that {}, else {}",
+                collective_tuning(device().id().type).direct_above_bytes, most, does, otherwise);
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {

@@ -28,6 +28,7 @@ Plan::Plan(const Team& team, std::string kind, std::string arguments)
       last_captured_(event_of(team, kind_)) {
   team.collect();
   team.agree(kind_, description_);
+  number_ = team.sequence();
   operation_ = team.register_operation(description_);
 }
 
@@ -45,6 +46,11 @@ void Plan::expect_reachable(const SymmetricTensor& tensor, std::string_view argu
   if (!tensor.memory().is_reachable()) {
     refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
   }
+}
+
+void Plan::agree_on_run(StreamRef stream, const std::string& given) const {
+  const bool captured = stream.type() == device_->id().type && device_->stream_capture(stream) != 0;
+  team_.agree(kind_, format("plan {}, {}{}", number_, given, captured ? ", captured" : ""));
 }
 
 std::string Plan::named(const SymmetricTensor& tensor) { return format("symmetric tensor {}", tensor.memory().id()); }

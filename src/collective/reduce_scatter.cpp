@@ -89,7 +89,7 @@ void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& s
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
   expect_algorithm({"direct", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
   const Split whole = split(input.local());
-  expect_alike([&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
+  expect_alike(stream, [&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
   if (whole.total == 0) return;
   const std::byte* const from = input.memory().data();
   auto* const into = static_cast<std::byte*>(shard);
@@ -132,7 +132,7 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
   expect(shard, "shard", whole.shard(me()).count);
-  expect_alike([&] { return format("a run of {} between plain views", whole.in_words()); });
+  expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
   if (input.numel() == 0) return;
   const auto* const from = input.data_as<const std::byte>();
   auto* const into = shard.data_as<std::byte>();

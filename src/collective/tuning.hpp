@@ -170,12 +170,13 @@ struct OneKernelLimit {
   return left;
 }
 
-/// Whether that is faster than to send all to each: whoever passes on waits for the root, and for a signal of each of
-/// the others.
-[[nodiscard]] constexpr bool passing_on_wins(const CostTable& costs, int readers, std::size_t bytes) noexcept {
-  const double all = static_cast<double>(bytes) / costs.link_bytes_per_second;
+/// Above how many bytes that is faster than to send all to each: whoever passes on waits for the root, and for a signal
+/// of each of the others.
+[[nodiscard]] constexpr std::size_t passed_on_above(const CostTable& costs, int readers) noexcept {
+  if (readers < 2) return SIZE_MAX;
   const double hops = 2.0 * readers * costs.link_latency_seconds;
-  return readers > 1 && readers * all > all / (1 - left_to_share(readers, readers)) + hops;
+  const double saved = readers - 1 / (1 - left_to_share(readers, readers));  // of the whole's time on a link
+  return static_cast<std::size_t>(hops * costs.link_bytes_per_second / saved);
 }
 
 /// Whether a broadcast into symmetric tensors is pulled from the root, where nothing else was asked for: where copies

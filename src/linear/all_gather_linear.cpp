@@ -86,7 +86,7 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
   expect_bias(bias);
   expect_auxiliary(aux, m);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
-  expect_alike([&] { return format("a run of {} tokens", m); });
+  expect_alike(stream, [&] { return format("a run of {} tokens", m); });
 
   begin(stream);
   State& state = *state_;

@@ -41,7 +41,7 @@ void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weig
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
   expect_bias(bias);
   expect(y, "y", spec().dtype, Dims{own_rows(m), spec().n});
-  expect_alike([&] { return format("a run of {} tokens", m); });
+  expect_alike(stream, [&] { return format("a run of {} tokens", m); });
 
   begin(stream);
   State& state = *state_;

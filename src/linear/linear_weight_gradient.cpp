@@ -79,7 +79,7 @@ void LinearWeightGradient::start(const TensorView& shard, std::int64_t m, Stream
   if (state.started) refuse("start() was called twice; a run uses what the first one gathered");
   if (m < 0 || m > spec().m) refuse(format("start() of {} tokens; allowed: 0 to {}", m, spec().m));
   expect(shard, gathers_x ? "x" : "dy", spec().dtype, Dims{own_rows(m), gathers_x ? spec().k : spec().n});
-  expect_alike([&] { return format("the start of a run of {} tokens", m); });
+  expect_alike(stream, [&] { return format("the start of a run of {} tokens", m); });
   begin(stream);
   whole_or_failed([&] {
     rejoin_if_thrown(state.communication, stream,
@@ -113,7 +113,7 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   const TensorView& whole = gathers_x ? dy : x;
   state.forget_dropped_start(stream);
   if (state.started) expect_started(shard, m, stream);
-  expect_alike([&] { return format("a run of {} tokens{}", m, state.started ? ", which was started" : ""); });
+  expect_alike(stream, [&] { return format("a run of {} tokens{}", m, state.started ? ", which was started" : ""); });
   begin(stream);
   const State::Operands run{shard.data_as<std::byte>(), whole.data_as<std::byte>(), &*state.gemm, dw.data(), m};
   whole_or_failed([&] {

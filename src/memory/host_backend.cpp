@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <sys/mman.h>
@@ -17,6 +15,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "memory/memory_left.hpp"
 #include "team/shared_memory.hpp"
 #include "team/socket.hpp"
 
@@ -121,18 +120,6 @@ class SideBySide final : public Mapping {
   std::vector<std::shared_ptr<Mapping>> parts_;
 };
 
-/// What this machine can still give, by its kernel's own estimate; a control group may allow less, and says so later.
-std::size_t available_bytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  std::size_t kibibytes = 0;
-  std::string unit;
-  while (meminfo >> key >> kibibytes && std::getline(meminfo, unit)) {
-    if (key == "MemAvailable:") return kibibytes * 1024;
-  }
-  return std::numeric_limits<std::size_t>::max();
-}
-
 class HostBackend final : public MemoryBackend {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "host"; }
@@ -141,9 +128,9 @@ class HostBackend final : public MemoryBackend {
   [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity());
     // Taking pages until none is left would have the kernel kill processes, ours or others': ask first.
-    if (const std::size_t available = available_bytes(); rounded > available) {
+    if (const MemoryLeft left = memory_left(); rounded > left.bytes) {
       throw OutOfMemory(
-          format("{} bytes of shared host memory were asked for; this machine has {} left", bytes, available));
+          format("{} bytes of shared host memory were asked for; {} has {} left", bytes, left.where, left.bytes));
     }
     auto memory = std::make_shared<SharedMemory>(rounded);
     const Description description = describe(memory->descriptor().get());

@@ -2,7 +2,6 @@
 #include "tandem/memory/symmetric_memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
@@ -34,14 +33,13 @@ struct Announcement {
   std::string terms;             ///< what must be equal on all ranks, in words
   std::uint64_t offset = 0;      ///< of the data in its segment
   std::uint64_t pad_offset = 0;  ///< of the pad in its segment
-  std::uint64_t id = 0;          ///< another one for each rendezvous of a process; the first rank's counts
   Parcel data;
   Parcel pad;  ///< empty if the pad lies in the data's segment
 };
 
 Parcel pack(Announcement announcement) {
   WireWriter writer;
-  writer.text(announcement.terms).number(announcement.offset).number(announcement.pad_offset).number(announcement.id);
+  writer.text(announcement.terms).number(announcement.offset).number(announcement.pad_offset);
   writer.number(static_cast<std::uint64_t>(announcement.data.bytes.size()));
   Parcel parcel{writer.rest(announcement.data.bytes).rest(announcement.pad.bytes).take(), {}};
   for (Parcel* part : {&announcement.data, &announcement.pad}) {
@@ -57,7 +55,6 @@ Announcement unpack(Parcel parcel) {
   result.terms = reader.text();
   result.offset = reader.number<std::uint64_t>();
   result.pad_offset = reader.number<std::uint64_t>();
-  result.id = reader.number<std::uint64_t>();
   const auto data_bytes = reader.number<std::uint64_t>();
   const auto rest = reader.rest();
   const auto data = rest.first(std::min<std::size_t>(data_bytes, rest.size()));
@@ -67,11 +64,6 @@ Announcement unpack(Parcel parcel) {
   result.data.descriptors.push_back(std::move(parcel.descriptors[0]));
   for (FileDescriptor& fd : std::span(parcel.descriptors).subspan(1)) result.pad.descriptors.push_back(std::move(fd));
   return result;
-}
-
-std::uint64_t next_id() noexcept {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
 }
 
 /// The allocations of this process whose signal pads lie behind their data: who wraps a part of one must not reach into
@@ -169,8 +161,7 @@ class SymmetricMemory::State {
   void rendezvous(std::string_view contents) {
     const std::string_view call =
         contents.empty() ? "rendezvous of symmetric memory" : "rendezvous of a symmetric tensor";
-    Announcement mine{
-        contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, next_id(), {}, {}};
+    Announcement mine{contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, {}, {}};
     or_abort(team, call, [&] {
       team.collect();
       mine.data = segment->share();
@@ -179,6 +170,7 @@ class SymmetricMemory::State {
     const std::string my_terms = mine.terms;
 
     std::vector<Parcel> parcels = team.exchange(call, pack(std::move(mine)));
+    const std::uint64_t id = team.sequence();
     std::vector<Announcement> all;
     for (Parcel& parcel : parcels) all.push_back(unpack(std::move(parcel)));
     // On every rank alike, so that nobody maps anything and another rendezvous may follow.
@@ -191,6 +183,7 @@ class SymmetricMemory::State {
       }
     }
     or_abort(team, call, [&] { map(std::move(all)); });
+    reach->id = id;
     if (team.log().enabled(LogLevel::trace)) {
       team.log().write(LogLevel::trace, format("rendezvous of {}, at {} here", my_terms,
                                                static_cast<const void*>(segment->data() + offset)));
@@ -231,7 +224,6 @@ class SymmetricMemory::State {
  private:
   void map(std::vector<Announcement> all) {
     Reach found;
-    found.id = all.front().id;
     std::vector<SignalWord*> words;
     for (int rank = 0; rank < team.size(); ++rank) {
       Announcement& theirs = all[static_cast<std::size_t>(rank)];

@@ -46,6 +46,7 @@ std::vector<Parcel> Team::exchange(std::string_view what, Parcel mine) const {
 }
 void Team::agree(std::string_view what, const std::string& description) const { state().agree(what, description); }
 void Team::barrier() const { (void)state().exchange("barrier", {}); }
+std::uint64_t Team::sequence() const { return state().sequence(); }
 
 std::uint32_t Team::register_operation(std::string name) const { return state().register_operation(std::move(name)); }
 WaitControl* Team::control() const { return state().control(); }

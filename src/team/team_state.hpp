@@ -47,6 +47,7 @@ class Team::State {
   [[nodiscard]] std::shared_ptr<State> make_team(std::span<const int> ranks);
   [[nodiscard]] std::vector<Parcel> exchange(std::string_view what, Parcel mine);
   void agree(std::string_view what, const std::string& description);
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_.load(std::memory_order_relaxed); }
 
   [[nodiscard]] std::uint32_t register_operation(std::string name);
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;

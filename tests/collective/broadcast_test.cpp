@@ -2,9 +2,12 @@
 #include "tandem/collective/broadcast.hpp"
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "collective/support.hpp"
+#include "collective/tuning.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -141,19 +144,68 @@ TEST_P(BroadcastTest, LongTensorsInOneKernel) {
 TEST_P(BroadcastTest, SharesArePassedOn) {
   run([](World& world) {
     const Team& team = world.team();
-    const Stream stream(team.device());
     const bool cuda = team.device().id().type == DeviceType::cuda;
-    Draws draws(11);
     std::uint64_t id = 9950;
     for (const char* algorithm : {"push", "direct_kernel"}) {
       const bool kernel = std::string_view(algorithm) == "direct_kernel";
       if (kernel && !team.device().meets()) continue;
       // Neither the last share nor the last vector is whole; nor, of the last two, the last word.
-      const std::int64_t most = !cuda ? 600'008 : kernel ? 4'000'008 : 24'000'008;
+      const std::int64_t most = !cuda ? 600'008 : kernel ? 4'000'008 : 32'000'008;
+      if (!kernel && team.size() > 2) {
+        EXPECT_LT(passed_on_above(team.device().costs(), team.size() - 1), static_cast<std::size_t>(most - 7));
+      }
       Broadcast plan(team, {.count = most, .dtype = u8}, {.algorithm = algorithm});
       for (const std::int64_t less : {0, 4, 7}) {
-        delay_somebody(team, stream, draws, 1000);
         check_symmetric(team, plan, most - less, u8, less == 0 ? 0 : team.size() - 1, id += 2);
+      }
+    }
+    if (!team.device().meets() || team.size() < 3) return;
+    const Broadcast automatic(team, {.count = 4'000'000, .dtype = u8});
+    const std::int64_t mailed = (std::int64_t{1536} << 10) / (team.size() - 1);
+    EXPECT_NE(automatic.algorithm(mailed, Tensors::symmetric_output), "direct_kernel");
+    EXPECT_EQ(automatic.algorithm(mailed + 1, Tensors::symmetric_output), "direct_kernel");
+    EXPECT_EQ(automatic.algorithm(4'000'000, Tensors::symmetric_output), "direct_kernel");
+  });
+}
+
+// Who passes on in one run is the root of another, somebody is late, and some runs are too small for shares.
+TEST_P(BroadcastTest, RootsTakeTurnsWhileSharesArePassedOn) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    const bool cuda = team.device().id().type == DeviceType::cuda;
+    const auto n = static_cast<std::uint64_t>(team.size());
+    const std::int64_t most = cuda ? 24'000'008 : 600'008;
+    constexpr std::uint64_t runs = 9;
+    Draws draws(12);
+    for (const char* algorithm : {"push", "direct_kernel"}) {
+      if (std::string_view(algorithm) == "direct_kernel" && !team.device().meets()) continue;
+      Broadcast plan(team, {.count = most, .dtype = u8}, {.algorithm = algorithm});
+      const SymmetricTensor small = symmetric(team, {777}, u8);
+      const SymmetricTensor large = symmetric(team, {most}, u8);
+      std::vector<Bytes> expected;
+      std::vector<GuardedTensor> inputs;
+      std::vector<GuardedTensor> kept;
+      for (std::uint64_t run = 0; run < runs; ++run) {
+        const std::int64_t count = run % 3 == 2 ? 777 : most;
+        expected.push_back(moved_bytes(9970 + run, 0, static_cast<std::size_t>(count)));
+        inputs.emplace_back(team, Dims{count}, u8, 0);
+        inputs.back().set(expected.back());
+        kept.emplace_back(team, Dims{count}, u8, 0);
+      }
+      team.barrier();
+      for (std::uint64_t run = 0; run < runs; ++run) {
+        const SymmetricTensor& tensor = run % 3 == 2 ? small : large;
+        if (run % 2 == 0) delay_somebody(team, stream, draws, 3000);
+        plan(inputs[run].view(), tensor, static_cast<int>(draws.below(n)), stream);
+        if (run % 2 == 1) delay_somebody(team, stream, draws, 3000);
+        // Before the next run writes there.
+        team.device().copy(
+            stream, {.dst = kept[run].view().data(), .src = tensor.memory().data(), .bytes = kept[run].view().bytes()});
+      }
+      team.synchronize(stream);
+      for (std::uint64_t run = 0; run < runs; ++run) {
+        expect_bytes(kept[run].get(), expected[run], std::string(algorithm) + ", run " + std::to_string(run));
       }
     }
   });

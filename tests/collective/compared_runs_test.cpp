@@ -37,6 +37,7 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
     AllReduce all_reduce(team, {.count = 9, .dtype = f32});
     AllToAll all_to_all(team, {.count = 9, .dtype = f32});
     Broadcast broadcast(team, {.count = 9, .dtype = f32});
+    AllReduce alike(team, {.count = 9, .dtype = f32});
     const Buffer memory(team.shared_device(), 64 * sizeof(float));
     const Buffer results(team.shared_device(), 64 * sizeof(float));
     const auto of = [&](std::int64_t count) { return TensorView(memory.data(), {count}, f32, team.device().id()); };
@@ -49,7 +50,9 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
 
     expect_error<InvalidArgument>([&] { all_reduce(of(few), into(few), stream); },
                                   {"call 'AllReduce' with different arguments", "rank 0", "rank 2",
-                                   "'a run of 6 elements between plain views'", "'a run of 3 elements"});
+                                   "a run of 6 elements between plain views'", "a run of 3 elements"});
+    expect_error<InvalidArgument>([&] { (odd ? alike : all_reduce)(of(9), into(9), stream); },
+                                  {"'AllReduce'", "'plan ", ", a run of 9 elements between plain views'"});
     expect_error<InvalidArgument>([&] { all_reduce(either, stream); }, {"a run of 9 elements, symmetric tensor "});
     expect_error<InvalidArgument>([&] { all_reduce(of(9), either, stream); }, {"a plain view into symmetric tensor "});
     expect_error<InvalidArgument>([&] { all_reduce(either, into(9), stream); }, {"into a plain view"});
@@ -62,7 +65,7 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
                                   {"'AllGather'", "6 elements, 2 a rank", "3 elements, 1 a rank"});
     expect_error<InvalidArgument>([&] { all_gather(of(3), either, stream); }, {"a run of 9 elements, 3 a rank into"});
     expect_error<InvalidArgument>([&] { odd ? all_gather(of(3), one, stream) : all_gather.start(of(3), one, stream); },
-                                  {"'the start of a run of 9 elements"});
+                                  {"the start of a run of 9 elements"});
     expect_error<InvalidArgument>([&] { reduce_scatter(of(few), into(own), stream); }, {"'ReduceScatter'"});
     expect_error<InvalidArgument>([&] { reduce_scatter(either, into(3), stream); }, {"of symmetric tensor "});
     expect_error<InvalidArgument>([&] { all_to_all(of(few), into(few), stream); },

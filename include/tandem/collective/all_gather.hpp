@@ -65,6 +65,7 @@ class TANDEM_API AllGather final : public Collective {
 
  private:
   void gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
+  void open(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream);
   enum class Awaited : std::uint8_t { each, all };
   /// Shards that are awaited all together leave in one batch, with one signal, where engines copy.
   void push(const Rows& shard, const SymmetricTensor& gathered, Awaited shards, StreamRef stream);

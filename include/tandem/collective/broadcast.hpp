@@ -18,22 +18,23 @@ struct BroadcastSpec {
 /// Every rank gets the root's tensor. The root may be another one in each run (equal on all ranks).
 ///
 /// Into symmetric tensors, "push": the root writes into all of them, or where that is large and there are three ranks
-/// or more, a share into each, which that rank passes on (the scatter and all-gather of van de Geijn's broadcast, with
-/// shares that fall: see left_to_share); "pull": the others read the root's. Into plain
-/// views, "fetch": the others read the root's where it is, where the system lets them (see Collective); or "staged":
-/// the message goes in pieces through the root's part of the plan's memory, where the others read it. Into any, "mail":
-/// the root writes into a mailbox at every other rank, and all tell all others that they have come so far, in as many
-/// steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in one kernel
-/// of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines). "direct_kernel", on
-/// CUDA, into symmetric tensors: one kernel, in which the root stores into the other one, or where there are three
-/// ranks or more, each of the others reads a share of the root's and stores it into all but that: each byte leaves the
-/// root once.
+/// or more, a share into each, which that rank passes on (the scatter and all-gather of van de Geijn's broadcast, but
+/// with shares that get smaller, since they leave the root one after the other); "pull": the others read the root's.
+/// Into plain views, "fetch": the others read the root's where it is, where the system lets them (see Collective); or
+/// "staged": the message goes in pieces through the root's part of the plan's memory, where the others read it. Into
+/// any, "mail": the root writes into a mailbox at every other rank, and all tell all others that they have come so far,
+/// in as many steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in
+/// one kernel of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
+/// "direct_kernel", on CUDA, into symmetric tensors: one kernel, in which the root stores into the other one, or where
+/// there are three ranks or more, each of the others reads a share of the root's and stores it into all but that: each
+/// byte leaves the root once.
 class TANDEM_API Broadcast final : public Collective {
  public:
   /// Collective. Algorithms: "push", "pull" and "direct_kernel" for symmetric tensors ("auto" pushes where copies cost
   /// no cores, and pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto"
   /// fetches what is large), "mail" and "one_kernel" for both ("auto" takes the kernel (CUDA) or mails (host) what is
-  /// small, and takes "direct_kernel" for what is larger, between two ranks for up to 64 MiB).
+  /// small, and takes "direct_kernel" for what is larger: between two ranks, or with `sms`, for up to 64 MiB on
+  /// the root's links).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
   /// What a run of `count` elements takes: one of the algorithms.
@@ -53,8 +54,10 @@ class TANDEM_API Broadcast final : public Collective {
   /// A run that goes alike between any tensors, by mail or in one kernel; `input` is the root's. False: the way is
   /// another one.
   [[nodiscard]] bool run_alike(Way way, const void* input, void* out, std::int64_t count, int root, StreamRef stream);
-  /// Whether others than one and the root are there, which can read shares of it and pass them on to each other.
-  [[nodiscard]] bool has_readers() const noexcept { return ranks() > 2; }
+  /// How many are not the root. Several can read shares of it, and pass them on to each other.
+  [[nodiscard]] int readers() const noexcept { return ranks() - 1; }
+  /// For `describe`.
+  [[nodiscard]] std::string in_words() const;
   void symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream);
   void write_all(const Rows& input, const SymmetricTensor& out, std::size_t bytes);
   void push(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);

@@ -52,8 +52,7 @@ enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 /// read from what it is given. Plain views are dense (but see CollectiveOptions::strided), of the plan's dtype, on the
 /// team's device, and at any alignment of an element. That counts, roots and symmetric tensors are equal nobody checks
 /// unless TANDEM_CHECK=runs asks for it: where they differ, results are wrong or the run ends at its deadline. A count
-/// of 0 does nothing. Symmetric tensors are of the plan's team and
-/// have had their rendezvous.
+/// of 0 does nothing. Symmetric tensors are of the plan's team and have had their rendezvous.
 ///
 /// Plain views are private to their process. On the host a peer may read them all the same, in one copy, where Linux
 /// lets it (process_vm_readv(2): one user, and no Yama, seccomp or container between the ranks); a plan tries that when
@@ -284,11 +283,10 @@ class TANDEM_API Collective : public Plan {
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
   [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
-  /// The same, on the ranks' own tensors: by a kernel that `does` it, in a case that `when` tells.
-  [[nodiscard]] std::string with_direct_kernel(std::string_view when, std::string_view does,
+  /// The same, on the ranks' own tensors: by a kernel that `does` it, from so many bytes on up to `most` on a rank's
+  /// links.
+  [[nodiscard]] std::string with_direct_kernel(std::size_t most, std::string_view does,
                                                const std::string& otherwise) const;
-  /// Where one kernel on the ranks' own tensors is the fastest way to move shards, for that.
-  [[nodiscard]] std::string up_to_on_links(std::size_t most) const;
   /// The same, for shards (or `what` they are) of up to `count` elements in one kernel.
   [[nodiscard]] std::string with_one_kernel(std::int64_t count, const std::string& otherwise,
                                             std::string_view what = "shards") const;

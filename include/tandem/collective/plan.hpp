@@ -85,9 +85,10 @@ class TANDEM_API Plan {
   /// The same unless `tensor` is one that all ranks of this team reach.
   void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const;
   /// Collective where TANDEM_CHECK says runs, and else nothing: throws InvalidArgument on every member, naming two,
-  /// unless `given()`, what a run was given in words, is the same on all.
-  template <typename Given> void expect_alike(const Given& given) const {
-    if (compares_runs_) team_.agree(kind_, given());
+  /// unless all run this plan, captured or not, and `given()`, in words what they give it, is the same. The last of a
+  /// run's checks: who is refused before does not come.
+  template <typename Given> void expect_alike(StreamRef stream, const Given& given) const {
+    if (compares_runs_) agree_on_run(stream, given());
   }
   /// For that.
   [[nodiscard]] static std::string named(const SymmetricTensor& tensor);
@@ -119,6 +120,7 @@ class TANDEM_API Plan {
     return reinterpret_cast<std::uintptr_t>(view.data()) & (size_of(view.dtype()) - 1);
   }
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+  void agree_on_run(StreamRef stream, const std::string& given) const;
   /// In a handler: fails the team, with what was thrown as the reason.
   void fail_midway() const noexcept;
 
@@ -127,7 +129,8 @@ class TANDEM_API Plan {
   std::string kind_;
   std::string description_;
   std::uint32_t operation_ = 0;
-  bool compares_runs_;  // with those of the other ranks, before they are queued
+  std::uint64_t number_ = 0;  ///< among all that the team has made, equal on all ranks
+  bool compares_runs_;        ///< with those of the other ranks, before they are queued
   Reclaimed<Resources> resources_;
   Event last_;                      ///< the end of the last run that was not captured
   Event last_captured_;             ///< the end of the last one that was; it means nothing outside of its capture

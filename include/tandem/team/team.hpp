@@ -68,6 +68,8 @@ class TANDEM_API Team {
   void agree(std::string_view what, const std::string& description) const;
   /// Collective; the host waits. For set-up and tests: no operation on data needs it.
   void barrier() const;
+  /// The number of the last of these calls, on every member the same: so it can name what was made in it.
+  [[nodiscard]] std::uint64_t sequence() const;
 
   /// The largest number of blocks, of any size, that a kernel may have if they wait for the peers' same blocks: few
   /// enough that those of all ranks of the world run at once, each on a multiprocessor of its own, also where ranks

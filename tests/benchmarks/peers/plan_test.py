@@ -35,6 +35,12 @@ class Plan(unittest.TestCase):
                     self.assertEqual((sizes, list(case.sizes)), (given[case.operation], ) * 2, name)
                     self.assertEqual("--in-place" in words, "apart" not in case.forms)
 
+    def test_adds_up_in_symmetric_memory_as_peers_do(self):
+        for device in ("host", "cuda"):
+            for case in plan.cases(plan.PLANS["node"], device, 4):
+                sums = device == "cuda" and case.operation == "linear_all_reduce"
+                self.assertEqual("--symmetric" in tandem_words(case, device), sums, case.name)
+
     def test_names_each_case_once_and_without_what_paths_have(self):
         for chosen in plan.PLANS.values():
             names = [case.name for case in plan.cases(chosen, "cuda", 2)]
