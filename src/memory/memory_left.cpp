@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number behind `key` in a file of lines "KEY NUMBER ...".
-std::optional<std::size_t> number_behind(std::string_view key, const fs::path& file) {
+/// The number of `key` in a file of lines "KEY NUMBER ...".
+std::optional<std::size_t> value_of(std::string_view key, const fs::path& file) {
   std::ifstream lines(file);
   std::string name;
   std::size_t number = 0;
@@ -56,7 +56,7 @@ std::size_t left_in_group(const Files& files, const fs::path& root, const std::s
     const auto limit = number_in(folder / files.limit);
     const auto usage = number_in(folder / files.usage);
     if (limit && usage) {
-      const std::size_t droppable = number_behind(files.droppable, folder / "memory.stat").value_or(0);
+      const std::size_t droppable = value_of(files.droppable, folder / "memory.stat").value_or(0);
       const std::size_t kept = *usage - std::min(*usage, droppable);
       left = std::min(left, *limit - std::min(*limit, kept));
     }
@@ -69,7 +69,7 @@ std::size_t left_in_group(const Files& files, const fs::path& root, const std::s
 MemoryLeft memory_left(const fs::path& root) {
   const std::size_t everything = std::numeric_limits<std::size_t>::max();
   MemoryLeft left{everything, "this machine"};
-  if (const auto kibibytes = number_behind("MemAvailable:", root / "proc/meminfo")) left.bytes = *kibibytes * 1024;
+  if (const auto kibibytes = value_of("MemAvailable:", root / "proc/meminfo")) left.bytes = *kibibytes * 1024;
   // "HIERARCHY:CONTROLLERS:GROUP"; the second version has no controllers there.
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
