@@ -157,10 +157,14 @@ def main():
         draw(axes, *panel)
     kinds = [kind for kind in COLOURS
              if any(lane.get(kind) for _, ranks, *_ in panels for lanes in ranks.values() for lane in lanes)]
-    figure.text(0.065, 1 - 0.16 / height, options.title, ha="left", va="top", fontsize=14, fontweight="bold", color=INK)
-    figure.legend(handles=[Patch(facecolor=COLOURS[kind], label=NAMES[kind]) for kind in kinds], loc="upper right",
-                  bbox_to_anchor=(0.92, 1 - 0.06 / height), ncol=len(kinds), frameon=False, fontsize=9.5,
-                  labelcolor=INK, handlelength=1.4, columnspacing=1.4)
+    title = figure.text(0.065, 1 - 0.16 / height, options.title, ha="left", va="top", fontsize=14, fontweight="bold",
+                        color=INK)
+    legend = figure.legend(handles=[Patch(facecolor=COLOURS[kind], label=NAMES[kind]) for kind in kinds], loc="upper right",
+                           bbox_to_anchor=(0.92, 1 - 0.06 / height), ncol=len(kinds), frameon=False, fontsize=9.5,
+                           labelcolor=INK, handlelength=1.4, columnspacing=1.4)
+    figure.canvas.draw()
+    if title.get_window_extent().x1 > legend.get_window_extent().x0:  # a long title has the line for itself
+        legend.set_bbox_to_anchor((0.92, 1 - 0.32 / height))
     figure.subplots_adjust(left=0.065, right=0.915, top=1 - head / height, bottom=foot / height,
                            hspace=between / (sum(rows) / len(rows)))
     figure.savefig(options.out)
