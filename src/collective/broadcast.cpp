@@ -91,7 +91,7 @@ std::string Broadcast::in_words() const {
       format("into symmetric tensors {}; into plain views {}; copies by {}",
              meeting() && !automatic() ? format("by a kernel that {}", kernel) : copies,
              plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
-  const std::string small = with_mail(readers(), with_one_kernel(count_, otherwise, "tensors"));
+  std::string small = with_mail(readers(), with_one_kernel(count_, otherwise, "tensors"));
   if (!meeting() || !automatic()) return small;
   const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes;
   const bool bounded = readers() == 1 || options().sms.has_value();
