@@ -68,7 +68,8 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
     : Collective(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
                  algorithms),
       count_(spec.count),
-      pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))) {
+      pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))),
+      passed_on_above_(passed_on_above(device().costs(), readers())) {
   expect_count(spec.count);
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
@@ -82,8 +83,7 @@ std::string Broadcast::in_words() const {
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   std::string copies = pulls_ ? "by pulls from the root" : "by pushes of the root";
   if (!pulls_ && readers() > 1) {
-    copies +=
-        format(", above {} bytes of shares that the others pass on", passed_on_above(device().costs(), readers()));
+    copies += format(", above {} bytes of shares that the others pass on", passed_on_above_);
   }
   const std::string_view kernel =
       readers() > 1 ? "has each other rank pass on a share" : "stores into the other rank's";
@@ -172,7 +172,7 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
       case Way::direct_kernel: return pass_on_in_meeting(input, out, bytes, root, stream);
       case Way::pull: return pull(input, out, bytes, root, stream);
       default:
-        if (bytes > passed_on_above(device().costs(), readers())) return pass_on(input, out, bytes, root, stream);
+        if (bytes > passed_on_above_) return pass_on(input, out, bytes, root, stream);
         return push(input, out, bytes, root, stream);
     }
   });

@@ -69,6 +69,7 @@ class TANDEM_API Broadcast final : public Collective {
 
   std::int64_t count_;
   bool pulls_;
+  std::size_t passed_on_above_;  // by copies
   // Of the run that is being queued:
   std::vector<MailedPart> parts_;
   std::vector<int> others_;
