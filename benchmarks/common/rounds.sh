@@ -7,6 +7,13 @@ failures=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
+# needs PROGRAM TARGET: ends here if the target was not built.
+needs() {
+  if [[ -x $1 ]]; then return; fi
+  echo "run.sh: $1 is not there; build the target $2" >&2
+  exit 1
+}
+
 # into OUT: where the rounds' figures go, rid of those of an earlier run; nowhere that lasts if OUT is empty.
 into() {
   out=$1

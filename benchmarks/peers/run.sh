@@ -53,13 +53,10 @@ while (($#)); do
 done
 
 here=$(dirname "${BASH_SOURCE[0]}")
-tandem=$build/tools/tandem
-if [[ ! -x $tandem ]]; then
-  echo "run.sh: $tandem is not there; build the target tandem-cli" >&2
-  exit 1
-fi
 # shellcheck source=benchmarks/common/rounds.sh
 source "$here/../common/rounds.sh"
+tandem=$build/tools/tandem
+needs "$tandem" tandem-cli
 into "$out"
 
 # left_out NAME REASON: a line of the table.

@@ -52,16 +52,11 @@ while (($#)); do
 done
 
 here=$(dirname "${BASH_SOURCE[0]}")
-program=$build/examples/transformer_layer/transformer_layer
-for needed in "$program" "$build/tools/tandem"; do
-  if [[ ! -x $needed ]]; then
-    echo "run.sh: $needed is not there; build the targets transformer_layer and tandem-cli" >&2
-    exit 1
-  fi
-done
-
 # shellcheck source=benchmarks/common/rounds.sh
 source "$here/../common/rounds.sh"
+program=$build/examples/transformer_layer/transformer_layer
+needs "$program" transformer_layer
+needs "$build/tools/tandem" tandem-cli
 into "$out"
 has_pytorch=true
 has_torch "$python" || has_pytorch=false
