@@ -75,7 +75,10 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, readers(), readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
-  make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
+  const std::size_t piece = bytes_up_to(piece_bytes(), spec.count);
+  // For a plan's life: a slot's credits, and a meeting that needs none, do not know of each other.
+  passes_pieces_on_ = staging && meeting() && readers() > 1 && kernel_may_pass_on(piece);
+  make_slots(staging ? piece : 0, signals);
   set_description(format("{}: {}", describe(), in_words()));
 }
 
@@ -87,10 +90,13 @@ std::string Broadcast::in_words() const {
   }
   const std::string_view kernel =
       readers() > 1 ? "has each other rank pass on a share" : "stores into the other rank's";
+  const std::string pieces = format("in pieces of {} bytes", piece_bytes());
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views {}; copies by {}",
              meeting() && !automatic() ? format("by a kernel that {}", kernel) : copies,
-             plain_views(format("through two slots of the root, in pieces of {} bytes", piece_bytes())), copier());
+             plain_views(passes_pieces_on_ ? format("through two slots, {}, by the same kernel", pieces)
+                                           : format("through two slots of the root, {}", pieces)),
+             copier());
   std::string small = with_mail(readers(), with_one_kernel(count_, otherwise, "tensors"));
   if (!meeting() || !automatic()) return small;
   const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes;
@@ -114,13 +120,15 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
   symmetric(me() == root ? rows_of(input) : nullptr, out, root, stream);
 }
 
+bool Broadcast::kernel_may_pass_on(std::size_t bytes) const noexcept {
+  return !options().sms || bytes * peers().size() <= collective_tuning(device().id().type).direct_gather_bytes;
+}
+
 Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept {
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
   if (tensors == Tensors::symmetric_output) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    // A budget of multiprocessors may be too few for what is large: that is left to engines.
-    const std::size_t mailed = bytes * peers().size();
-    const bool passes = mailed > tuning.direct_pass_bytes && (!options().sms || mailed <= tuning.direct_gather_bytes);
+    const bool passes = bytes * peers().size() > tuning.direct_pass_bytes && kernel_may_pass_on(bytes);
     const bool stores = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
     if (takes_direct_kernel(readers() > 1 ? passes : stores)) return Way::direct_kernel;
   }
@@ -169,7 +177,12 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   }
   run(stream, "broadcast", [&] {
     switch (way) {
-      case Way::direct_kernel: return pass_on_in_meeting(input, out, bytes, root, stream);
+      case Way::direct_kernel:
+        if (me() == root) {
+          add_copy(out.memory().data(), input, bytes, Path::local);
+          flush(stream);
+        }
+        return pass_on_in_meeting(bytes, root, stream, [&](int rank) { return out.memory().remote(rank); });
       case Way::pull: return pull(input, out, bytes, root, stream);
       default:
         if (bytes > passed_on_above_) return pass_on(input, out, bytes, root, stream);
@@ -241,19 +254,15 @@ void Broadcast::pull(const Rows& input, const SymmetricTensor& out, std::size_t 
   }
 }
 
-void Broadcast::pass_on_in_meeting(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root,
-                                   StreamRef stream) {
-  if (me() == root) {
-    add_copy(out.memory().data(), input, bytes, Path::local);
-    flush(stream);
-  }
+template <typename PlaceAt>
+void Broadcast::pass_on_in_meeting(std::size_t bytes, int root, StreamRef stream, const PlaceAt& place_at) {
   // The root itself has nothing to pass on.
   const Shard share = me() == root ? Shard{} : equal_share(bytes, readers(), reader(me(), root, ranks()));
-  const void* const source = out.memory().remote(root) + share.begin;
+  const void* const source = place_at(root) + share.begin;
   destinations_.clear();
-  if (me() != root) destinations_.push_back(out.memory().data() + share.begin);
+  if (me() != root) destinations_.push_back(place_at(me()) + share.begin);
   for (const int peer : peers()) {
-    if (peer != root) destinations_.push_back(out.memory().remote(peer) + share.begin);
+    if (peer != root) destinations_.push_back(place_at(peer) + share.begin);
   }
   std::uintptr_t together = reinterpret_cast<std::uintptr_t>(source) | bytes;
   for (const void* const place : destinations_) together |= reinterpret_cast<std::uintptr_t>(place);
@@ -290,6 +299,8 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
     auto* const into = out.data_as<std::byte>();
     if (way == Way::fetch) {
       fetch(from, into, out.bytes(), root, stream);
+    } else if (passes_pieces_on_) {
+      staged_in_meetings(me() == root ? rows_of(input) : nullptr, rows_of(out), out.bytes(), root, stream);
     } else {
       staged(me() == root ? rows_of(input) : nullptr, rows_of(out), out.bytes(), root, stream);
     }
@@ -326,6 +337,27 @@ void Broadcast::staged(const Rows& input, const Rows& out, std::size_t bytes, in
       flush(stream);
       slots().signal(stream, slot, peers(), arrived);
     }
+  }
+  if (me() == root) {
+    add_copy(out, input, bytes, Path::local);
+    flush(stream);
+  }
+}
+
+void Broadcast::staged_in_meetings(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream) {
+  // Nobody comes to a piece's meeting before it is done with what the slots held, and nobody leaves one before all have
+  // read and written: that is all the credit that slots need.
+  for (std::size_t begin = 0; begin < bytes; begin += piece_bytes()) {
+    const int slot = slots().next();
+    const std::size_t piece = std::min(piece_bytes(), bytes - begin);
+    if (me() == root) {
+      add_copy(slots().local(slot), input + begin, piece, Path::local);
+      flush(stream);
+    }
+    pass_on_in_meeting(piece, root, stream, [&](int rank) { return slots().remote(slot, rank); });
+    if (me() == root) continue;
+    add_copy(out + begin, slots().local(slot), piece, Path::local);
+    flush(stream);
   }
   if (me() == root) {
     add_copy(out, input, bytes, Path::local);

@@ -160,11 +160,23 @@ TEST_P(BroadcastTest, SharesArePassedOn) {
       }
     }
     if (!team.device().meets() || team.size() < 3) return;
-    const Broadcast automatic(team, {.count = 4'000'000, .dtype = u8});
+    Broadcast automatic(team, {.count = 4'000'000, .dtype = u8});
     const std::int64_t mailed = (std::int64_t{1536} << 10) / (team.size() - 1);
     EXPECT_NE(automatic.algorithm(mailed, Tensors::symmetric_output), "direct_kernel");
     EXPECT_EQ(automatic.algorithm(mailed + 1, Tensors::symmetric_output), "direct_kernel");
     EXPECT_EQ(automatic.algorithm(4'000'000, Tensors::symmetric_output), "direct_kernel");
+    // Between plain views, too, a piece of staging memory after the other.
+    Broadcast pieces(team, {.count = 4'000'000, .dtype = u8}, {.piece_bytes = 1'000'001});
+    for (Broadcast* plan : {&automatic, &pieces}) {
+      EXPECT_NE(plan->describe().find("into plain views through two slots, in pieces of"), std::string::npos)
+          << plan->describe();
+      check_plain(team, *plan, 4'000'000 - 5, u8, 1, id += 2);
+    }
+    // With few multiprocessors what is large is left to copies.
+    Broadcast bounded(team, {.count = 40'000'000, .dtype = u8}, {.sms = 4});
+    EXPECT_NE(bounded.describe().find("into plain views through two slots of the root"), std::string::npos)
+        << bounded.describe();
+    check_plain(team, bounded, 4'000'000 - 5, u8, 2, id += 2);
   });
 }
 
@@ -178,9 +190,11 @@ TEST_P(BroadcastTest, RootsTakeTurnsWhileSharesArePassedOn) {
     const std::int64_t most = cuda ? 24'000'008 : 600'008;
     constexpr std::uint64_t runs = 9;
     Draws draws(12);
-    for (const char* algorithm : {"push", "direct_kernel"}) {
+    for (const char* algorithm : {"push", "direct_kernel", "auto"}) {
       if (std::string_view(algorithm) == "direct_kernel" && !team.device().meets()) continue;
-      Broadcast plan(team, {.count = most, .dtype = u8}, {.algorithm = algorithm});
+      const bool plain = std::string_view(algorithm) == "auto";
+      const std::size_t piece = plain ? static_cast<std::size_t>(most) / 5 : 0;
+      Broadcast plan(team, {.count = most, .dtype = u8}, {.algorithm = algorithm, .piece_bytes = piece});
       const SymmetricTensor small = symmetric(team, {777}, u8);
       const SymmetricTensor large = symmetric(team, {most}, u8);
       std::vector<Bytes> expected;
@@ -196,8 +210,13 @@ TEST_P(BroadcastTest, RootsTakeTurnsWhileSharesArePassedOn) {
       team.barrier();
       for (std::uint64_t run = 0; run < runs; ++run) {
         const SymmetricTensor& tensor = run % 3 == 2 ? small : large;
+        const auto root = static_cast<int>(draws.below(n));
         if (run % 2 == 0) delay_somebody(team, stream, draws, 3000);
-        plan(inputs[run].view(), tensor, static_cast<int>(draws.below(n)), stream);
+        if (plain) {
+          plan(inputs[run].view(), kept[run].view(), root, stream);
+          continue;
+        }
+        plan(inputs[run].view(), tensor, root, stream);
         if (run % 2 == 1) delay_somebody(team, stream, draws, 3000);
         // Before the next run writes there.
         team.device().copy(

@@ -21,13 +21,14 @@ struct BroadcastSpec {
 /// or more, a share into each, which that rank passes on (the scatter and all-gather of van de Geijn's broadcast, but
 /// with shares that get smaller, since they leave the root one after the other); "pull": the others read the root's.
 /// Into plain views, "fetch": the others read the root's where it is, where the system lets them (see Collective); or
-/// "staged": the message goes in pieces through the root's part of the plan's memory, where the others read it. Into
-/// any, "mail": the root writes into a mailbox at every other rank, and all tell all others that they have come so far,
-/// in as many steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in
-/// one kernel of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines).
-/// "direct_kernel", on CUDA, into symmetric tensors: one kernel, in which the root stores into the other one, or where
-/// there are three ranks or more, each of the others reads a share of the root's and stores it into all but that: each
-/// byte leaves the root once.
+/// "staged": the message goes in pieces through the root's part of the plan's memory, where the others read it, or on
+/// CUDA, where there are three ranks or more, pass it on as "direct_kernel" does, from part to part. Into any, "mail":
+/// the root writes into a mailbox at every other rank, and all tell all others that they have come so far, in as many
+/// steps as there are letters; the shortest way for the shortest tensors. "one_kernel", on CUDA: the same in one kernel
+/// of up to 64 thread blocks (or CollectiveOptions::sms, 0 of which leave all to copy engines). "direct_kernel", on
+/// CUDA, into symmetric tensors: one kernel, in which the root stores into the other one, or where there are three
+/// ranks or more, each of the others reads a share of the root's and stores it into all but that: each byte leaves the
+/// root once.
 class TANDEM_API Broadcast final : public Collective {
  public:
   /// Collective. Algorithms: "push", "pull" and "direct_kernel" for symmetric tensors ("auto" pushes where copies cost
@@ -51,6 +52,8 @@ class TANDEM_API Broadcast final : public Collective {
   enum class Way : std::uint8_t;
   /// How so many bytes go.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
+  /// A budget of multiprocessors may be too few for what is large: that is left to engines.
+  [[nodiscard]] bool kernel_may_pass_on(std::size_t bytes) const noexcept;
   /// A run that goes alike between any tensors, by mail or in one kernel; `input` is the root's. False: the way is
   /// another one.
   [[nodiscard]] bool run_alike(Way way, const void* input, void* out, std::int64_t count, int root, StreamRef stream);
@@ -63,13 +66,17 @@ class TANDEM_API Broadcast final : public Collective {
   void push(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
   void pass_on(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
   void pull(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
-  void pass_on_in_meeting(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
+  /// Between places of so many bytes, `place_at(rank)` as this rank reaches it; the root's holds them.
+  template <typename PlaceAt>
+  void pass_on_in_meeting(std::size_t bytes, int root, StreamRef stream, const PlaceAt& place_at);
   void fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
   void staged(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream);
+  void staged_in_meetings(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream);
 
   std::int64_t count_;
   bool pulls_;
-  std::size_t passed_on_above_;  // by copies
+  std::size_t passed_on_above_;    // by copies
+  bool passes_pieces_on_ = false;  // of plain views, by a kernel
   // Of the run that is being queued:
   std::vector<MailedPart> parts_;
   std::vector<int> others_;
