@@ -298,7 +298,7 @@ void AllGather::direct(const std::byte* shard, const SymmetricTensor& gathered, 
     add_copy(gathered.memory().remote(rank) + bytes_of(mine.begin), shard, bytes_of(mine.count),
              rank == me() ? Path::local : Path::link);
   }
-  flush_in_meeting(stream, bytes_of(whole.full));
+  flush_spread_in_meeting(stream, bytes_of(whole.full));
 }
 
 void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream) {

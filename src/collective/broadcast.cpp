@@ -172,7 +172,7 @@ void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int roo
   if (way == Way::direct_kernel && readers() < 2) {
     return run_step(stream, "broadcast", [&] {
       if (me() == root) write_all(input, out, bytes);
-      flush_in_meeting(stream, bytes);
+      flush_spread_in_meeting(stream, bytes);
     });
   }
   run(stream, "broadcast", [&] {

@@ -418,6 +418,16 @@ void Collective::flush_in_meeting(StreamRef stream, std::size_t most_bytes) {
   copies_.clear();
 }
 
+void Collective::flush_spread_in_meeting(StreamRef stream, std::size_t most_bytes) {
+  if (!meeting_) return flush(stream);
+  places_.clear();
+  for (const Copy& copy : copies_) places_.push_back(copy.dst);
+  const Copy one = copies_.empty() ? Copy{} : copies_.front();
+  const TraceRange range = traced(stream, TraceKind::exchange);
+  meeting_.spread(stream, {.source = one.src, .destinations = places_, .bytes = one.bytes}, most_bytes);
+  copies_.clear();
+}
+
 void Collective::reduce(StreamRef stream, std::span<const void* const> sources, std::span<void* const> destinations,
                         std::int64_t count, std::size_t remote, std::size_t to_peers) const {
   if (count == 0) return;

@@ -73,6 +73,11 @@ void Device::copy_in_meeting(StreamRef /*stream*/, std::span<const Copy> /*copie
   throw Unsupported(format("{} does not copy in meetings", to_string(id_)));
 }
 
+void Device::spread_in_meeting(StreamRef /*stream*/, const Spread& /*spread*/, const MeetingBlocks& /*meeting*/,
+                               WaitControl* /*control*/) {
+  throw Unsupported(format("{} does not copy in meetings", to_string(id_)));
+}
+
 std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,
                                  std::size_t /*bytes*/) {
   return format("{} reads no other process's private memory", to_string(id_));

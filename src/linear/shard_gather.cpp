@@ -124,15 +124,13 @@ void ShardGather::gather_in_meeting(StreamRef stream, const void* shard) const {
   const TraceRange range(team_.device(), stream, "gather shards", TraceKind::exchange);
   const RowRange rows = own_rows();
   const std::size_t bytes = static_cast<std::size_t>(rows.count) * row_bytes_;
-  std::vector<Copy> copies;
+  std::vector<void*> places;
   for (const int peer : slots_.peers()) {
-    copies.push_back({.dst = meeting_.memory(peer) + static_cast<std::size_t>(rows.begin) * row_bytes_,
-                      .src = shard,
-                      .bytes = bytes,
-                      .path = Path::link});
+    places.push_back(meeting_.memory(peer) + static_cast<std::size_t>(rows.begin) * row_bytes_);
   }
-  copies.push_back(to_own_place(shard));
-  meeting_.copy(stream, copies, shard_bytes(team_, m_, row_bytes_));
+  places.push_back(row(rows.begin));
+  meeting_.spread(stream, {.source = shard, .destinations = places, .bytes = bytes},
+                  shard_bytes(team_, m_, row_bytes_));
 }
 
 void ShardGather::push_at_once(StreamRef communication, const void* shard) const {

@@ -53,4 +53,9 @@ void MeetingPlace::copy(StreamRef stream, std::span<const Copy> copies, std::siz
   team.device().copy_in_meeting(stream, copies, blocks_for(most_bytes, blocks_for_links), team.control());
 }
 
+void MeetingPlace::spread(StreamRef stream, const Spread& spread, std::size_t most_bytes) const {
+  const Team& team = memory_.team();
+  team.device().spread_in_meeting(stream, spread, blocks_for(most_bytes, blocks_for_links), team.control());
+}
+
 }  // namespace tandem

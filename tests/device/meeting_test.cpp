@@ -73,6 +73,8 @@ TEST_P(MeetingTest, ADeviceSaysWhetherItMeets) {
                             {"does not reduce in meetings"});
   expect_error<Unsupported>([&] { device().copy_in_meeting(stream, {}, meeting(0), control_); },
                             {"does not copy in meetings"});
+  expect_error<Unsupported>([&] { device().spread_in_meeting(stream, {}, meeting(0), control_); },
+                            {"does not copy in meetings"});
 }
 
 struct MeetingCase {
@@ -202,6 +204,50 @@ TEST_P(MeetingTest, CopiesOfAnyLengthMeetToo) {
           ASSERT_EQ(download<std::byte>(outs[rank]), expected[rank])
               << (loads ? "loads" : "stores") << " in words of " << unit << ", up to " << longest;
         }
+      }
+    }
+  }
+}
+
+// Each rank stores what it holds into all ranks' outputs, as an all-gather does.
+TEST_P(MeetingTest, WhatARankHoldsIsSpreadWhereAllHaveCome) {
+  if (!device().meets()) GTEST_SKIP() << "this device does not copy in meetings";
+  constexpr std::size_t room = 90'000;  // for a part: more than one round of a few blocks' loads
+  constexpr std::size_t bytes = ranks * room;
+  std::size_t round = 0;
+  for (const std::size_t unit : {1U, 2U, 4U, 8U, 16U}) {
+    for (const std::size_t length : {0U, 1U, 77U, 5000U, 89'900U}) {
+      ++round;
+      std::vector<Buffer> news;
+      std::vector<Buffer> inputs;
+      std::vector<Buffer> outs;
+      std::vector<Buffer> blanks;
+      std::vector<std::byte> expected(bytes, untouched);
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const std::vector<std::byte> values = random_bytes(room);
+        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(unit % 16), length,
+                    expected.begin() + static_cast<std::ptrdiff_t>(rank * room + unit % 16));
+        news.push_back(upload(values));
+        inputs.push_back(upload(random_bytes(room)));
+        blanks.push_back(upload(std::vector<std::byte>(bytes, untouched)));
+        outs.push_back(upload(random_bytes(bytes)));
+      }
+      write_late(inputs, news, room, round);
+      // Who wrote into an output before its owner had come would find this over it.
+      write_late(outs, blanks, bytes, round + 1);
+      for (std::size_t me = 0; me < ranks; ++me) {
+        std::vector<void*> places;
+        for (const Buffer& out : outs) places.push_back(out.data_as<std::byte>() + me * room + unit % 16);
+        device().spread_in_meeting(
+            streams_[me],
+            {.source = inputs[me].data_as<std::byte>() + unit % 16, .destinations = places, .bytes = length},
+            meeting(me, 1 + static_cast<int>(round) % blocks), control_);
+      }
+      for (std::size_t me = 0; me < ranks; ++me) device().fill(streams_[me], inputs[me].data(), std::byte{0x11}, room);
+      synchronize();
+      ASSERT_EQ(control_->failed, 0U);
+      for (const Buffer& out : outs) {
+        ASSERT_EQ(download<std::byte>(out), expected) << length << " bytes in words of " << unit;
       }
     }
   }

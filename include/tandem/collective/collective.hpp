@@ -194,6 +194,8 @@ class TANDEM_API Collective : public Plan {
   /// Hands them to one kernel that meets the peers, for copies between ranks' own tensors (see make_meeting). All ranks
   /// do, the longest copy of any of them having `most_bytes`; without peers it is `flush`.
   void flush_in_meeting(StreamRef stream, std::size_t most_bytes);
+  /// The same where all of them have one source, which is this rank's own.
+  void flush_spread_in_meeting(StreamRef stream, std::size_t most_bytes);
   /// Sends each peer `message_for(peer)`, and makes of the messages of all ranks, this one's `own` among them, what
   /// `use` says beside its sources and dtype. One step of the device.
   template <typename MessageFor>
@@ -314,6 +316,7 @@ class TANDEM_API Collective : public Plan {
   std::string why_no_fetch_;              // empty if plain views can be read where they are
   double loan_cost_ = 0;                  // as `loan_cost` has it
   std::vector<Copy> copies_;              // filled and emptied by each run
+  std::vector<void*> places_;             // that they go to
   std::vector<const void*> mailed_;       // where the messages of one step by mail lie, by rank
   std::vector<MailPlace> mail_places_;    // and where they go
   std::vector<MailedPart> kernel_parts_;  // what of the parts one kernel takes

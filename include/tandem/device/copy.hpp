@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tandem {
 
@@ -22,6 +23,13 @@ struct Copy {
   Path path = Path::local;
   /// Bytes of all parts, where this is one of several: the host stores past its caches what those do not hold.
   std::size_t part_of = 0;
+};
+
+/// What one place holds, to several others; none of them overlap.
+struct Spread {
+  const void* source = nullptr;
+  std::span<void* const> destinations;
+  std::size_t bytes = 0;
 };
 
 }  // namespace tandem

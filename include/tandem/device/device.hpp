@@ -194,6 +194,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// The same with copies, at most `max_reduce_operands`, all at once; each is one row.
   virtual void copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
                                WaitControl* control);
+  /// The same with what this rank holds, to at most so many places. Its own memory may be read before they have met.
+  virtual void spread_in_meeting(StreamRef stream, const Spread& spread, const MeetingBlocks& meeting,
+                                 WaitControl* control);
   [[nodiscard]] virtual bool meets() const noexcept { return false; }
 
   // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.

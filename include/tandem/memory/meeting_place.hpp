@@ -16,7 +16,7 @@
 namespace tandem {
 
 /// A plan's own words for what its ranks do on each other's symmetric tensors in one step of the device (see
-/// Device::reduce_in_meeting and copy_in_meeting), and memory for it, where the plan has none.
+/// Device::reduce_in_meeting, copy_in_meeting and spread_in_meeting), and memory for it, where the plan has none.
 class TANDEM_API MeetingPlace {
  public:
   /// As many blocks of 256 threads as one step has where nobody says otherwise.
@@ -45,6 +45,8 @@ class TANDEM_API MeetingPlace {
 
   void reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const;
   void copy(StreamRef stream, std::span<const Copy> copies, std::size_t most_bytes) const;
+  /// From a place of this rank's own, which may be read before.
+  void spread(StreamRef stream, const Spread& spread, std::size_t most_bytes) const;
 
  private:
   /// Of which there are `filling` where that suffices for the links.

@@ -108,6 +108,8 @@ class CudaDevice final : public Device {
                          WaitControl* control) override;
   void copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
                        WaitControl* control) override;
+  void spread_in_meeting(StreamRef stream, const Spread& spread, const MeetingBlocks& meeting,
+                         WaitControl* control) override;
   [[nodiscard]] bool meets() const noexcept override { return true; }
 
   void trace_begin(StreamRef stream, const char* name, TraceKind kind) override;
@@ -465,6 +467,13 @@ void CudaDevice::copy_in_meeting(StreamRef stream, std::span<const Copy> copies,
   const CopyInMeetingArguments arguments = arguments_of(copies, meeting, control);
   const CurrentContext current(*context_);
   check(launch_copy_in_meeting(arguments, meeting.blocks, native(stream)), "copies in a meeting");
+}
+
+void CudaDevice::spread_in_meeting(StreamRef stream, const Spread& spread, const MeetingBlocks& meeting,
+                                   WaitControl* control) {
+  const SpreadInMeetingArguments arguments = arguments_of(spread, meeting, control);
+  const CurrentContext current(*context_);
+  check(launch_spread_in_meeting(arguments, meeting.blocks, native(stream)), "copies to several places in a meeting");
 }
 
 void CudaDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind) {

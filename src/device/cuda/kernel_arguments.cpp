@@ -92,6 +92,19 @@ CopyInMeetingArguments arguments_of(std::span<const Copy> copies, const MeetingB
   return arguments;
 }
 
+SpreadInMeetingArguments arguments_of(const Spread& spread, const MeetingBlocks& meeting, WaitControl* control) {
+  if (spread.destinations.size() > max_reduce_operands) {
+    throw InvalidArgument(
+        format("copies to {} places in one meeting; at most {}", spread.destinations.size(), max_reduce_operands));
+  }
+  SpreadInMeetingArguments arguments{};
+  arguments.from = static_cast<const std::byte*>(spread.source);
+  for (void* const to : spread.destinations) arguments.to[arguments.to_count++] = static_cast<std::byte*>(to);
+  arguments.count = spread.bytes;
+  arguments.meeting = by_value(meeting, control);
+  return arguments;
+}
+
 MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control) {
   MailedExchangeArguments arguments{};
   if (exchange.peers.size() > std::size(arguments.peers)) {

@@ -25,6 +25,8 @@ namespace tandem::cuda {
                                                     WaitControl* control);
 [[nodiscard]] CopyInMeetingArguments arguments_of(std::span<const Copy> copies, const MeetingBlocks& meeting,
                                                   WaitControl* control);
+[[nodiscard]] SpreadInMeetingArguments arguments_of(const Spread& spread, const MeetingBlocks& meeting,
+                                                    WaitControl* control);
 [[nodiscard]] MailedExchangeArguments arguments_of(const MailedExchange& exchange, WaitControl* control);
 [[nodiscard]] MailedPartsArguments parts_arguments_of(const MailedExchange& exchange, WaitControl* control);
 

@@ -10,30 +10,47 @@ namespace {
 
 constexpr int threads = 256;
 
+/// What a thread has on its way at once, so that a few blocks fill a link: every `stride`-th word from `first` on, of
+/// those that there are.
+template <typename Word> struct Batch {
+  static constexpr int size = 4;
+
+  __device__ void load(const std::byte* from, std::size_t first, std::size_t stride, std::size_t count) {
+#pragma unroll
+    for (int j = 0; j < size; ++j) {
+      if (first + j * stride < count) words[j] = reinterpret_cast<const Word*>(from)[first + j * stride];
+    }
+  }
+  __device__ void store(std::byte* to, std::size_t first, std::size_t stride, std::size_t count) const {
+#pragma unroll
+    for (int j = 0; j < size; ++j) {
+      if (first + j * stride < count) reinterpret_cast<Word*>(to)[first + j * stride] = words[j];
+    }
+  }
+
+  Word words[size];
+};
+
+__device__ inline std::size_t grid_thread() { return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline std::size_t grid_threads() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
+
 template <typename Word>
 __global__ void __launch_bounds__(threads) copy_kernel(const __grid_constant__ CopyInMeetingArguments arguments) {
-  constexpr int batch = 4;  // loads on their way: so a few blocks fill a link
   meet_peers(arguments.meeting);
-  const std::size_t thread = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
+  const std::size_t thread = grid_thread();
+  const std::size_t stride = grid_threads();
   // All copies go on side by side: what stays on this GPU beside what crosses.
   bool more = true;
-  for (std::size_t first = thread; more; first += batch * stride) {
+  for (std::size_t first = thread; more; first += Batch<Word>::size * stride) {
     more = false;
     for (int c = 0; c < arguments.copy_count; ++c) {
       const CopyInMeetingArguments::Bytes& copy = arguments.copies[c];
       const std::size_t words = copy.count / sizeof(Word);
       if (first >= words) continue;
       more = true;
-      Word word[batch];
-#pragma unroll
-      for (int j = 0; j < batch; ++j) {
-        if (first + j * stride < words) word[j] = reinterpret_cast<const Word*>(copy.from)[first + j * stride];
-      }
-#pragma unroll
-      for (int j = 0; j < batch; ++j) {
-        if (first + j * stride < words) reinterpret_cast<Word*>(copy.to)[first + j * stride] = word[j];
-      }
+      Batch<Word> batch;
+      batch.load(copy.from, first, stride, words);
+      batch.store(copy.to, first, stride, words);
     }
   }
   if constexpr (sizeof(Word) > 1) {
@@ -46,38 +63,77 @@ __global__ void __launch_bounds__(threads) copy_kernel(const __grid_constant__ C
   meet_peers(arguments.meeting);
 }
 
-struct Kernel {
+template <typename Word>
+__global__ void __launch_bounds__(threads) spread_kernel(const __grid_constant__ SpreadInMeetingArguments arguments) {
+  const std::size_t thread = grid_thread();
+  const std::size_t stride = grid_threads();
+  const std::size_t words = arguments.count / sizeof(Word);
+  // The first loads cross the meeting: what this rank holds waits for nobody.
+  Batch<Word> batch;
+  batch.load(arguments.from, thread, stride, words);
+  meet_peers(arguments.meeting);
+  for (std::size_t first = thread; first < words;) {
+    for (int d = 0; d < arguments.to_count; ++d) batch.store(arguments.to[d], first, stride, words);
+    first += Batch<Word>::size * stride;
+    batch.load(arguments.from, first, stride, words);
+  }
+  if constexpr (sizeof(Word) > 1) {
+    if (const std::size_t rest = words * sizeof(Word) + thread; rest < arguments.count) {
+      for (int d = 0; d < arguments.to_count; ++d) arguments.to[d][rest] = arguments.from[rest];
+    }
+  }
+  meet_peers(arguments.meeting);
+}
+
+/// For words of so many bytes.
+struct Kernels {
   std::size_t word;
-  const void* function;
+  const void* copy;
+  const void* spread;
 };
 
-template <typename Word> constexpr Kernel kernel() {
-  return {sizeof(Word), reinterpret_cast<const void*>(&copy_kernel<Word>)};
+template <typename Word> constexpr Kernels kernels_for() {
+  return {sizeof(Word), reinterpret_cast<const void*>(&copy_kernel<Word>),
+          reinterpret_cast<const void*>(&spread_kernel<Word>)};
 }
 
 // The widest first.
-const Kernel kernels[] = {kernel<uint4>(), kernel<std::uint64_t>(), kernel<std::uint32_t>(), kernel<std::uint16_t>(),
-                          kernel<std::uint8_t>()};
+const Kernels kernels[] = {kernels_for<uint4>(), kernels_for<std::uint64_t>(), kernels_for<std::uint32_t>(),
+                           kernels_for<std::uint16_t>(), kernels_for<std::uint8_t>()};
+
+/// The widest whose words lie at all these places (or-ed together).
+const Kernels& widest(std::uintptr_t places) {
+  return *std::find_if(std::begin(kernels), std::end(kernels), [&](const Kernels& k) { return places % k.word == 0; });
+}
+
+template <typename Arguments>
+cudaError_t launch(const void* function, const Arguments& arguments, int blocks, cudaStream_t stream) {
+  void* parameters[] = {const_cast<Arguments*>(&arguments)};
+  return cudaLaunchKernel(function, dim3(static_cast<unsigned>(blocks)), dim3(threads), parameters, 0, stream);
+}
 
 }  // namespace
 
 cudaError_t launch_copy_in_meeting(const CopyInMeetingArguments& arguments, int blocks, cudaStream_t stream) {
-  std::uintptr_t together = 0;
+  std::uintptr_t places = 0;
   for (int c = 0; c < arguments.copy_count; ++c) {
-    together |= reinterpret_cast<std::uintptr_t>(arguments.copies[c].to);
-    together |= reinterpret_cast<std::uintptr_t>(arguments.copies[c].from);
+    places |= reinterpret_cast<std::uintptr_t>(arguments.copies[c].to);
+    places |= reinterpret_cast<std::uintptr_t>(arguments.copies[c].from);
   }
-  const Kernel* const widest =
-      std::find_if(std::begin(kernels), std::end(kernels), [&](const Kernel& k) { return together % k.word == 0; });
-  void* parameters[] = {const_cast<CopyInMeetingArguments*>(&arguments)};
-  return cudaLaunchKernel(widest->function, dim3(static_cast<unsigned>(blocks)), dim3(threads), parameters, 0, stream);
+  return launch(widest(places).copy, arguments, blocks, stream);
+}
+
+cudaError_t launch_spread_in_meeting(const SpreadInMeetingArguments& arguments, int blocks, cudaStream_t stream) {
+  std::uintptr_t places = reinterpret_cast<std::uintptr_t>(arguments.from);
+  for (int d = 0; d < arguments.to_count; ++d) places |= reinterpret_cast<std::uintptr_t>(arguments.to[d]);
+  return launch(widest(places).spread, arguments, blocks, stream);
 }
 
 cudaError_t load_copy_in_meeting_kernels() {
-  for (const Kernel& kernel : kernels) {
-    cudaFuncAttributes attributes;
-    if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel.function); result != cudaSuccess) {
-      return result;
+  for (const Kernels& row : kernels) {
+    for (const void* kernel : {row.copy, row.spread}) {
+      cudaFuncAttributes attributes;
+      if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
     }
   }
   return cudaSuccess;

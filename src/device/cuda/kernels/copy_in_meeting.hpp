@@ -20,9 +20,19 @@ struct CopyInMeetingArguments {
   Meeting meeting;
 };
 
+struct SpreadInMeetingArguments {
+  std::byte* to[max_reduce_operands];
+  const std::byte* from;
+  std::size_t count;
+  std::int32_t to_count;
+  Meeting meeting;
+};
+
 /// There is at least one peer.
 [[nodiscard]] cudaError_t launch_copy_in_meeting(const CopyInMeetingArguments& arguments, int blocks,
                                                  cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_spread_in_meeting(const SpreadInMeetingArguments& arguments, int blocks,
+                                                   cudaStream_t stream);
 [[nodiscard]] cudaError_t load_copy_in_meeting_kernels();
 
 }  // namespace tandem::cuda
