@@ -121,7 +121,8 @@ void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 bool Broadcast::kernel_may_pass_on(std::size_t bytes) const noexcept {
-  return !options().sms || bytes * peers().size() <= collective_tuning(device().id().type).direct_gather_bytes;
+  const std::size_t passed_on = bytes * static_cast<std::size_t>(readers());
+  return !options().sms || passed_on <= collective_tuning(device().id().type).direct_gather_bytes;
 }
 
 Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept {
