@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <gtest/gtest.h>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -136,6 +137,24 @@ TEST_P(StreamTest, SynchronizeThrowsWhatAFunctionThrewOnce) {
   }
   EXPECT_TRUE(later);
   EXPECT_NO_THROW(stream.synchronize());
+}
+
+// Its handle may be the next stream's, which has nothing to do with what the function threw.
+TEST_P(StreamTest, WhatAStreamThrewThatIsGoneNobodyElseThrows) {
+  for (int round = 0; round < 20; ++round) {
+    const auto go = std::make_shared<std::atomic<bool>>(false);
+    {
+      const Stream gone(device());
+      device().launch(gone, [go] {
+        while (!go->load()) std::this_thread::yield();
+        throw std::runtime_error("of a stream that is gone");
+      });
+    }
+    const Stream next(device());
+    device().launch(next, [] {});
+    go->store(true);
+    EXPECT_NO_THROW(next.synchronize());
+  }
 }
 
 TEST_P(StreamTest, DeviceSynchronizeFinishesAllStreams) {

@@ -60,7 +60,7 @@ class TANDEM_API Stream {
   [[nodiscard]] StreamRef release() noexcept;
 
   /// Waits until all that was queued has run. Bounded, since each wait in the queue is. Throws DeviceError, or what
-  /// a function of `Device::launch` threw, unless it ran in a graph.
+  /// a function of `Device::launch` threw first that was queued, or recorded into a graph, on this stream.
   /// Results of communication count only after `Team::synchronize` or `Team::check`, which know of lost peers.
   void synchronize() const;
   /// True if all that was queued has run.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/host_calls.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "device/cuda/capture.hpp"
@@ -8,23 +9,34 @@
 
 namespace tandem::cuda {
 
+/// What a stream's functions threw first. They hold it, since they may end after the stream, and its handle then be
+/// another one's.
+struct HostCalls::Failure {
+  std::mutex mutex;
+  std::exception_ptr first;
+
+  [[nodiscard]] std::exception_ptr take() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(first, nullptr);
+  }
+};
+
 struct HostCalls::Call {
   std::function<void()> function;
-  cudaStream_t stream;
-  std::shared_ptr<Failures> failures;
+  std::shared_ptr<Failure> failure;
 
   void operator()() const noexcept {
     try {
       function();
     } catch (...) {
-      const std::lock_guard lock(failures->mutex);
-      failures->first.try_emplace(stream, std::current_exception());
+      const std::lock_guard lock(failure->mutex);
+      if (!failure->first) failure->first = std::current_exception();
     }
   }
 };
 
 void HostCalls::launch(cudaStream_t stream, std::function<void()> function) {
-  auto call = std::make_unique<Call>(Call{std::move(function), stream, failures_});
+  auto call = std::make_unique<Call>(Call{std::move(function), failure_of(stream)});
   if (const Capture capture = capture_of(stream); capture.graph != nullptr) {
     Call* owned = give_to_graph(capture.graph, std::move(call));
     check(cudaLaunchHostFunc(
@@ -45,32 +57,35 @@ void HostCalls::launch(cudaStream_t stream, std::function<void()> function) {
   check(queued, "cudaLaunchHostFunc");
 }
 
+std::shared_ptr<HostCalls::Failure> HostCalls::failure_of(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Failure>& failure = failures_[stream];
+  if (!failure) failure = std::make_shared<Failure>();
+  return failure;
+}
+
 void HostCalls::rethrow(cudaStream_t stream) {
   std::exception_ptr thrown;
   {
-    const std::lock_guard lock(failures_->mutex);
-    const auto found = failures_->first.find(stream);
-    if (found == failures_->first.end()) return;
-    thrown = std::move(found->second);
-    failures_->first.erase(found);
+    const std::lock_guard lock(mutex_);
+    const auto found = failures_.find(stream);
+    if (found != failures_.end()) thrown = found->second->take();
   }
-  std::rethrow_exception(thrown);
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 void HostCalls::rethrow_any() {
   std::exception_ptr thrown;
   {
-    const std::lock_guard lock(failures_->mutex);
-    if (failures_->first.empty()) return;
-    thrown = std::move(failures_->first.begin()->second);
-    failures_->first.clear();
+    const std::lock_guard lock(mutex_);
+    for (auto each = failures_.begin(); !thrown && each != failures_.end(); ++each) thrown = each->second->take();
   }
-  std::rethrow_exception(thrown);
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 void HostCalls::forget(cudaStream_t stream) noexcept {
-  const std::lock_guard lock(failures_->mutex);
-  failures_->first.erase(stream);
+  const std::lock_guard lock(mutex_);
+  failures_.erase(stream);
 }
 
 }  // namespace tandem::cuda

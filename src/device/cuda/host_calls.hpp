@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,22 +14,21 @@ class HostCalls {
  public:
   /// Queues `function`. While `stream` is being captured, the graph owns the function and runs it at each replay.
   void launch(cudaStream_t stream, std::function<void()> function);
-  /// Throws what a function queued on `stream` threw first since the last call.
+  /// Throws what a function queued on `stream`, or captured there, threw first since the last call.
   void rethrow(cudaStream_t stream);
-  /// The same for all streams.
+  /// The same for one of all streams that have something to throw.
   void rethrow_any();
-  /// Drops what `stream` threw: its handle may come back for another stream.
+  /// Drops what functions of `stream` threw and will throw: its handle may come back for another stream.
   void forget(cudaStream_t stream) noexcept;
 
  private:
-  struct Failures {
-    std::mutex mutex;
-    std::map<cudaStream_t, std::exception_ptr> first;
-  };
+  struct Failure;
   struct Call;
 
-  // Shared with the functions under way, which may end after the device.
-  std::shared_ptr<Failures> failures_ = std::make_shared<Failures>();
+  [[nodiscard]] std::shared_ptr<Failure> failure_of(cudaStream_t stream);
+
+  std::mutex mutex_;
+  std::map<cudaStream_t, std::shared_ptr<Failure>> failures_;
 };
 
 }  // namespace tandem::cuda
