@@ -130,6 +130,20 @@ TEST_P(ReduceTest, StoresNoOtherDType) {
   }
 }
 
+TEST_P(ReduceTest, RefusesWhatItHasNoSumsOfAtOnce) {
+  const Buffer source = memory(64);
+  const Buffer sum = memory(64);
+  const std::array<const void*, 1> sources{source.data()};
+  const std::array<void*, 1> destinations{sum.data()};
+  const Stream stream(device());
+  for (const DType dtype : {f8e4m3, f8e5m2}) {
+    const Reduction reduction{
+        .sources = sources, .destinations = destinations, .count = 4, .dtype = dtype, .out_dtype = dtype};
+    EXPECT_THROW(device().reduce(stream, reduction), Unsupported) << name(dtype);
+  }
+  stream.synchronize();
+}
+
 TEST_P(ReduceTest, AddsBiasAndActivates) {
   for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
     for (const DType dtype : {f32, f16, bf16, f64}) {
@@ -341,6 +355,21 @@ TEST_P(MapTest, OnlyCastsStoreAnotherDType) {
   for (std::size_t i = 0; i < 2000; ++i) {
     ASSERT_EQ(to_double(stored[i]), i < 1000 ? to_double(x[i]) : 7.0) << i;
   }
+}
+
+TEST_P(MapTest, RefusesOtherDTypesAtOnce) {
+  const Buffer x = memory(64);
+  const Buffer out = memory(64);
+  const Stream stream(device());
+  for (const auto& [dtype, out_dtype] : {std::pair{f64, f64}, {i32, i32}, {f32, i64}, {u8, f32}}) {
+    const Map map{
+        .kind = MapKind::cast, .out = out.data(), .x = x.data(), .count = 4, .dtype = dtype, .out_dtype = out_dtype};
+    EXPECT_THROW(device().map(stream, map), Unsupported) << name(dtype) << " into " << name(out_dtype);
+  }
+  EXPECT_THROW(
+      device().column_sum(stream, {.out = out.data_as<float>(), .x = x.data(), .rows = 1, .columns = 4, .dtype = f64}),
+      Unsupported);
+  stream.synchronize();
 }
 
 TANDEM_ON_EACH_DEVICE(MapTest);

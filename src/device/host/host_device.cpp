@@ -325,6 +325,7 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
     throw Unsupported(
         format("a reduction of {} into {} on the host", name(reduction.dtype), name(reduction.out_dtype)));
   }
+  expect_sums_of(reduction.dtype);
   const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
   host_stream(stream).enqueue_with(
       link_ && reduction.link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes),
@@ -339,11 +340,13 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
 }
 
 void HostDevice::map(StreamRef stream, const Map& map) {
+  for (const DType dtype : {map.dtype, map.stored()}) expect_elementwise(dtype);
   host_stream(stream).enqueue([map] { map_now(map); },
                               map.count >= heavy_elements ? TaskWeight::heavy : TaskWeight::light);
 }
 
 void HostDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
+  expect_elementwise(sum.dtype);
   const std::size_t bytes = static_cast<std::size_t>(sum.rows * sum.columns) * size_of(sum.dtype);
   host_stream(stream).enqueue([sum] { column_sum_now(sum); }, weight_of(bytes));
 }

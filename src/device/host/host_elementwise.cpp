@@ -125,7 +125,7 @@ template <typename Function> void with_float_type(DType dtype, Function&& functi
     case DType::f32: return function(float{});
     case DType::f16: return function(Half{});
     case DType::bf16: return function(BFloat16{});
-    default: throw Unsupported(format("elementwise work on {}; it can do f32, f16 and bf16", name(dtype)));
+    default: return expect_elementwise(dtype);
   }
 }
 
@@ -254,9 +254,20 @@ void reduce_now(const Reduction& r) {
     case DType::i64: return reduce_typed<std::int64_t, std::int64_t, std::int64_t>(r);
     case DType::u8: return reduce_typed<std::uint8_t, std::uint8_t, std::uint8_t>(r);
     case DType::f8e4m3:
-    case DType::f8e5m2: break;
+    case DType::f8e5m2: return expect_sums_of(r.dtype);
   }
-  throw Unsupported(format("a sum of {}; sums exist of f32, f16, bf16, f64, i32, i64 and u8", name(r.dtype)));
+}
+
+void expect_sums_of(DType dtype) {
+  if (dtype == f8e4m3 || dtype == f8e5m2) {
+    throw Unsupported(format("a sum of {}; sums exist of f32, f16, bf16, f64, i32, i64 and u8", name(dtype)));
+  }
+}
+
+void expect_elementwise(DType dtype) {
+  if (dtype != f32 && dtype != f16 && dtype != bf16) {
+    throw Unsupported(format("elementwise work on {}; it can do f32, f16 and bf16", name(dtype)));
+  }
 }
 
 void map_now(const Map& map) {

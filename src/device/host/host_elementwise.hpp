@@ -15,6 +15,13 @@ void reduce_now(const Reduction& reduction);
 void map_now(const Map& map);
 void column_sum_now(const ColumnSum& sum);
 
+// Who queues them asks before. Throw Unsupported.
+
+/// For a dtype that is not summed.
+void expect_sums_of(DType dtype);
+/// For one that maps and column sums do not read, or maps do not write.
+void expect_elementwise(DType dtype);
+
 /// A GEMM's last step on a row of `count` sums: out = activation(sums + beta · addend + bias), rounded once. `out` may
 /// be one of both; beta 0 does not read `addend`. Addend, out and bias are of `dtype`.
 void finish_row(const float* sums, const void* addend, void* out, DType dtype, const void* bias, float beta,
