@@ -82,7 +82,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
   // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  /// At once: work that is queued must not use it any more.
+  /// Work that is queued must not use it any more. On CUDA this waits for all that runs there, so also for a kernel
+  /// that waits for a peer: while there may be one, give what owns the memory to Team::reclaim.
   virtual void deallocate(void* memory) noexcept = 0;
   /// Lets the device read and write this memory of the host's, at its own address, until `unregister_memory`. Whole
   /// pages; they may be shared with other processes. Blocking; throws Unsupported where the device cannot.
@@ -118,7 +119,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual void* graph_create(StreamRef stream, const std::function<void()>& body);
   virtual void graph_destroy(void* graph) noexcept;
   virtual void graph_launch(void* graph, StreamRef stream);
-  /// Waits until everything queued on all streams of this device has run. Blocking; only the end of a world calls it.
+  /// Waits until everything queued on all streams of this device has run. Blocking; throws what synchronising one of
+  /// them would, and leaves the others' for them.
   virtual void synchronize() = 0;
   /// The same for at most `limit`: false if something is still queued then. What functions of the host's threw stays
   /// for who synchronises their stream.
@@ -146,15 +148,15 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void flush(StreamRef /*stream*/) {}
   /// Lets the device hold back what this thread queues on `stream` from here to `uncork`, to hand it over at once,
   /// which costs less than one by one. Each ends before the next begins all the same. Until then this thread neither
-  /// waits for the stream nor queues on another one. See Corked.
+  /// waits for the stream, records an event on it, nor queues on another one. See Corked.
   virtual void cork(StreamRef /*stream*/) {}
   virtual void uncork(StreamRef /*stream*/) noexcept {}
   virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;
   virtual void column_sum(StreamRef stream, const ColumnSum& sum) = 0;
-  /// Plans a product. Blocking (allocates, loads library code, runs the chosen algorithm once); throws InvalidArgument
-  /// or Unsupported.
+  /// Plans a product. Blocking (loads library code, and runs what it chose once, on CUDA in memory as large as the
+  /// largest operand, which it gives back); throws InvalidArgument, Unsupported or OutOfMemory.
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) { return gemm(spec, {}); }
   /// The same with these algorithms in place of the library's first, each for one of `planned_rows`' m. Where a run's
   /// layout or addresses do not allow one of them, the library's first that fits runs. Throws InvalidArgument where the

@@ -92,7 +92,8 @@ struct GemmAlgorithm {
 
 /// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it
 /// is asynchronous and allocates nothing. Two runs of one Gemm are ordered by their stream or by the caller, since
-/// they share the workspace.
+/// they share the workspace, which also goes with it: it outlives its runs that are queued, and the graphs that
+/// recorded one.
 class TANDEM_API Gemm {
  public:
   virtual ~Gemm();

@@ -11,8 +11,9 @@
 namespace tandem {
 
 /// Work that was recorded once and that each launch runs again, without the host's calls for its parts: a CUDA graph,
-/// for programs that have no CUDA runtime of their own. It keeps its device alive. The destructor does not wait: what
-/// was launched still runs.
+/// for programs that have no CUDA runtime of their own. It keeps its device alive, and the plans whose runs it
+/// recorded; memory, and products of Device::gemm, its owner keeps. The destructor does not wait: what was launched
+/// still runs.
 class TANDEM_API Graph {
  public:
   /// Records what `body` queues on `stream`, and on streams that it ties to that one, instead of running it. Throws

@@ -72,7 +72,7 @@ struct MailedExchange {
 
   /// All ranks but this one, in their order: their mailboxes (see mail.hpp) of lane 0 and turn 0.
   std::span<const PeerWords> peers{};
-  std::int32_t rank = 0;        ///< this one's place in it
+  std::int32_t rank = 0;        ///< this one's in the team
   std::int64_t slice = 0;       ///< elements of a lane; the last one may have fewer
   std::size_t lane_pitch = 0;   ///< bytes from a lane's mailboxes to the next lane's
   std::size_t turn_pitch = 0;   ///< bytes from a mailbox of turn 0 to that of turn 1

@@ -13,6 +13,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/signals_blocked.hpp"
 #include "device/cuda/blas_handle.hpp"
 #include "device/cuda/capture.hpp"
 #include "device/cuda/check.hpp"
@@ -253,6 +254,7 @@ bool CudaDevice::owns([[maybe_unused]] StreamRef stream) {
   // These are of whichever device is current.
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) return true;
   int device = 0;
+  const CurrentContext current(*context_);
   const cudaError_t result = cudaStreamGetDevice(handle, &device);
   if (result == cudaErrorStreamCaptureUnsupported) {
     ignore(result);
@@ -349,6 +351,7 @@ bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const std::lock_guard lock(idle_mutex_);
   if (idle_->valid() && idle_->wait_until(deadline) != std::future_status::ready) return false;
+  const SignalsBlocked for_the_thread;
   *idle_ = std::async(std::launch::async, [this] {
     const CurrentContext current(*context_);
     return cudaDeviceSynchronize();
@@ -498,10 +501,6 @@ void CudaDevice::trace_collect() {
 
 std::shared_ptr<Device> open_cuda_device(int index) {
   if (const std::string& why = Driver::why_not_started(); !why.empty()) throw Unsupported("no CUDA device: " + why);
-  if (Driver::is_forked()) {
-    throw Unsupported(
-        "no CUDA device: this process was forked from one that had started CUDA; fork before that, or exec");
-  }
   int count = 0;
   check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   if (index < 0 || index >= count) {

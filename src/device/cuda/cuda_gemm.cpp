@@ -31,6 +31,11 @@ cudaDataType_t cuda_type(DType dtype) {
 
 bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
+/// Whether cuBLASLt answers that it has no algorithm for a product, or this one not. All else is an error.
+bool says_no(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+}
+
 }  // namespace
 
 CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
@@ -193,8 +198,7 @@ std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool a
   int found = 0;
   const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
                                                                   &preference, most, results.data(), &found);
-  // "Not supported" and an empty list are the same answer: there is no algorithm for this.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || found == 0) return {};
+  if (says_no(status)) return {};
   lt.check(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<cublasLtMatmulAlgo_t> best;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(found))) {
@@ -263,9 +267,11 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_
     if (choice.aligned && !aligned) return false;
     if (fused_auxiliary_ && choice.aligned != aligned) return false;  // which has run with another epilogue
     cublasLtMatmulHeuristicResult_t result{};
-    return lt.cublasLtMatmulAlgoCheck(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d, &choice.algorithm, &result) ==
-               CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize <= workspace_bytes;
+    const cublasStatus_t status =
+        lt.cublasLtMatmulAlgoCheck(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d, &choice.algorithm, &result);
+    if (says_no(status)) return false;
+    lt.check(status, "cublasLtMatmulAlgoCheck");
+    return result.workspaceSize <= workspace_bytes;
   };
   // The choice made for the m that is nearest from above, which the list holds in falling order; then any that fits.
   int best = -1;

@@ -24,7 +24,7 @@ namespace tandem::cuda {
 /// A product by cuBLASLt, and by a kernel of our own where cuBLASLt has none (odd alignments of 16-bit operands) or
 /// nothing is to be multiplied (k = 0).
 ///
-/// The constructor asks cuBLASLt's heuristic for the spec's m and for its halves down to 1, and runs each algorithm
+/// The constructor asks cuBLASLt's heuristic for each of `planned_rows`, and runs each algorithm
 /// that it gets on scratch memory, without and with something to add: a run picks among those alone, so that it never
 /// loads a kernel, which can deadlock against one that waits for a peer. Which of them fits a run's (m, k, alignment)
 /// is found on the host, on first use, and kept.

@@ -9,13 +9,11 @@
 /// (cuMemGetInfo into cuMemGetInfo_v2), and the table is made from the same expansion, so the two cannot differ.
 #define TANDEM_DRIVER_FUNCTIONS(X)          \
   X(cuInit)                                 \
-  X(cuDriverGetVersion)                     \
   X(cuGetErrorName)                         \
   X(cuGetErrorString)                       \
   X(cuDeviceGet)                            \
   X(cuDeviceTotalMem)                       \
   X(cuDeviceGetAttribute)                   \
-  X(cuDeviceGetUuid)                        \
   X(cuDevicePrimaryCtxRetain)               \
   X(cuDevicePrimaryCtxRelease)              \
   X(cuCtxGetCurrent)                        \

@@ -13,7 +13,7 @@ namespace tandem::cuda {
 
 /// Loads all of Tandem's kernels. Throws Unsupported where this build has none for the GPU, and DeviceError.
 void load_kernels(const Properties& properties, int device);
-/// Makes the driver load its own kernels for copies and fills, and make its pools for events and callbacks. Blocking.
+/// Makes the driver load its own kernels for copies and fills, and make its pools for callbacks. Blocking.
 void use_once(Device& device, StreamRef stream);
 
 }  // namespace tandem::cuda

@@ -35,7 +35,7 @@ std::optional<int> count_without_cuda() {
 }  // namespace
 
 int cuda_device_count() noexcept try {
-  if (!Driver::why_not_loaded().empty()) return 0;
+  if (!Driver::why_not_loaded().empty() || Driver::is_forked()) return 0;
   if (!Driver::is_started()) {
     if (const std::optional<int> visible = count_without_cuda()) return *visible;
   }
@@ -50,12 +50,15 @@ int cuda_device_count() noexcept try {
 
 std::string why_no_cuda_device() {
   if (!Driver::why_not_loaded().empty()) return Driver::why_not_loaded();
-  if (cuda_device_count() > 0) return {};
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
-    return format("no GPU is seen with CUDA_VISIBLE_DEVICES='{}'", visible);
+  if (Driver::is_forked()) {
+    return "this process was forked from one that had started CUDA; fork before that, or exec";
   }
-  if (!Driver::why_not_started().empty()) return Driver::why_not_started();
-  return "the driver sees no GPU";
+  if (cuda_device_count() > 0) return {};
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string none =
+      visible != nullptr ? format("no GPU is seen with CUDA_VISIBLE_DEVICES='{}'", visible) : "the driver sees no GPU";
+  const std::string why = Driver::is_started() ? Driver::why_not_started() : std::string();
+  return why.empty() ? none : format("{} ({})", none, why);
 }
 
 }  // namespace tandem

@@ -241,6 +241,7 @@ TEST_P(CudaDeviceTest, LeavesTheCallersContextAlone) {
     EXPECT_EQ(current(&context), CUDA_SUCCESS);
     EXPECT_EQ(context, nullptr);
     Stream stream(device());
+    EXPECT_TRUE(device().owns(stream));
     const Buffer buffer(device_, 64);
     device().fill(stream, buffer.data(), std::byte{1}, 64);
     stream.synchronize();

@@ -15,7 +15,8 @@ __device__ inline std::uint64_t before_first_poll_ns() { return (blockIdx.x + 1)
 __device__ inline std::uint64_t between_polls_ns() { return gridDim.x * poll_ns; }
 
 // What a wait has seen of an abort is kept in the GPU's own memory, where the waits behind it look now and then: so
-// what is queued behind an abort ends at once, and not each kernel after its turn.
+// what is queued behind an abort ends at once, and not each kernel after its turn. (Of each file of kernels: the first
+// to wait of another one asks the host.)
 constexpr unsigned looks_between_hints = 16;
 constexpr std::uintptr_t abort_hints = 64;
 static __device__ const WaitControl* volatile aborted_control[abort_hints];

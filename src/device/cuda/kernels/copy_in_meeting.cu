@@ -4,6 +4,7 @@
 
 #include "device/cuda/kernels/copy_in_meeting.hpp"
 #include "device/cuda/kernels/meeting.cuh"
+#include "device/cuda/kernels/table.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -131,10 +132,7 @@ cudaError_t launch_spread_in_meeting(const SpreadInMeetingArguments& arguments, 
 
 cudaError_t load_copy_in_meeting_kernels() {
   for (const Kernels& row : kernels) {
-    for (const void* kernel : {row.copy, row.spread}) {
-      cudaFuncAttributes attributes;
-      if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
-    }
+    if (const cudaError_t result = load_kernels({row.copy, row.spread}); result != cudaSuccess) return result;
   }
   return cudaSuccess;
 }

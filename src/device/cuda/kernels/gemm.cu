@@ -2,6 +2,7 @@
 #include "device/cuda/kernels/activation.cuh"
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/gemm.hpp"
+#include "device/cuda/kernels/table.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -101,8 +102,7 @@ cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType dtype, 
 
 cudaError_t load_gemm_kernels() {
   for (const Row& row : table) {
-    cudaFuncAttributes attributes;
-    if (const cudaError_t result = cudaFuncGetAttributes(&attributes, row.kernel); result != cudaSuccess) return result;
+    if (const cudaError_t result = load_kernels({row.kernel}); result != cudaSuccess) return result;
   }
   return cudaSuccess;
 }

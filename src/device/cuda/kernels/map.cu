@@ -112,10 +112,7 @@ cudaError_t launch_column_sum(const ColumnSum& sum, cudaStream_t stream) {
 cudaError_t load_map_kernels() {
   if (const cudaError_t result = load_kernels(table); result != cudaSuccess) return result;
   for (const DType dtype : {f32, f16, bf16}) {
-    cudaFuncAttributes attributes;
-    if (const cudaError_t result = cudaFuncGetAttributes(&attributes, column_sum_of(dtype)); result != cudaSuccess) {
-      return result;
-    }
+    if (const cudaError_t result = load_kernels({column_sum_of(dtype)}); result != cudaSuccess) return result;
   }
   return cudaSuccess;
 }

@@ -50,7 +50,8 @@ class BlockPatience {
     for (unsigned looks = 1; value.number != number; ++looks) {
       if (ended()) return;
       const bool polls = is_my_turn_to_poll() || (looks % looks_between_hints == 0 && may_be_aborted(control));
-      if (polls && !may_wait_on(control, wait, number, value.number, now_ns() - begin_)) {
+      const auto has_come = [&] { return load_packet(packet).number == number; };
+      if (polls && !may_wait_on(control, wait, number, value.number, now_ns() - begin_, has_come)) {
         *const_cast<volatile unsigned*>(&ended_) = 1;
         return;
       }

@@ -3,6 +3,7 @@
 
 #include "device/cuda/kernels/signal.cuh"
 #include "device/cuda/kernels/signal.hpp"
+#include "device/cuda/kernels/table.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -64,12 +65,8 @@ cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cuda
 }
 
 cudaError_t load_signal_kernels() {
-  for (const void* kernel : {reinterpret_cast<const void*>(&signal_kernel), reinterpret_cast<const void*>(&wait_kernel),
-                             reinterpret_cast<const void*>(&signal_and_wait_kernel)}) {
-    cudaFuncAttributes attributes;
-    if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
-  }
-  return cudaSuccess;
+  return load_kernels({reinterpret_cast<const void*>(&signal_kernel), reinterpret_cast<const void*>(&wait_kernel),
+                       reinterpret_cast<const void*>(&signal_and_wait_kernel)});
 }
 
 }  // namespace tandem::cuda

@@ -53,11 +53,13 @@ __device__ inline void report_first(std::uint32_t* state, WaitFailure* place, co
 }
 
 /// Whether a wait that has taken `waited_ns` may go on. It may not after an abort, nor after its deadline, which makes
-/// one; it says so then.
-__device__ inline bool may_wait_on(WaitControl* control, const SignalWait& wait, std::uint64_t expected,
-                                   std::uint64_t seen, std::uint64_t waited_ns) {
+/// one; it says so then. Where others had the GPU for so long, what it waits for may have come meanwhile.
+template <typename HasCome>
+__device__ bool may_wait_on(WaitControl* control, const SignalWait& wait, std::uint64_t expected, std::uint64_t seen,
+                            std::uint64_t waited_ns, const HasCome& has_come) {
   const bool aborted = is_aborted(control);
   if (!aborted && waited_ns < *const_cast<const volatile std::uint64_t*>(&control->timeout_ns)) return true;
+  if (!aborted && has_come()) return true;
   const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0};
   if (aborted) {
     report_first(&control->cut_short, &control->cut, facts);
@@ -80,7 +82,8 @@ class Patience {
   /// for the error.
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen) {
     if (const std::uint64_t now = now_ns(); now >= next_poll_) {
-      if (!may_wait_on(control_, wait_, expected, seen, now - begin_)) return false;
+      const auto has_come = [&] { return load_acquire_system(&wait_.word->value) >= expected; };
+      if (!may_wait_on(control_, wait_, expected, seen, now - begin_, has_come)) return false;
       next_poll_ = now + between_polls_ns();
     }
     if (++looks_ % looks_between_hints == 0 && may_be_aborted(control_)) next_poll_ = 0;

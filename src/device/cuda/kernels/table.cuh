@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cuda_runtime_api.h>
+#include <initializer_list>
 
 #include "tandem/base/dtype.hpp"
 
@@ -27,13 +28,18 @@ template <std::size_t n>
   return found == table + n ? nullptr : found;
 }
 
-/// Loads all of a table's code. The current context keeps it until it ends.
+/// Loads kernels' code, as far as nothing fails. The current context keeps it until it ends.
+[[nodiscard]] inline cudaError_t load_kernels(std::initializer_list<const void*> kernels) {
+  for (const void* kernel : kernels) {
+    cudaFuncAttributes attributes;
+    if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
+  }
+  return cudaSuccess;
+}
+
 template <std::size_t n> [[nodiscard]] cudaError_t load_kernels(const KernelRow (&table)[n]) {
   for (const KernelRow& row : table) {
-    for (const void* kernel : {row.vector, row.scalar}) {
-      cudaFuncAttributes attributes;
-      if (const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel); result != cudaSuccess) return result;
-    }
+    if (const cudaError_t result = load_kernels({row.vector, row.scalar}); result != cudaSuccess) return result;
   }
   return cudaSuccess;
 }
