@@ -39,7 +39,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
-  const bool staging = options.algorithm != "push" && !is_always_one_kernel(spec.count);
+  const bool staging = options.algorithm == "pull" || (automatic() && !is_always_one_kernel(spec.count));
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
   const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
   if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<CommunicationStream>(team);
@@ -112,7 +112,7 @@ void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  expect(shard, "shard", split_of(gathered.local()).shard(me()).count);
+  expect_shard(shard, gathered.local(), split_of(gathered.local()));
   open(rows_of(shard), gathered, stream);
 }
 
@@ -154,6 +154,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
   std::ranges::fill(coming_, std::uint8_t{1});
   // The own shard signals only where it was copied: another stream may be the one to read it.
   coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
+  own_in_place_ = in_place;
   started_ = true;
   started_in_ = capture();
   end(stream);
@@ -190,7 +191,7 @@ void AllGather::wait_shard(StreamRef stream, int rank) {
   expect_open(stream, "a shard was waited for before start()");
   std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
   if (coming == 0) {
-    if (rank == me()) return started_at_.hold(stream);
+    if (rank == me() && own_in_place_) return started_at_.hold(stream);
     refuse(format("the shard of rank {} was waited for twice in one run", rank));
   }
   wait(stream, 0, std::span(&rank, 1), arrived);
@@ -221,6 +222,13 @@ void AllGather::wait_for_rest(StreamRef stream) {
   end(stream);
 }
 
+void AllGather::expect_shard(const TensorView& shard, const TensorView& gathered, const Split& whole) const {
+  const Shard mine = whole.shard(me());
+  expect(shard, "shard", mine.count);
+  const auto* const place = gathered.data_as<const std::byte>() + bytes_of(mine.begin);
+  if (shard.data_as<const std::byte>() != place) expect_apart(shard, "shard", gathered, "gathered");
+}
+
 void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
@@ -230,7 +238,7 @@ void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
 void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
-  expect(shard, "shard", whole.shard(me()).count);
+  expect_shard(shard, gathered.local(), whole);
   gather(rows_of(shard), gathered, whole, stream);
 }
 
@@ -260,7 +268,7 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   expect_closed(stream);
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
-  expect(shard, "shard", whole.shard(me()).count);
+  expect_shard(shard, gathered, whole);
   expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
   const auto* const from = shard.data_as<const std::byte>();
   auto* const into = gathered.data_as<std::byte>();
@@ -360,19 +368,25 @@ void AllGather::pull(const Rows& shard, const Rows& gathered, const Split& whole
   }
 }
 
+namespace {
+
+std::shared_ptr<AllGather> kept_plan(const Team& team, const Dims& gathered, DType dtype, StreamRef stream) {
+  const std::int64_t shard = longest_shard(gathered, std::max(team.size(), 1));
+  return cached_plan<AllGather, AllGatherSpec>(team, "all_gather", shard, dtype, stream);
+}
+
+}  // namespace
+
 void all_gather(const Team& team, const TensorView& shard, const TensorView& gathered, StreamRef stream) {
-  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.numel(), gathered.dtype(), stream))(
-      shard, gathered, stream);
+  (*kept_plan(team, gathered.sizes(), gathered.dtype(), stream))(shard, gathered, stream);
 }
 
 void all_gather(const Team& team, const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
-  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype(), stream))(
-      shard, gathered, stream);
+  (*kept_plan(team, gathered.sizes(), gathered.dtype(), stream))(shard, gathered, stream);
 }
 
 void all_gather(const Team& team, const SymmetricTensor& gathered, StreamRef stream) {
-  (*cached_plan<AllGather, AllGatherSpec>(team, "all_gather", gathered.sizes().numel(), gathered.dtype(), stream))(
-      gathered, stream);
+  (*kept_plan(team, gathered.sizes(), gathered.dtype(), stream))(gathered, stream);
 }
 
 }  // namespace tandem

@@ -67,7 +67,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
   make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
-  make_slots(always_one_kernel ? 0 : slot, signals);
+  make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals);
   if (!automatic() && lanes().bytes() != 0) {
     const bool one_shot = options.algorithm == "one_kernel";
     const std::size_t piece = lanes().bytes() * static_cast<std::size_t>(one_shot ? 1 : ranks());

@@ -212,6 +212,7 @@ bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, Stream
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
+  expect_apart(input, "input", out.local(), "out");
   expect_alike(stream, [&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
@@ -236,6 +237,7 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm({"pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
+  expect_apart(input.local(), "input", out, "out");
   expect_alike(stream, [&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
@@ -263,6 +265,7 @@ void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef s
   expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "plain views");
   expect(input, "input", exchange_.sent(me()));
   expect(out, "out", exchange_.got(me()));
+  expect_apart(input, "input", out, "out");
   expect_alike(stream, [&] { return format("a run of {} between plain views", exchange_.in_words()); });
   const std::size_t longest = bytes_of(exchange_.longest());
   if (longest == 0) return;
@@ -325,6 +328,12 @@ std::shared_ptr<AllToAll> kept_plan(const Team& team, std::int64_t count, DType 
   return cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", count, dtype, stream);
 }
 
+/// Of one pair, where a tensor has as much for each rank.
+std::int64_t part_of(const Team& team, std::int64_t elements) {
+  const std::int64_t ranks = std::max(team.size(), 1);
+  return elements / ranks + (elements % ranks != 0 ? 1 : 0);
+}
+
 // Only the matrix is equal on all ranks; what this one sends need not be.
 std::int64_t most(std::span<const std::int64_t> counts) {
   return counts.empty() ? 0 : *std::ranges::max_element(counts);
@@ -333,7 +342,7 @@ std::int64_t most(std::span<const std::int64_t> counts) {
 }  // namespace
 
 void all_to_all(const Team& team, const TensorView& input, const TensorView& out, StreamRef stream) {
-  (*kept_plan(team, input.numel(), input.dtype(), stream))(input, out, stream);
+  (*kept_plan(team, part_of(team, input.numel()), input.dtype(), stream))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
@@ -342,7 +351,7 @@ void all_to_all(const Team& team, const TensorView& input, const TensorView& out
 }
 
 void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  (*kept_plan(team, input.numel(), input.dtype(), stream))(input, out, stream);
+  (*kept_plan(team, part_of(team, input.numel()), input.dtype(), stream))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor& out,
@@ -351,7 +360,7 @@ void all_to_all(const Team& team, const TensorView& input, const SymmetricTensor
 }
 
 void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  (*kept_plan(team, out.numel(), out.dtype(), stream))(input, out, stream);
+  (*kept_plan(team, part_of(team, out.numel()), out.dtype(), stream))(input, out, stream);
 }
 
 void all_to_all(const Team& team, const SymmetricTensor& input, const TensorView& out,

@@ -145,11 +145,7 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
 }
 
 Collective::Split Collective::split(const TensorView& view) const {
-  if (view.dim() == 0) return {1, 1};
-  const std::int64_t rows = view.size(0);
-  const std::int64_t total = view.numel();
-  const std::int64_t full = shard_of(rows, ranks_, 0).count;
-  return {total, view.dim() == 1 || rows == 0 ? full : full * (total / rows)};
+  return {view.numel(), longest_shard(view.sizes(), ranks_)};
 }
 
 void Collective::expect(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const {

@@ -49,7 +49,7 @@ void Plan::expect_reachable(const SymmetricTensor& tensor, std::string_view argu
 }
 
 void Plan::agree_on_run(StreamRef stream, const std::string& given) const {
-  const bool captured = stream.type() == device_->id().type && device_->stream_capture(stream) != 0;
+  const bool captured = capture_of(stream) != 0;
   team_.agree(kind_, format("plan {}, {}{}", number_, given, captured ? ", captured" : ""));
 }
 
@@ -84,16 +84,31 @@ void Plan::expect(const TensorView& view, std::string_view argument, DType dtype
   expect(view, argument, dtype, sizes.numel());
 }
 
-void Plan::begin(StreamRef stream) {
-  team_.check();
+void Plan::expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
+                        std::string_view other_argument) const {
+  if (view.bytes() == 0 || other.bytes() == 0 || !view.is_dense() || !other.is_dense()) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
+  const auto other_begin = reinterpret_cast<std::uintptr_t>(other.data());
+  if (begin >= other_begin + other.bytes() || other_begin >= begin + view.bytes()) return;
+  refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; they must not", argument, view.bytes(),
+                view.data(), other_argument, other.bytes(), other.data()));
+}
+
+std::uint64_t Plan::capture_of(StreamRef stream) const {
   if (stream.type() != device_->id().type) {
     refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
   }
-  capture_ = device_->stream_capture(stream);
+  const std::uint64_t capture = device_->stream_capture(stream);
+  if (capture == 0 && !device_->owns(stream)) {
+    refuse(format("a stream of another device was given; this rank's is {}", to_string(device_->id())));
+  }
+  return capture;
+}
+
+void Plan::begin(StreamRef stream) {
+  team_.check();
+  capture_ = capture_of(stream);
   if (capture_ == 0) {
-    if (!device_->owns(stream)) {
-      refuse(format("a stream of another device was given; this rank's is {}", to_string(device_->id())));
-    }
     // Also where the handle is the last run's: one handle may name one stream after another, or one for each thread.
     last_.hold(stream);
   } else if (capture_ == last_capture_) {

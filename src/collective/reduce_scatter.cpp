@@ -36,7 +36,8 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   const CollectiveTuning tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
-  const bool staging = options.algorithm != "direct" && !is_always_one_kernel(spec.count);
+  const bool on_place = options.algorithm == "direct" || options.algorithm == "direct_kernel";
+  const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
   std::string meets;
   if (meeting()) {
@@ -198,19 +199,25 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
   }
 }
 
+namespace {
+
+std::shared_ptr<ReduceScatter> kept_plan(const Team& team, const Dims& input, DType dtype, StreamRef stream) {
+  const std::int64_t shard = longest_shard(input, std::max(team.size(), 1));
+  return cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", shard, dtype, stream);
+}
+
+}  // namespace
+
 void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream) {
-  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.numel(), input.dtype(), stream))(
-      input, shard, stream);
+  (*kept_plan(team, input.sizes(), input.dtype(), stream))(input, shard, stream);
 }
 
 void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
-  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype(),
-                                                  stream))(input, shard, stream);
+  (*kept_plan(team, input.sizes(), input.dtype(), stream))(input, shard, stream);
 }
 
 void reduce_scatter(const Team& team, const SymmetricTensor& input, StreamRef stream) {
-  (*cached_plan<ReduceScatter, ReduceScatterSpec>(team, "reduce_scatter", input.sizes().numel(), input.dtype(),
-                                                  stream))(input, stream);
+  (*kept_plan(team, input.sizes(), input.dtype(), stream))(input, stream);
 }
 
 }  // namespace tandem

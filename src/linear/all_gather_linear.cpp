@@ -22,7 +22,8 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       choice(std::move(its_choice)),
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice,
-             ShardGather::Meanwhile::nothing, operation),
+             ShardGather::Meanwhile::nothing, keep_gathered ? ShardGather::Kept::yes : ShardGather::Kept::no,
+             operation),
       gemm(team, tuned_gemm(team, local_gemm(spec))),
       communication(team) {}
 

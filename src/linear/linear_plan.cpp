@@ -23,13 +23,20 @@ bool fits(std::int64_t rows, std::int64_t columns) {
   return rows <= most_elements / std::max(columns, std::int64_t{1});
 }
 
-const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec) {
+bool fits(const LinearSpec& spec) { return fits(spec.m, spec.n) && fits(spec.n, spec.k) && fits(spec.k, spec.m); }
+
+const Team& member(const Team& team, LinearKind kind) {
   if (!team) throw InvalidArgument(format("{}: this rank is not a member of the team that was given", name(kind)));
+  return team;
+}
+
+/// Behind the agreement of the ranks, so that all of them refuse what any of them gave.
+const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; none may be negative", name(kind), team.rank(),
                                  spec.m, spec.n, spec.k));
   }
-  if (!fits(spec.m, spec.n) || !fits(spec.n, spec.k) || !fits(spec.k, spec.m)) {
+  if (!fits(spec)) {
     throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; no matrix of them may have more than {} elements",
                                  name(kind), team.rank(), spec.m, spec.n, spec.k, most_elements));
   }
@@ -57,14 +64,16 @@ const Team& validated(const Team& team, LinearKind kind, const LinearSpec& spec)
                "gelu_tanh, or no auxiliary",
                name(kind), team.rank(), name(spec.auxiliary)));
   }
-  return team;
+  return spec;
 }
 
-/// What must be equal on all ranks, in words.
+/// What must be equal on all ranks, in words; a share of this rank's own that no plan can have, too.
 std::string shared_arguments(const LinearSpec& spec, const LinearOptions& options, bool own_n, std::string_view extra) {
   std::string sizes = to_string(spec);
-  const std::string own = own_n ? format(" n={} ", spec.n) : format(" k={} ", spec.k);
-  sizes.replace(sizes.find(own), own.size(), own_n ? " n=(each rank's own) " : " k=(each rank's own) ");
+  if ((own_n ? spec.n : spec.k) >= 0 && fits(spec)) {
+    const std::string own = own_n ? format(" n={} ", spec.n) : format(" k={} ", spec.k);
+    sizes.replace(sizes.find(own), own.size(), own_n ? " n=(each rank's own) " : " k=(each rank's own) ");
+  }
   return format("{}, algorithm {}, groups {}{}{}{}", sizes, options.algorithm,
                 options.groups ? std::to_string(*options.groups) : "auto",
                 options.sms ? format(", on at most {} SMs", *options.sms) : "",
@@ -108,9 +117,9 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
 
 LinearPlan::LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options,
                        OwnShare own_share, std::string_view extra)
-    : Plan(validated(team, kind, spec), std::string(name(kind)),
+    : Plan(member(team, kind), std::string(name(kind)),
            shared_arguments(spec, options, own_share == OwnShare::n, extra)),
-      spec_(spec),
+      spec_(validated(team, kind, spec)),
       choice_(agreed_choice(team, kind, as_costed(kind, spec, own_share == OwnShare::n), options)) {
   if (options.keep_gathered && kind != LinearKind::all_gather_linear) {
     refuse(format("keep_gathered was asked for; of the linear plans only {} keeps what it gathers",
@@ -156,8 +165,9 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
 }
 
 void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts) {
-  set_description(format("{} {} on {} ranks\n{}\nlocal product: {}\n{}communication: {}", kind(), to_string(spec_),
-                         team().size(), to_string(choice_), gemm.describe(),
+  const std::string alone = team().size() == 1 ? ", which is one product here, since nothing travels" : "";
+  set_description(format("{} {} on {} ranks\n{}{}\nlocal product: {}\n{}communication: {}", kind(), to_string(spec_),
+                         team().size(), to_string(choice_), alone, gemm.describe(),
                          parts.empty() ? "" : format("products of parts: {}\n", parts), communication));
 }
 

@@ -173,9 +173,9 @@ void PartialSums::multiply_own(const Operands& run, const ShardPart& part, std::
   const RowRange rows = own_rows(run.m, part);
   const std::size_t before = bytes_before(run, team_.rank(), rows);
   if (spec_.beta != 0.0F && rows.count > 0) {
-    team_.device().copy(
-        stream,
-        {.dst = sums + before, .src = run.y + before, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_});
+    const Copy copy{
+        .dst = sums + before, .src = run.y + before, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
+    enqueue(team_.device(), stream, std::span(&copy, 1), sms_);
   }
   multiply(run, rows, spec_.beta, sums + before, stream);
 }

@@ -53,13 +53,17 @@ MailLanes lanes_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, 
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-                         Meanwhile meanwhile, std::uint32_t operation)
+                         Meanwhile meanwhile, Kept kept, std::uint32_t operation)
     : team_(team),
       meeting_(meeting_of(team, max_m, row_bytes, choice, meanwhile, operation)),
       lanes_(meeting_ ? MailLanes() : lanes_of(team, max_m, row_bytes, choice, operation)),
       gathered_(team,
                 plan_buffer(team, lanes_.bytes() == 0 ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes))),
-      slots_(team, is_one_kernel() ? 0 : checked_mul(static_cast<std::size_t>(max_m), row_bytes), signals, operation),
+      slots_(team,
+             is_one_kernel() || (team.size() == 1 && kept == Kept::no)
+                 ? 0
+                 : checked_mul(static_cast<std::size_t>(max_m), row_bytes),
+             signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
       row_bytes_(row_bytes),
       sms_(choice.sms) {}

@@ -30,10 +30,13 @@ class ShardGather {
   /// What is computed between `start` and the first `wait`: a large gather leaves the multiprocessors to that.
   enum class Meanwhile : std::uint8_t { nothing, something };
 
+  /// Whether the rows are read as a whole, also in a team of one. Else that has no place for them.
+  enum class Kept : bool { no, yes };
+
   /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in the choice's groups; 0: as a
   /// whole.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-              Meanwhile meanwhile, std::uint32_t operation);
+              Meanwhile meanwhile, Kept kept, std::uint32_t operation);
 
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;

@@ -112,6 +112,30 @@ const std::vector<Row>& collective_rows() {
          plan(view({8}), view({8}), std::vector<std::int64_t>{1, 2, 3}, stream_of(world));
        },
        {"AllToAll on rank {rank} of 2", "3 counts", "2 ranks need 4"}},
+      {"AllToAllInPlace",
+       2,
+       [](World& world) {
+         AllToAll plan(world.team(), {4, f32});
+         plan(view({8}), view({8}), stream_of(world));
+       },
+       {"AllToAll on rank {rank} of 2", "input, 32 bytes at", "and out, 32 bytes at", "share memory"}},
+      {"ShardInAnothersPlace",
+       2,
+       [](World& world) {
+         AllGather plan(world.team(), {4, f32});
+         const TensorView shard(memory().data() + 4 * (1 - world.rank()), {4}, f32);
+         plan(shard, view({8}), stream_of(world));
+       },
+       {"AllGather on rank {rank} of 2", "shard, 16 bytes at", "and gathered, 32 bytes at", "share memory"}},
+      {"OwnShardWaitedForTwice",
+       2,
+       while_open([](AllGather& plan, const SymmetricTensor& x, StreamRef s) {
+         plan.finish(s);
+         plan.start(view({4}), x, s);
+         const int me = x.team().rank();
+         for (int twice = 0; twice < 2; ++twice) plan.wait_shard(s, me);
+       }),
+       {"AllGather on rank {rank} of 2", "the shard of rank {rank} was waited for twice"}},
       {"CollectiveWithoutStaging",
        2,
        [](World& world) {

@@ -49,7 +49,8 @@ class TANDEM_API AllGather final : public Collective {
   void operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream);
 
   // A run into a symmetric tensor in three steps, for consumers that begin with the first shard: `start` once, then
-  // `wait_shard` for some ranks, each at most once, on any stream; then `finish`, which waits for the rest.
+  // `wait_shard` for some ranks, each at most once, on any stream; then `finish`, which waits for the rest. Always by
+  // pushes, whatever `algorithm` says; a plan that was asked for another algorithm refuses it.
   // Until then the plan takes no other run; but what a dropped capture started is forgotten. Captured, all steps are in
   // one graph.
 
@@ -79,6 +80,8 @@ class TANDEM_API AllGather final : public Collective {
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
+  /// Refuses a shard that is another one's, or lies in `gathered` but not in its place.
+  void expect_shard(const TensorView& shard, const TensorView& gathered, const Split& whole) const;
   void expect_closed(StreamRef stream);
   /// Refuses a later step of a run that was not started, or in another capture than the stream's.
   void expect_open(StreamRef stream, const char* otherwise) const;
@@ -89,6 +92,7 @@ class TANDEM_API AllGather final : public Collective {
   Event started_at_;                             // where what comes before a run in steps has ended
   std::vector<int> everyone_;                    // the peers in rotated order, then this rank
   std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
+  bool own_in_place_ = false;         // in that run, where the own shard has no signal
   bool started_ = false;
   std::uint64_t started_in_ = 0;  // a capture, or none
 };

@@ -19,8 +19,8 @@ struct AllToAllSpec {
 
 /// Rank i sends part j of its input to rank j, where it becomes part i of the output. Parts lie one after the other in
 /// rank order. Without `counts` they are equal: each tensor has ranks · c elements. With them, rank i sends
-/// counts[i · ranks + j] elements to rank j: ranks² values, at least 0, the same on all ranks (nobody can check that).
-/// Input and output never overlap.
+/// counts[i · ranks + j] elements to rank j: ranks² values, at least 0, the same on all ranks (which TANDEM_CHECK=runs
+/// has compared). Input and output never overlap: an InvalidArgument where that can be seen.
 ///
 /// Into a symmetric tensor, "push": each rank writes its parts straight into its peers' tensors. From a symmetric
 /// tensor into a plain view, "pull": each rank reads them there. Between plain views, "fetch": each rank reads its

@@ -82,6 +82,9 @@ class TANDEM_API Plan {
   }
   /// The same, for exactly these sizes.
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
+  /// Throws InvalidArgument where these share memory, as far as that can be seen: of rows that lie apart it cannot.
+  void expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
+                    std::string_view other_argument) const;
   /// The same unless `tensor` is one that all ranks of this team reach.
   void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const;
   /// Collective where TANDEM_CHECK says runs, and else nothing: throws InvalidArgument on every member, naming two,
@@ -102,7 +105,8 @@ class TANDEM_API Plan {
   void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).hold(stream); }
   /// What stands between them. If `body` throws, a part of what the peers wait for is queued, and counted, which no
   /// later run could put right: so the team fails, before that is passed on. A capture that throws is never launched,
-  /// and leaves the team as it is.
+  /// and leaves the team as it is where it throws on all ranks; where it does on some, later runs of this plan may wait
+  /// for each other to the deadline.
   template <typename Body> void whole_or_failed(const Body& body) {
     try {
       body();
@@ -121,6 +125,8 @@ class TANDEM_API Plan {
   }
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
   void agree_on_run(StreamRef stream, const std::string& given) const;
+  /// The capture that `stream`, which has to be one of this rank's device, is in; 0: none.
+  [[nodiscard]] std::uint64_t capture_of(StreamRef stream) const;
   /// In a handler: fails the team, with what was thrown as the reason.
   void fail_midway() const noexcept;
 

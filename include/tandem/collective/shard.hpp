@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tandem/base/dims.hpp"
+
 namespace tandem {
 
 /// A rank's share of a range: [begin, begin + count).
@@ -20,6 +22,15 @@ struct Shard {
   const std::int64_t full = total / ranks + (total % ranks != 0 ? 1 : 0);
   const std::int64_t begin = std::min(total, full * rank);
   return {begin, std::min(full, total - begin)};
+}
+
+/// Elements of the longest shard of a tensor of these sizes, which is split along its first dimension; one without
+/// dimensions is not.
+[[nodiscard]] inline std::int64_t longest_shard(const Dims& sizes, int ranks) noexcept {
+  if (sizes.size() == 0) return 1;
+  const std::int64_t rows = sizes[0];
+  const std::int64_t longest = shard_of(rows, ranks, 0).count;
+  return rows == 0 ? 0 : longest * (sizes.numel() / rows);
 }
 
 }  // namespace tandem
