@@ -174,6 +174,10 @@ constexpr std::array<Variable, 10> variables{{
 // What `tandem run` tells its ranks; `Launch` reads these (see tandem/team/launch.hpp).
 constexpr std::array<std::string_view, 3> launch_variables{"TANDEM_RANK", "TANDEM_WORLD_SIZE", "TANDEM_JOB"};
 
+// What CMake (CMP0144), environment modules and Spack set for an installed package; Tandem reads none of them.
+constexpr std::array<std::string_view, 5> install_variables{"TANDEM_ROOT", "TANDEM_HOME", "TANDEM_DIR", "TANDEM_PREFIX",
+                                                            "TANDEM_VERSION"};
+
 /// What OpenMP's own variable asks for at its outermost level; 0 if nothing that it allows: that is OpenMP's to say.
 int openmp_threads(const Env::Lookup& lookup) {
   const std::string value = lookup("OMP_NUM_THREADS").value_or("");
@@ -193,9 +197,8 @@ bool is_known(std::string_view name) {
   for (const Variable& variable : variables) {
     if (name == variable.name) return true;
   }
-  for (const std::string_view variable : launch_variables) {
-    if (name == variable) return true;
-  }
+  const auto same = [name](std::string_view variable) { return name == variable; };
+  if (std::ranges::any_of(launch_variables, same) || std::ranges::any_of(install_variables, same)) return true;
   // Tandem's tests and scripts have room of their own.
   return name.starts_with("TANDEM_TEST_");
 }

@@ -114,6 +114,14 @@ TEST(Env, AnUnknownVariableOfOursIsAnError) {
   EXPECT_NO_THROW(static_cast<void>(Env::from_process()));
 }
 
+TEST(Env, VariablesOfAnInstallationAreLetPass) {
+  for (const char* name : {"TANDEM_ROOT", "TANDEM_HOME", "TANDEM_DIR", "TANDEM_PREFIX", "TANDEM_VERSION"}) {
+    ASSERT_EQ(::setenv(name, "/opt/tandem", 1), 0);
+    EXPECT_NO_THROW(static_cast<void>(Env::from_process())) << name;
+    ::unsetenv(name);
+  }
+}
+
 // docs/environment.md holds the table as it is here. To renew it, put the table that this prints into the page.
 TEST(Env, ItsTableIsTheOneOfTheDocuments) {
   std::ifstream page(TANDEM_SOURCE_DIR "/docs/environment.md");
