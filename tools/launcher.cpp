@@ -156,7 +156,12 @@ class Launcher {
     drain();
     if (options_.report || first_failure_ >= 0) report();
     while (!outlet_.empty()) turn();
-    if (first_failure_ < 0) return 0;
+    if (const int error = outlet_.error(); error != 0) {
+      outlet_.add(STDERR_FILENO,
+                  format("tandem run: what the ranks wrote could not be written: {}\n", std::strerror(error)));
+      while (!outlet_.empty()) turn();
+    }
+    if (first_failure_ < 0) return outlet_.error() == 0 ? 0 : 1;
     return code_of(*ranks_[static_cast<std::size_t>(first_failure_)].status);
   }
 

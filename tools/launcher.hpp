@@ -21,9 +21,9 @@ struct LaunchOptions {
 /// Each rank is a process group of its own: when the rank ends, what it started ends too, unless that left the group;
 /// when this process is killed, even by SIGKILL, all ranks end so. Rank 0 reads this process's input unless that is a
 /// terminal; the others read nothing. Who does not read their output holds up the ranks alone. Returns 0, or the exit
-/// code of the rank that failed first (128 + N for signal N); says on stderr which rank failed and then how each one
-/// ended. Throws Error if the program cannot be started, and InvalidArgument if ranks are to be bound that do not
-/// divide over the CPUs.
+/// code of the rank that failed first (128 + N for signal N), or else 1 if their output could not be written; says on
+/// stderr which rank failed and then how each one ended. Throws Error if the program cannot be started, and
+/// InvalidArgument if ranks are to be bound that do not divide over the CPUs.
 [[nodiscard]] int launch(const LaunchOptions& options);
 
 }  // namespace tandem::tools

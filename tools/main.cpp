@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,12 +49,22 @@ void print_help() {
 }
 
 int dispatch(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+  if (words.empty()) {
     print_help();
-    return words.empty() ? bad_command_line : success;
+    return bad_command_line;
   }
-  if (words[0] == "--version") {
-    std::puts("tandem " TANDEM_VERSION);
+  if (words[0] == "help" && words.size() == 2 && !words[1].starts_with('-')) return dispatch({words[1], "--help"});
+  const bool help = words[0] == "--help" || words[0] == "-h" || words[0] == "help";
+  if (help || words[0] == "--version") {
+    if (words.size() > 1) {
+      throw tandem::InvalidArgument(tandem::format("'{}' is too much; allowed: tandem {}{}", words.back(), words[0],
+                                                   words[0] == "help" ? ", or tandem help COMMAND" : " alone"));
+    }
+    if (help) {
+      print_help();
+    } else {
+      std::puts("tandem " TANDEM_VERSION);
+    }
     return success;
   }
   std::string known;
@@ -71,7 +83,13 @@ int main(int argc, char** argv) {
     std::fputs(tandem::format("tandem {}: {}\n", words.empty() ? "" : words[0], error.what()).c_str(), stderr);
   };
   try {
-    return dispatch(words);
+    const int code = dispatch(words);
+    // What commands print, they do not look after: a full disk shows here at the latest.
+    if (std::fflush(stdout) != 0) {
+      throw tandem::Error(tandem::format("cannot write to stdout: {}", std::strerror(errno)));
+    }
+    if (std::ferror(stdout) != 0) throw tandem::Error("some of the output could not be written to stdout");
+    return code;
   } catch (const tandem::InvalidArgument& error) {
     report(error);
     return bad_command_line;

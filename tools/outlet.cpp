@@ -28,6 +28,7 @@ void Outlet::write() {
       const ssize_t size = ::write(fd, rest.data() + written_, std::min<std::size_t>(rest.size() - written_, PIPE_BUF));
       if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (size < 0) {
+        if (errno != EPIPE && error_ == 0) error_ = errno;
         at(fd) = errno == EPIPE ? Reader::gone : Reader::given_up;
         continue;
       }

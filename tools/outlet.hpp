@@ -27,6 +27,8 @@ class Outlet {
   [[nodiscard]] Clock::duration stalled() const;
   /// Drops what waits for that reader, and from now on whatever is added for it.
   void give_up();
+  /// The errno of the first write that failed though there is a reader, as to a full disk; 0 if none did.
+  [[nodiscard]] int error() const noexcept { return error_; }
   /// Whether the reader of `fd` is gone for good.
   [[nodiscard]] bool abandoned(int fd) const noexcept { return at(fd) == Reader::gone; }
 
@@ -43,6 +45,7 @@ class Outlet {
   std::array<Reader, 3> readers_{};  // by descriptor
   std::deque<Text> waiting_;
   std::size_t written_ = 0;  // of the first
+  int error_ = 0;
   Clock::time_point taken_;  // when something was last taken, or began to wait behind nothing
 };
 

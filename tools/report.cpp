@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report.hpp"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "tandem/base/error.hpp"
@@ -17,12 +19,17 @@ void print(const std::string& line) {
   std::fflush(stdout);
 }
 
-std::string cell(const nlohmann::ordered_json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 }  // namespace
+
+std::string csv_cell(const nlohmann::ordered_json& value) {
+  if (value.is_null()) return "";
+  if (!value.is_string()) return value.dump();
+  const auto text = value.get<std::string>();
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
 
 Report::Report(const World& world, const std::string& title, const Options& options)
     : speaks_(world.rank() == 0), table_(!options.csv && options.json != "-"), csv_(options.csv), json_(options.json) {
@@ -57,7 +64,7 @@ void Report::row(const nlohmann::ordered_json& values, const std::string& line) 
     std::string cells;
     for (const auto& [name, value] : values.items()) {
       names += format("{}{}", names.empty() ? "" : ",", name);
-      cells += format("{}{}", &value == &values.front() ? "" : ",", cell(value));
+      cells += format("{}{}", &value == &values.front() ? "" : ",", csv_cell(value));
     }
     if (document_["rows"].empty()) print(names);
     print(cells);
@@ -79,7 +86,9 @@ void expect_one_stdout(const Report::Options& options) {
 
 void write_text(const std::string& path, const std::string& text) {
   if (path == "-") {
-    std::fputs(text.c_str(), stdout);
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+      throw Error(format("cannot write to stdout: {}", std::strerror(errno)));
+    }
     return;
   }
   std::ofstream file(path);

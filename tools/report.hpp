@@ -36,6 +36,9 @@ class Report {
   nlohmann::ordered_json document_;
 };
 
+/// A value as CSV has it (RFC 4180): a text with a comma, a quote or a line end stands in quotes. Null is empty.
+[[nodiscard]] std::string csv_cell(const nlohmann::ordered_json& value);
+
 /// Throws InvalidArgument where both of them would go to stdout.
 void expect_one_stdout(const Report::Options& options);
 

@@ -155,6 +155,16 @@ TEST(Launchers, ALateReaderOfTandemRunMissesNothing) {
   expect_says(outcome, "20000\n");
 }
 
+TEST(Launchers, TandemRunSaysThatOutputIsLost) {
+  const std::string full = "; } > /dev/full; echo code $? >&2'";
+  const Outcome lost = run("sh -c '{ " + tandem_run + "-n 1 -- echo hello" + full);
+  expect_says(lost, "tandem run: what the ranks wrote could not be written: No space left on device\n");
+  expect_says(lost, "code 1\n");
+  const Outcome failed = run("sh -c '{ " + tandem_run + "-n 1 -- sh -c \"echo hello; exit 7\"" + full);
+  expect_says(failed, "No space left on device\n");
+  expect_says(failed, "code 7\n");
+}
+
 TEST(Launchers, TandemRunHasMoreRanksThanItMayHaveOpenFiles) {
   const Outcome outcome = run("sh -c \"ulimit -Sn 40; exec " + tandem_run + "-n 20 -- sh -c 'ulimit -Sn'\"");
   EXPECT_EQ(outcome.code, 0) << outcome.out;

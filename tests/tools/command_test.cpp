@@ -45,6 +45,24 @@ TEST(CommandLine, WrongOnesExitWithTwo) {
   }
 }
 
+TEST(CommandLine, HelpAndVersionTakeNothingElse) {
+  EXPECT_EQ(tandem_command("help run").out, tandem_command("run --help").out);
+  EXPECT_EQ(tandem_command("help").out, tandem_command("--help").out);
+  for (const char* wrong : {"--version --nonsense", "help dance", "help run --now", "--help run"}) {
+    EXPECT_EQ(tandem_command(std::string(wrong) + " 2>/dev/null").code, bad_command_line) << wrong;
+  }
+}
+
+TEST(CommandLine, OutputThatIsLostIsAFailure) {
+  for (const char* command :
+       {"--help", "--version", "info", "info --json -", "plan all_reduce -n 1", "plan all_reduce -n 2 --json -",
+        "bench all_reduce -n 1 -b 4 -e 4 --iters 1", "bench all_reduce -n 2 -b 4 -e 4 --iters 1 --csv"}) {
+    const Outcome outcome = tandem_command(std::string(command) + " 2>&1 >/dev/full");
+    EXPECT_EQ(outcome.code, failure) << command;
+    testing::expect_says(outcome.out, {"to stdout"});
+  }
+}
+
 TEST(CommandLine, GradientsAreOfF32OrOfTheLayersDType) {
   const testing::TemporaryFolder folder;
   for (const std::string& command :
