@@ -14,7 +14,7 @@ Each library runs all sizes in turn, N rounds long (default 3), so that a busy m
 median of the rounds is printed. "tandem" works on symmetric tensors, "tandem-plain" on any memory. A round's time is the
 median of its iterations, each as long as its slowest rank; or their mean, one behind the other, as nccl-tests have it.
 Below the tables: in how many rows Tandem is ahead of the better peer, level with it, and behind, and each row where it is
-behind. Ends with 1 if one of Tandem's results was wrong.
+behind. Ends with 1 if one of Tandem's results was wrong, or a library ended with an error.
 USAGE
 }
 
@@ -41,10 +41,14 @@ fi
 
 lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
+failures=0
 measure() { # NAME COMMAND...
   local name=$1
   shift
-  if ! timeout 600 "$@" "${pass[@]}" >>"$lines"; then echo "$name: ended with an error, or ran too long"; fi
+  if ! timeout 600 "$@" "${pass[@]}" >>"$lines"; then
+    failures=$((failures + 1))
+    echo "$name: ended with an error, or ran too long"
+  fi
 }
 
 has_mpi=false
@@ -73,4 +77,5 @@ for n in $ranks; do
   done
 done
 
-python3 "$(dirname "${BASH_SOURCE[0]}")/table.py" <"$lines"
+python3 "$(dirname "${BASH_SOURCE[0]}")/table.py" <"$lines" || failures=$((failures + 1))
+exit $((failures > 0))

@@ -7,10 +7,12 @@ usage: collectives_test.py [TestCase...]; the program is in the folder that TAND
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks" / "collectives"))
+COLLECTIVES = Path(__file__).resolve().parents[2] / "benchmarks" / "collectives"
+sys.path.append(str(COLLECTIVES))
 
 import table  # noqa: E402
 
@@ -77,6 +79,19 @@ class Program(unittest.TestCase):
             libraries, = rows.values()
             self.assertEqual({library: wrong for library, (wrong, _) in libraries.items()},
                              {"tandem": 0, "tandem-plain": 0}, case)
+
+
+class Driver(unittest.TestCase):
+    def test_passes_on_what_goes_wrong(self):
+        with tempfile.TemporaryDirectory() as build:
+            program = Path(build) / "benchmarks" / "collectives" / "collectives-tandem"
+            program.parent.mkdir(parents=True)
+            program.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+            program.chmod(0o755)
+            run = subprocess.run([COLLECTIVES / "run.sh", "--build", build, "--ranks", "2", "--rounds", "2"],
+                                 capture_output=True, text=True, check=False, timeout=100)
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertEqual(run.stdout.count("tandem: ended with an error"), 2, run.stdout)
 
 
 if __name__ == "__main__":
