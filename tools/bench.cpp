@@ -48,7 +48,7 @@ Examples:
   tandem bench all_reduce -n 4 --device cuda -d bf16 -b 1K -e 64M -f 4 --iters 50 -G 20
   tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
   tandem bench linear_all_reduce -n 4 --device cuda --shape 8192,8192,8192 --wire
-  tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
+  tandem bench all_gather_linear -n 4 --device host --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --bias --activation gelu_erf --auxiliary output
   tandem bench linear_reduce_scatter -n 4 --shape 512,1024,2048 --layout NN    # its gradient of x
 )";
@@ -75,6 +75,10 @@ void check(const BenchOptions& options, const CLI::App& app) {
   }
   if (options.begin > options.end) {
     throw InvalidArgument(format("-b is {} and -e is {}; sizes go up from -b to -e", bytes_to_string(options.begin),
+                                 bytes_to_string(options.end)));
+  }
+  if (is_collective(options.operation) && options.begin == 0 && options.end != 0 && options.step == 0) {
+    throw InvalidArgument(format("-b is 0 and -e is {}; from 0 no factor goes up; allowed: -i with them, or -e 0",
                                  bytes_to_string(options.end)));
   }
   expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
@@ -216,8 +220,8 @@ int bench(Arguments arguments) {
   app.add_flag("-I,--stats", options.stats, "show the 99th percentile as well");
   integer("--seed", "--seed", "of the random data (default 1)", options.seed, 0,
           std::numeric_limits<std::int64_t>::max());
-  add_output(app, "--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape");
-  add_output(app, "--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)");
+  add_file(app, "--timeline", options.timeline, "write the Chrome trace of one iteration, of the last size or shape");
+  add_file(app, "--plot", options.plot, "draw it, as a PNG (needs python3 with matplotlib)");
   add_report(app, options.report);
   if (const auto code = parse(app, arguments)) return *code;
   check(options, app);
@@ -234,11 +238,7 @@ int bench(Arguments arguments) {
     throw InvalidArgument(format("-G is {}, and the ranks' devices are the {}'s; CUDA graphs need --device cuda",
                                  repetitions.graph_launches, name(world.device().id().type)));
   }
-  if (options.sms && world.device().id().type != DeviceType::cuda) {
-    throw InvalidArgument(
-        format("--sms is {}, and the ranks' devices are the {}'s, which has none; that needs --device cuda",
-               *options.sms, name(world.device().id().type)));
-  }
+  expect_sms(options.sms, world.device().id().type);
   if (options.wire && world.size() == 1) {
     throw InvalidArgument("--wire was given to one rank, which has no peer; allowed: two ranks and more");
   }

@@ -130,6 +130,19 @@ void add_sms(CLI::App& app, std::optional<int>& sms) {
       ->type_name("N");
 }
 
+void expect_sms(std::optional<int> sms, DeviceType device) {
+  if (!sms || device == DeviceType::cuda) return;
+  throw InvalidArgument(
+      format("--sms is {}, and the ranks' devices are the {}'s, which has none; that needs --device cuda", *sms,
+             name(device)));
+}
+
+void add_file(CLI::App& app, const char* name, std::string& path, const std::string& help) {
+  app.add_option_function<std::string>(
+         name, [&path, name](const std::string& text) { path = parse_file(name, text); }, help)
+      ->type_name("FILE");
+}
+
 void add_output(CLI::App& app, const char* name, std::string& path, const std::string& help) {
   app.add_option_function<std::string>(
          name, [&path, name](const std::string& text) { path = parse_output(name, text); }, help)

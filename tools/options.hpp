@@ -40,7 +40,11 @@ void add_algorithm(CLI::App& app, std::string& algorithm);
 void add_groups(CLI::App& app, std::optional<int>& groups);
 /// --sms
 void add_sms(CLI::App& app, std::optional<int>& sms);
-/// A file that is written at the end (see parse_output).
+/// Throws InvalidArgument if --sms was given to ranks whose devices have no multiprocessors.
+void expect_sms(std::optional<int> sms, DeviceType device);
+/// A file that is written at the end (see parse_file).
+void add_file(CLI::App& app, const char* name, std::string& path, const std::string& help);
+/// A file, or stdout, that is written at the end (see parse_output).
 void add_output(CLI::App& app, const char* name, std::string& path, const std::string& help);
 /// --json and --csv
 void add_report(CLI::App& app, Report::Options& report);

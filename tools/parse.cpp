@@ -93,7 +93,13 @@ Shape parse_shape(std::string_view option, std::string_view text) {
 std::string to_string(const Shape& shape) { return format("{},{},{}", shape.m, shape.n, shape.k); }
 
 std::string parse_output(std::string_view option, const std::string& text) {
-  if (text == "-") return text;
+  return text == "-" ? text : parse_file(option, text);
+}
+
+std::string parse_file(std::string_view option, const std::string& text) {
+  if (text == "-") {
+    throw InvalidArgument(format("{} is '-', and does not go to stdout; allowed: a file that can be written", option));
+  }
   const std::filesystem::path path(text);
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   std::error_code error;  // a path that cannot be looked at is none of these

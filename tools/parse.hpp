@@ -33,7 +33,9 @@ struct Shape {
 [[nodiscard]] Shape parse_shape(std::string_view option, std::string_view text);
 [[nodiscard]] std::string to_string(const Shape& shape);
 
-/// The path of a file that can be written, so that nobody hears at the end of a long run that it cannot; "-" is stdout.
+/// The path of a file that can be written, so that nobody hears at the end of a long run that it cannot.
+[[nodiscard]] std::string parse_file(std::string_view option, const std::string& text);
+/// The same, or "-", which is stdout.
 [[nodiscard]] std::string parse_output(std::string_view option, const std::string& text);
 
 /// One of `known`. `what` names it: "unknown operation 'x'; known: …".

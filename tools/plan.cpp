@@ -33,7 +33,7 @@ ones by the cost model's constants, which nobody measured here: a latency for ea
 rank's link, and those of its memory.
 
 Examples:
-  tandem plan all_gather_linear -n 4 --shape 8192,16384,8192 --link 20us,10GB/s
+  tandem plan all_gather_linear -n 4 --device host --shape 8192,16384,8192 --link 20us,10GB/s
   tandem plan linear_reduce_scatter -n 4 --shape 8192,8192,16384 --layout NN    # its gradient of x
   tandem plan all_reduce -n 4 --size 64M
 )";
@@ -90,8 +90,13 @@ int plan_linear(const PlanOptions& options) {
   if (!options.shape) {
     throw InvalidArgument(format("{} needs --shape M,N,K, as in --shape 512,1024,256", name(options.operation)));
   }
+  if (options.ranks.bind) {
+    throw InvalidArgument(
+        format("--bind says where ranks run, and plan of {} starts none; leave it out", name(options.operation)));
+  }
   const Env env = environment(options.ranks);
   const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+  expect_sms(options.sms, device);
   const bool elsewhere = device == DeviceType::cuda && device_count(device) == 0;  // where there are some GPUs
   const int ranks = elsewhere ? options.ranks.ranks.value_or(2) : rank_count(options.ranks, device);
   const LinearProblem problem{.kind = linear_kind(options.operation),
@@ -136,6 +141,7 @@ int plan_linear(const PlanOptions& options) {
 
 int plan_collective(const PlanOptions& options, Arguments arguments) {
   const World world = join(options.ranks, "plan", arguments);
+  expect_sms(options.sms, world.device().id().type);
   const CollectiveProblem problem =
       sized_problem(options.operation, world.size(), options.size, options.dtype.value_or(f32));
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,

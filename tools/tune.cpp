@@ -45,7 +45,7 @@ Times are medians of the slowest rank's; #wrong counts elements that differ from
 
 Examples:
   tandem tune all_gather_linear -n 4 --shape 8192,57344,8192 --dtype bf16
-  tandem tune linear_reduce_scatter -n 3 --shape 512,1024,1024 --link 50us,500MB/s --cache plans
+  tandem tune linear_reduce_scatter -n 3 --device host --shape 512,1024,1024 --link 50us,500MB/s --cache plans
   tandem tune linear_reduce_scatter -n 4 --shape 8192,8192,57344 --layout NN    # the gradient of x of the first one
 )";
 
