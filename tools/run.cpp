@@ -2,6 +2,7 @@
 #include "tools/run.hpp"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,15 @@
 
 namespace tandem::tools {
 namespace {
+
+/// CLI11 does not know of the program that stands behind the options.
+class HelpOfRun : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    return usage.insert(usage.find_last_not_of('\n') + 1, " -n N [--] PROGRAM [ARGUMENTS]");
+  }
+};
 
 constexpr std::int64_t most_processes = 4096;
 
@@ -32,9 +42,11 @@ int run(Arguments arguments) {
   LaunchOptions options;
   CLI::App app("Starts a program as several ranks of this machine, and stays until they have ended.", "run");
   app.footer(
-      "After the options: the program and its arguments. What a rank starts ends with it; all ranks end with this "
+      "After the options: the program and its arguments. Rank 0 reads this command's input unless that is a terminal; "
+      "the others read nothing. What a rank starts ends with it; all ranks end with this "
       "command, even if it is killed. Its exit code is that of the rank that failed first; then stderr says how each "
       "rank ended.\nExample: tandem run -n 4 --device host -- ./prog --steps 100");
+  app.formatter(std::make_shared<HelpOfRun>());
   app.prefix_command();
   bool counted = false;
   app.add_option_function<std::string>(
@@ -43,7 +55,7 @@ int run(Arguments arguments) {
            options.ranks = static_cast<int>(parse_integer("-n", text, 1, most_processes));
            counted = true;
          },
-         "how many ranks")
+         "how many ranks (required)")
       ->type_name("N");
   app.add_option_function<std::string>(
          "--device", [&](const std::string& text) { hand_over(options, "TANDEM_DEVICE", text); }, "auto, host or cuda")
@@ -68,7 +80,7 @@ int run(Arguments arguments) {
          "core: each rank keeps to its share of the CPUs; none (default): the system moves ranks about")
       ->type_name("none|core");
   app.add_flag_callback("--no-prefix", [&] { options.prefix = false; }, "leave the ranks' output as it is");
-  app.add_flag("--report", options.report, "say how each rank ended, as after a failure, in any case");
+  app.add_flag("--report", options.report, "say how each rank ended, even if none failed");
   if (const auto code = parse(app, arguments)) return *code;
 
   options.program = app.remaining();

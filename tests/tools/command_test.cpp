@@ -53,6 +53,12 @@ TEST(CommandLine, HelpAndVersionTakeNothingElse) {
   }
 }
 
+TEST(CommandLine, TheHelpOfRunHasItsProgramAndWhoReadsTheInput) {
+  testing::expect_says(tandem_command("run --help").out,
+                       {"Usage: tandem run [OPTIONS] -n N [--] PROGRAM [ARGUMENTS]\n", "how many ranks (required)",
+                        "Rank 0 reads this command's input", "even if none failed"});
+}
+
 TEST(CommandLine, OutputThatIsLostIsAFailure) {
   for (const char* command :
        {"--help", "--version", "info", "info --json -", "plan all_reduce -n 1", "plan all_reduce -n 2 --json -",
