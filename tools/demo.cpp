@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -80,7 +81,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       "demo");
   app.footer(format(
       "Trains on the machine as it is, and leaves a timeline of {0} steps. Two more, each with a timeline and a "
-      "table of\nits own: of a wide model (--wide; on CUDA unasked where ranks are several), whose results are not "
+      "table of\nits own: of a wide model (--wide; on CUDA by default where ranks are several), whose results are not "
       "checked; and on the\nhost over an emulated link, that of --link or TANDEM_LINK, or of several ranks one of "
       "{1}.\n"
       "Example: tandem demo -n 4 --text book.txt --steps 500 --out book",
@@ -125,6 +126,10 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
 
 std::string read_text(const std::string& path) {
   if (path.empty()) return std::string(default_text());
+  std::error_code error;  // a path that cannot be looked at cannot be read either
+  if (std::filesystem::is_directory(path, error)) {
+    throw InvalidArgument(format("--text: '{}' is a folder; allowed: a file", path));
+  }
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file.good() && !file.eof()) throw InvalidArgument(format("--text: cannot read '{}'", path));

@@ -156,6 +156,7 @@ class Demo(unittest.TestCase):
                 (["--link", "fast"], "fast"),
                 (["--link", "1us,1GB/s", "--device", "cuda"], "does not go with --device cuda"),
                 (["--text", "/no/such/file"], "--text: cannot read '/no/such/file'"),
+                (["--text", "/"], "--text: '/' is a folder"),
                 (["--text", str(short)], "the text has 9 bytes; more than 64 are needed"),
                 (["--epochs", "3"], "--epochs"),
                 (["3"], "3")):
