@@ -29,6 +29,11 @@ TANDEM_TEST_SCALE ?= 0.1
 export TANDEM_TEST_SCALE
 export NINJA_STATUS ?= [%f/%t, %e s] 
 
+# INSTALL=no: with libraries that came by another way than Debian's packages. CMake says what it does not find.
+INSTALL ?= yes
+# $(call install,PURPOSE)
+install = $(if $(filter no,$(INSTALL)),:,scripts/install_dependencies.sh --for $(1))
+
 # $(call build,PRESET[,TARGETS])
 build = cmake --preset $(1) $(CONFIGURE) && cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
 # $(call ctest,PRESET,OPTIONS): the results go to build/PRESET/results.xml, too.
@@ -41,13 +46,13 @@ help: ## list these targets
 
 .PHONY: demo
 demo: ## train a small language model on 4 ranks, or one for each GPU, check it, and draw what each rank did (ARGS="--steps 50")
-	@scripts/install_dependencies.sh --for demo
+	@$(call install,demo)
 	$(call build,$(PRESET),tandem-cli)
 	build/$(PRESET)/tools/tandem demo $(ARGS)
 
 .PHONY: test
 test: ## build, and run all tests (TESTS="-R name" chooses)
-	@scripts/install_dependencies.sh --for test
+	@$(call install,test)
 	$(call build,$(PRESET))
 	$(call ctest,$(PRESET))
 
@@ -58,38 +63,38 @@ preset:
 
 .PHONY: lint
 lint: ## formatting, clang-tidy, shell scripts, and our own checks of the sources (LINTS="format shell" chooses)
-	@scripts/install_dependencies.sh --for lint
+	@$(call install,lint)
 	@cmake --preset $(if $(CI),lint,release) $(CONFIGURE)
 	@$(if $(and $(NVCC),$(shell $(toolkit))),cmake --preset cuda $(CONFIGURE))
 	scripts/lint.sh $(LINTS)
 
 .PHONY: bench
 bench: ## compare with Open MPI and Gloo, side by side on this machine
-	@scripts/install_dependencies.sh --for bench
+	@$(call install,bench)
 	cmake --preset release $(CONFIGURE) -DTANDEM_BENCHMARKS=ON && cmake --build --preset release --parallel $(JOBS)
 	benchmarks/collectives/run.sh $(ARGS)
 
 .PHONY: stress
 stress: ## the stress and kill tests, with all of their rounds
-	@scripts/install_dependencies.sh --for test
+	@$(call install,test)
 	$(call build,$(PRESET))
 	TANDEM_TEST_SCALE=1 $(call ctest,$(PRESET),-R 'Stress|Kill')
 
 .PHONY: asan
 asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@scripts/install_dependencies.sh --for test
+	@$(call install,test)
 	$(call build,asan)
 	$(call ctest,asan)
 
 .PHONY: tsan
 tsan: ## all tests under ThreadSanitizer, ranks as threads
-	@scripts/install_dependencies.sh --for test
+	@$(call install,test)
 	$(call build,tsan)
 	$(call ctest,tsan)
 
 .PHONY: cuda
 cuda: ## build with CUDA and run its tests, which skip without a GPU, and use what it installs
-	@scripts/install_dependencies.sh --for test
+	@$(call install,test)
 	$(call build,cuda)
 	build/cuda/tools/tandem info
 	$(call ctest,cuda,-R '[Cc]uda|consumer[.]find_package')

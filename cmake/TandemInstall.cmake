@@ -24,6 +24,13 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tandem-config-version.cm
 install(FILES "${PROJECT_BINARY_DIR}/tandem-config.cmake" "${PROJECT_BINARY_DIR}/tandem-config-version.cmake"
         DESTINATION "${TANDEM_CONFIG_DIR}")
 
+# For builds without CMake. It finds the rest from where it lies itself, wherever the prefix is moved to.
+set(pc_dir "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH prefix_from_pc "${pc_dir}" "${CMAKE_INSTALL_PREFIX}")
+file(RELATIVE_PATH includes_from_pc "${pc_dir}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/tandem.pc.in" "${PROJECT_BINARY_DIR}/tandem.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/tandem.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
 if(TARGET tandem-cli)
   # The installed command line finds the library beside it, wherever the prefix is moved to.
   file(RELATIVE_PATH libraries_from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")

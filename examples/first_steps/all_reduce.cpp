@@ -9,10 +9,11 @@
 #include <cstdio>
 #include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/world.hpp"
 
-int main() {
+int main() try {
   constexpr std::int64_t count = 1001;
 
   const tandem::World world = tandem::init();  // as tandem run, torchrun, mpirun or srun started it, or alone
@@ -38,4 +39,7 @@ int main() {
   }
   if (team.rank() == 0) std::printf("%zu sums over %d ranks, %d wrong\n", values.size(), team.size(), wrong);
   return wrong == 0 ? 0 : 1;
+} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <vector>
 
+#include "tandem/base/error.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/device/buffer.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
-#include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/world.hpp"
 
 namespace {
@@ -20,44 +22,53 @@ float element(int matrix, std::int64_t i, std::int64_t j) {
   return std::sin(static_cast<float>(matrix + 3 * i + 7 * j));
 }
 
-/// These rows and columns of a matrix, on the device. Plans take any memory; this is the shortest way to get some.
-tandem::SymmetricTensor part(const tandem::Team& team, int matrix, tandem::Shard rows, tandem::Shard columns) {
+/// Memory of this rank's device, as a matrix. Plans take any memory; only what peers are to reach has to be symmetric.
+struct Matrix {
+  Matrix(const tandem::World& world, std::int64_t rows, std::int64_t columns)
+      : memory(world.shared_device(), static_cast<std::size_t>(rows * columns) * sizeof(float)),
+        view(memory.data(), {rows, columns}, tandem::f32, world.device().id()) {}
+  tandem::Buffer memory;
+  tandem::TensorView view;
+};
+
+/// These rows and columns of a matrix, on the device.
+Matrix part(const tandem::World& world, int matrix, tandem::Shard rows, tandem::Shard columns) {
   std::vector<float> values;
   for (std::int64_t at = 0; at < rows.count * columns.count; ++at) {
     values.push_back(element(matrix, rows.begin + at / columns.count, columns.begin + at % columns.count));
   }
-  auto tensor = tandem::SymmetricTensor::empty(team, {rows.count, columns.count}, tandem::f32);
-  team.device().upload(tensor.local().data(), values.data(), tensor.local().bytes());
-  return tensor;
+  Matrix filled(world, rows.count, columns.count);
+  world.device().upload(filled.view.data(), values.data(), filled.view.bytes());
+  return filled;
 }
 
 }  // namespace
 
-int main() {
+int main() try {
   constexpr std::int64_t tokens = 50, hidden = 20, inner = 44;  // of all ranks; need not be divisible by their number
   const tandem::World world = tandem::init();
   const tandem::Team& team = world.team();
   const tandem::Shard mine = tandem::shard_rows(tokens, team.size(), team.rank());
   const tandem::Shard share = tandem::shard_of(inner, team.size(), team.rank());
 
-  const auto x = part(team, 1, mine, {0, hidden});
-  const auto w1 = part(team, 2, share, {0, hidden});  // [outputs, inputs], as PyTorch stores them
-  const auto w2 = part(team, 3, {0, hidden}, share);
-  const auto h = tandem::SymmetricTensor::empty(team, {tokens, share.count}, tandem::f32);
-  const auto y = tandem::SymmetricTensor::empty(team, {mine.count, hidden}, tandem::f32);
+  const Matrix x = part(world, 1, mine, {0, hidden});
+  const Matrix w1 = part(world, 2, share, {0, hidden});  // [outputs, inputs], as PyTorch stores them
+  const Matrix w2 = part(world, 3, {0, hidden}, share);
+  const Matrix h(world, tokens, share.count);
+  const Matrix y(world, mine.count, hidden);
 
   // Plans are made once, by all ranks together; running them only queues, and allocates nothing.
   const auto gelu = tandem::Activation::gelu_erf;
   tandem::AllGatherLinear up(team, {.m = tokens, .n = share.count, .k = hidden, .activation = gelu});
   tandem::LinearReduceScatter down(team, {.m = tokens, .n = hidden, .k = share.count});
   const tandem::Stream stream(world.device());
-  up(x.local(), w1.local(), h.local(), stream);
-  down(h.local(), w2.local(), y.local(), stream);
+  up(x.view, w1.view, h.view, stream);
+  down(h.view, w2.view, y.view, stream);
   team.synchronize(stream);  // y is there, or this throws why not
   if (world.rank() == 0) std::printf("%s\n%s\n", up.describe().c_str(), down.describe().c_str());
 
   std::vector<float> result(static_cast<std::size_t>(mine.count * hidden));
-  world.device().download(result.data(), y.local().data(), y.local().bytes());
+  world.device().download(result.data(), y.view.data(), y.view.bytes());
   double worst = 0;
   for (std::int64_t i = 0; i < mine.count; ++i) {  // the first element of each token
     double expected = 0;
@@ -70,4 +81,7 @@ int main() {
   }
   std::printf("rank %d: largest error %.1e\n", world.rank(), worst);
   return worst < 1e-4 ? 0 : 1;
+} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

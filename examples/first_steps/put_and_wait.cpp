@@ -8,11 +8,12 @@
 #include <cstdio>
 #include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/device/buffer.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/world.hpp"
 
-int main() {
+int main() try {
   constexpr std::int64_t count = 1000;
   constexpr std::uint32_t may_write = 0;  // channels of the signal pad: one for each kind of signal
   constexpr std::uint32_t has_come = 1;
@@ -52,4 +53,7 @@ int main() {
   }
   std::printf("rank %d: 3 blocks came from rank %d, %d elements wrong\n", team.rank(), left, wrong);
   return wrong == 0 ? 0 : 1;
+} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

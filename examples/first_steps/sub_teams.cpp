@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "tandem/base/error.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/world.hpp"
@@ -34,7 +35,7 @@ float sum_of_ranks(const tandem::Team& team) {
 
 }  // namespace
 
-int main() {
+int main() try {
   const tandem::World world = tandem::init();
   std::vector<int> mates;
   for (int rank = world.rank() % 2; rank < world.size(); rank += 2) mates.push_back(rank);
@@ -56,4 +57,7 @@ int main() {
   std::printf("rank %d of the world, %d of %d in its team: sum %g; of all: %g\n", world.rank(), half.rank(),
               half.size(), value_of(in_half), value_of(in_all));
   return value_of(in_half) == sum_of_ranks(half) && value_of(in_all) == sum_of_ranks(all) ? 0 : 1;
+} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

@@ -27,8 +27,12 @@ int count(const tandem::Team& team, const tandem::TensorView& memory, const tand
 
 }  // namespace
 
-int main() {
+int main() try {
   const tandem::World world = tandem::init();
+  if (world.size() < 2) {
+    std::fputs("survive: one rank has nobody who goes on without it; start two or more\n", stderr);
+    return 2;
+  }
   const tandem::Stream stream(world.device());
   const tandem::Buffer buffer(world.shared_device(), sizeof(float));  // no team's, so that any team may use it
   const tandem::TensorView memory(buffer.data(), {1}, tandem::f32, world.device().id());
@@ -50,4 +54,7 @@ int main() {
     std::printf("rank %d goes on: %d ranks\n", world.rank(), ranks);
     return ranks == world.size() - 1 ? 0 : 1;
   }
+} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

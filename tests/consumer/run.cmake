@@ -24,6 +24,17 @@ if(WAY STREQUAL "find_package")
   if(EXISTS "${SCRATCH}/prefix/bin/tandem")
     run("${SCRATCH}/prefix/bin/tandem" --help)
   endif()
+  find_program(pkg_config NAMES pkg-config pkgconf)
+  if(pkg_config)
+    file(GLOB_RECURSE pc "${SCRATCH}/prefix/tandem.pc")
+    cmake_path(GET pc PARENT_PATH pc_dir)
+    set(ENV{PKG_CONFIG_PATH} "${pc_dir}")
+    execute_process(COMMAND "${pkg_config}" --cflags --libs tandem OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
+    separate_arguments(flags UNIX_COMMAND "${flags}")
+    run("${CXX}" -std=c++20 "${SOURCE}/tests/consumer/program.cpp" -o "${SCRATCH}/by_pkg_config" ${flags}
+        "-Wl,-rpath,${pc_dir}/..")
+    run("${SCRATCH}/by_pkg_config")
+  endif()
 else()
   # A parent may ask for unity builds, which also take less time.
   run("${CMAKE_COMMAND}" ${common} "-DTANDEM_SOURCE=${SOURCE}" -DTANDEM_CUDA=OFF -DCMAKE_UNITY_BUILD=ON
