@@ -30,7 +30,8 @@ int main() {
   auto y = tandem::SymmetricTensor::empty(team, {m, n}, tandem::f32);
   fill(x, 0.5F);
   fill(weight, 2.0F);
-  tandem::AllGatherLinear layer{team, {.m = m, .n = n, .k = k}};  // plan: may block, allocates, chooses
+  // m: tokens of all ranks; n: outputs of this rank. Making a plan may block, allocates, and chooses how it runs.
+  tandem::AllGatherLinear layer{team, {.m = m, .n = n, .k = k}};
   tandem::Stream stream{world.device()};
   layer(x.local(), weight.local(), y.local(), stream);         // run: asynchronous, allocates no device memory
   team.synchronize(stream);                                    // now y counts, or this throws
