@@ -22,7 +22,7 @@ OWNERS = [
     (re.compile(r"^(fmt|spdlog)/"), re.compile(r"^src/base/(format\.(hpp|cpp)|log\.cpp)$"),
      "text is formatted by base/format.hpp and logged by tandem/base/log.hpp"),
     (re.compile(r"^(cuda|cublas|cudnn|nvtx3?|nccl|nvshmem|nvml|cutlass|cute|cub|thrust|mma)\w*([./]|$)"),
-     re.compile(r"^(src|tests)/\w+/cuda/|^benchmarks/|\.cuh?$"),
+     re.compile(r"^(src|tests|examples)/\w+/cuda/|^benchmarks/|\.cuh?$"),
      "the headers of CUDA and its libraries stay in folders named cuda and in .cu and .cuh"),
     (re.compile(r"^(mpi\.h|gloo/|torch/|ATen/|c10/)"), re.compile(r"^(benchmarks|python)/"),
      "MPI, Gloo and torch are for benchmarks and bindings"),

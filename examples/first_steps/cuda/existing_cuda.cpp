@@ -34,7 +34,7 @@ int main() try {
   }
 
   // The program's own: of the GPU that Tandem has chosen for this rank.
-  float* data = nullptr;
+  void* data = nullptr;
   cudaStream_t stream = nullptr;
   check(cudaSetDevice(device.index));
   check(cudaMalloc(&data, bytes));
@@ -50,9 +50,10 @@ int main() try {
   check(cudaMemcpy(values.data(), data, bytes, cudaMemcpyDeviceToHost));
   check(cudaStreamDestroy(stream));
   check(cudaFree(data));
+  const int sum_of_ranks = team.size() * (team.size() + 1) / 2;  // 1 + 2 + …
   int wrong = 0;
   for (const float value : values) {
-    if (value != static_cast<float>(team.size() * (team.size() + 1) / 2)) ++wrong;
+    if (value != static_cast<float>(sum_of_ranks)) ++wrong;
   }
   if (team.rank() == 0) std::printf("%zu sums over %d ranks, %d wrong\n", values.size(), team.size(), wrong);
   return wrong == 0 ? 0 : 1;
