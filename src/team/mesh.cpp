@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -37,8 +38,9 @@ void parcel_leaves() noexcept {}
 void parcel_arrives() noexcept {}
 #endif
 
-constexpr std::size_t max_payload = 60 * 1024;         // well below the smallest send buffer
-constexpr auto slice = std::chrono::milliseconds(20);  // how stale a waiter's `stop` may be
+constexpr std::size_t max_payload = 60 * 1024;              // well below the smallest send buffer
+constexpr auto slice = std::chrono::milliseconds(20);       // how stale a waiter's `stop` may be
+constexpr auto retry_pause = std::chrono::milliseconds(5);  // while the kernel is short of something
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
@@ -85,8 +87,9 @@ struct Mesh::Peer {
   std::uint64_t descriptors = 0;  // of those messages, dropped ones included
 };
 
-Mesh::Mesh(int rank, std::vector<Link> links)
+Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience)
     : rank_(rank),
+      patience_(patience),
       process_(::getpid()),
       exceptions_(std::uncaught_exceptions()),
       epoll_(FileDescriptor::from_native_handle(::epoll_create1(EPOLL_CLOEXEC))),
@@ -148,10 +151,13 @@ Mesh::~Mesh() {
     } catch (...) {  // then the closing socket tells that this rank is lost
     }
   }
+  try {
+    drain();
+  } catch (...) {  // the same
+  }
 }
 
 const PeerInfo& Mesh::peer(int rank) const { return at(rank).info; }
-bool Mesh::same_node(int) const { return true; }
 
 Mesh::Peer& Mesh::at(int rank) const {
   if (rank < 0 || rank >= static_cast<int>(peers_.size())) {
@@ -256,12 +262,16 @@ bool Mesh::is_dropped(std::uint64_t team, std::uint64_t sequence) const {
   return last != last_received_.end() && sequence > last->second;
 }
 
-bool Mesh::flush(Clock::time_point deadline) {
-  std::unique_lock lock(mutex_);
-  const auto empty = [this] {
-    return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->outgoing.empty(); });
-  };
-  return changed_->wait_until(lock, deadline, empty);
+void Mesh::flush(std::span<const int> ranks, Clock::time_point deadline, const std::function<void()>& stop) {
+  const auto sent = [&] { return std::ranges::all_of(ranks, [this](int rank) { return at(rank).outgoing.empty(); }); };
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto now = Clock::now();
+      if (changed_->wait_until(lock, std::min(deadline, now + slice), sent) || now >= deadline) return;
+    }
+    if (stop) stop();
+  }
 }
 
 void Mesh::send_abort(int rank, const Abort& abort) noexcept {
@@ -312,6 +322,31 @@ void Mesh::transmit(Peer& peer) {
   }
 }
 
+/// At the end, without the thread: sends what the sockets had no room for. What peers send meanwhile is for nobody, and
+/// is read all the same: two that end at once would else wait for each other.
+void Mesh::drain() {
+  const auto deadline = Clock::now() + patience_;
+  while (true) {
+    std::vector<pollfd> polled;
+    std::vector<Peer*> waiting;
+    for (const auto& peer : peers_) {
+      if (peer->outgoing.empty()) continue;
+      polled.push_back({peer->socket.get(), POLLIN | POLLOUT, 0});
+      waiting.push_back(peer.get());
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (waiting.empty() || left.count() <= 0) return;
+    if (std::exchange(retry_, false)) std::this_thread::sleep_for(retry_pause);
+    if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) < 0) continue;
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      if ((polled[i].revents & POLLIN) != 0) {
+        static_cast<void>(receive_with_descriptors(waiting[i]->socket, buffer_));
+      }
+      if (polled[i].revents != 0) transmit(*waiting[i]);
+    }
+  }
+}
+
 void Mesh::watch(int fd, std::uint64_t tag, bool writable, bool change) const {
   epoll_event event{};
   event.events = EPOLLIN | (writable ? EPOLLOUT : 0U);
@@ -335,7 +370,8 @@ void Mesh::run() noexcept {
       if (stopping_) return;
       retry = std::exchange(retry_, false);
     }
-    const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), retry ? 5 : -1);
+    const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()),
+                                   retry ? static_cast<int>(retry_pause.count()) : -1);
     try {
       const std::lock_guard lock(mutex_);
       for (int i = 0; i < count; ++i) {

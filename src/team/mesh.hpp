@@ -21,27 +21,28 @@ namespace tandem {
 /// The bootstrap of one node: a socket to each peer, and one thread that reads them all, sends what did not fit at once
 /// and hears of each peer's end. A parcel goes as one or more messages, which each carry a header.
 ///
-/// Invariants: what one rank sends to another arrives whole and in order; no call but `receive` and `flush` blocks; the
-/// listener runs on the mesh's thread, without its lock, and never after the destructor has begun to return; a rank
-/// that one rank has lost is lost to all, and each hears of it before it hears what anybody did about it.
+/// Invariants: what one rank sends to another arrives whole and in order; no call but `receive` and `flush` blocks, and
+/// the destructor no longer than it says; the listener runs on the mesh's thread, without its lock, and never after the
+/// destructor has begun to return; a rank that one rank has lost is lost to all, and each hears of it before it hears
+/// what anybody did about it.
 class Mesh final : public Bootstrap {
  public:
-  /// `links` as `meet` gives them.
-  Mesh(int rank, std::vector<Link> links);
-  /// Says goodbye to the peers, without waiting for them. A destructor run by a passing exception says that it fails,
-  /// and so does a process's end: peers then count this rank as lost.
+  /// `links` as `meet` gives them; `patience` is how long the destructor may wait.
+  Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience);
+  /// Says goodbye to the peers. It waits only where a peer's socket is full, for that to take what was sent before and
+  /// the goodbye; whoever reads nothing in time counts this rank as lost. A destructor run by a passing exception says
+  /// that it fails, and so does a process's end: peers then count this rank as lost, too.
   ~Mesh() override;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
   [[nodiscard]] const PeerInfo& peer(int rank) const override;
-  [[nodiscard]] bool same_node(int rank) const override;
   void send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) override;
   [[nodiscard]] Parcel receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
                                const std::function<void()>& stop) override;
   [[nodiscard]] std::optional<Parcel> try_receive(int rank, std::uint64_t team, std::uint64_t sequence) override;
   void drop_beyond(std::uint64_t team, std::uint64_t sequence) noexcept override;
-  bool flush(Clock::time_point deadline) override;
+  void flush(std::span<const int> ranks, Clock::time_point deadline, const std::function<void()>& stop) override;
   void send_abort(int rank, const Abort& abort) noexcept override;
   void listen(Listener listener) override;
   /// Throws PeerLost for the peer that was lost first, if one is: others may have left because of it.
@@ -62,6 +63,7 @@ class Mesh final : public Bootstrap {
   [[nodiscard]] bool is_dropped(std::uint64_t team, std::uint64_t sequence) const;
   void enqueue(Peer& peer, std::vector<Message> messages);
   void transmit(Peer& peer);
+  void drain();
   void watch(int fd, std::uint64_t tag, bool writable, bool change) const;
   void wake() const noexcept;
 
@@ -75,6 +77,7 @@ class Mesh final : public Bootstrap {
   void dispatch();
 
   int rank_;
+  std::chrono::milliseconds patience_;
   pid_t process_;
   int exceptions_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -198,7 +198,7 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
     }
   }
   if (gone) std::rethrow_exception(gone);
-  bootstrap.flush(deadline);
+  bootstrap.flush(members_, deadline, stop);
 
   std::size_t differs = 0;
   std::vector<std::string> names;

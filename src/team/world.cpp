@@ -2,6 +2,7 @@
 #include "tandem/team/world.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -37,6 +38,9 @@ class World::State {
 };
 
 namespace {
+
+/// How long a world's end may wait for peers that are slow to read (see ~Mesh).
+constexpr std::chrono::milliseconds longest_goodbye{5000};
 
 DeviceId choose_device(const InitOptions& options, const Launch& launch, const Env& env) {
   if (options.device) return *options.device;
@@ -107,6 +111,12 @@ int resident_blocks_of(std::span<const Hardware> ranks) {
   return std::max(fewest, 1);
 }
 
+std::vector<int> everyone(const Launch& launch) {
+  std::vector<int> ranks(static_cast<std::size_t>(launch.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 /// Every rank hears what every other one has opened, and all throw if one must.
 Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
   constexpr std::uint64_t world_id = 0;
@@ -160,7 +170,7 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
                        env.check, peer, check);
     }
   }
-  bootstrap.flush(deadline);
+  bootstrap.flush(everyone(launch), deadline, nullptr);
   if (mine.error) std::rethrow_exception(mine.error);
   if (!why.empty() && invalid) throw InvalidArgument(why);
   if (!why.empty()) throw Unsupported(why);
@@ -185,7 +195,8 @@ World init(const InitOptions& options) {
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
-  auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}));
+  auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}),
+                                     std::min(env.timeout, longest_goodbye));
   const Agreed agreed = [&] {
     try {
       return compare(*mesh, launch, env, opened);
@@ -201,9 +212,7 @@ World init(const InitOptions& options) {
   }
   auto core = std::make_shared<Core>(std::move(seat), launch, env, std::move(opened.log), std::move(opened.trace),
                                      std::move(opened.device), agreed.resident_blocks, std::move(mesh));
-  std::vector<int> everyone(static_cast<std::size_t>(launch.world_size));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  auto team = Team::State::make(core, 0, std::move(everyone));
+  auto team = Team::State::make(core, 0, everyone(launch));
   World world(std::make_shared<World::State>(core, Team(team)));
   team->meet("init");
   if (opened.id.type == DeviceType::cuda && launch.local_size > device_count(DeviceType::cuda)) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct Abort {
 };
 
 /// How the ranks of a world talk while they set things up, and how each hears that another is gone. One node: a mesh of
-/// Unix sockets. Several nodes will be another implementation: a peer that `same_node` denies takes no descriptors.
+/// Unix sockets. Several nodes will be another implementation, where a peer on another node takes no descriptors.
 class TANDEM_API Bootstrap {
  public:
   using Clock = std::chrono::steady_clock;
@@ -48,11 +49,10 @@ class TANDEM_API Bootstrap {
 
   virtual ~Bootstrap();
   [[nodiscard]] virtual const PeerInfo& peer(int rank) const = 0;
-  [[nodiscard]] virtual bool same_node(int rank) const = 0;
   /// Queues a parcel for `rank`; does not wait for it to be received. Throws PeerLost.
   virtual void send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) = 0;
-  /// The parcel that `rank` sent under the same team and sequence. Throws Timeout, PeerLost, or Aborted when `stop`
-  /// says so; it is asked whenever something may have changed.
+  /// The parcel that `rank` sent under the same team and sequence. Throws Timeout, PeerLost, OutOfMemory where
+  /// descriptors in it were lost for want of room, and what `stop` throws, which is asked again and again.
   [[nodiscard]] virtual Parcel receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock::time_point deadline,
                                        const std::function<void()>& stop) = 0;
   /// The same if it has come already; empty if not.
@@ -60,8 +60,9 @@ class TANDEM_API Bootstrap {
   /// Lets go of all parcels of a team that has failed but those of a sequence up to this one, and of what comes later:
   /// else the memory that their descriptors name would stay, though nobody is to receive them. Never blocks.
   virtual void drop_beyond(std::uint64_t team, std::uint64_t sequence) noexcept = 0;
-  /// Waits until what was sent has left this process (a peer that reads nothing may hold it up). False at the deadline.
-  virtual bool flush(Clock::time_point deadline) = 0;
+  /// Waits until what was sent to these ranks has left this process, or until the deadline: one that reads nothing may
+  /// hold it up. Throws what `stop` throws, which is asked again and again.
+  virtual void flush(std::span<const int> ranks, Clock::time_point deadline, const std::function<void()>& stop) = 0;
   /// Never blocks, never throws.
   virtual void send_abort(int rank, const Abort& abort) noexcept = 0;
   virtual void listen(Listener listener) = 0;

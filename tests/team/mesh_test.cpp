@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "team/mesh.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <gtest/gtest.h>
+#include <optional>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "team/socket.hpp"
+
+namespace tandem {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t team = 7;
+constexpr std::uint64_t parcels = 8;  // more than a socket takes
+
+std::array<FileDescriptor, 2> connection() {
+  std::array<int, 2> ends{-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
+    throw DeviceError("no pair of sockets could be made");
+  }
+  return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
+}
+
+/// What rank `rank` has met, by the sockets to all ranks; its own is empty.
+std::vector<Link> links_of(std::vector<FileDescriptor> sockets) {
+  std::vector<Link> links;
+  for (FileDescriptor& socket : sockets) {
+    links.push_back({{static_cast<int>(links.size()), ::getpid(), "here"}, std::move(socket), 0});
+  }
+  return links;
+}
+
+std::vector<Link> links_of(FileDescriptor first, FileDescriptor second) {
+  std::vector<FileDescriptor> sockets;
+  sockets.push_back(std::move(first));
+  sockets.push_back(std::move(second));
+  return links_of(std::move(sockets));
+}
+
+void fill(Mesh& mesh, int rank) {
+  for (std::uint64_t sequence = 0; sequence < parcels; ++sequence) {
+    mesh.send(rank, team, sequence, {std::vector<std::byte>(60'000), {}});
+  }
+}
+
+TEST(Mesh, WhoReadsLateHearsTheGoodbyeAfterAllElse) {
+  auto [early_end, late_end] = connection();
+  std::optional<Mesh> early(std::in_place, 0, links_of({}, std::move(early_end)), 20s);
+  fill(*early, 1);
+  std::thread leaving([&early] { early.reset(); });
+  std::this_thread::sleep_for(50ms);  // in which one that does not wait is gone
+  Mesh late(1, links_of(std::move(late_end), {}), 0ms);
+  std::promise<bool> clean;
+  late.listen({[&clean](int, bool well) { clean.set_value(well); }, [](int, const Abort&) {}});
+  std::future<bool> heard = clean.get_future();
+  ASSERT_EQ(heard.wait_for(20s), std::future_status::ready);
+  EXPECT_TRUE(heard.get());
+  for (std::uint64_t sequence = 0; sequence < parcels; ++sequence) {
+    EXPECT_TRUE(late.try_receive(0, team, sequence)) << sequence;
+  }
+  leaving.join();
+}
+
+TEST(Mesh, WhoReadsNothingHoldsUpAnEndForItsPatienceAtMost) {
+  const auto [end, other_end] = connection();
+  std::optional<Mesh> mesh(std::in_place, 0, links_of({}, duplicate(end)), 50ms);
+  fill(*mesh, 1);
+  const auto before = std::chrono::steady_clock::now();
+  mesh.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+}
+
+TEST(Mesh, FlushWaitsForTheRanksThatItIsGivenAndAsksWhetherToStop) {
+  auto [first_end, reads_nothing] = connection();
+  auto [second_end, gets_nothing] = connection();
+  std::vector<FileDescriptor> sockets(1);
+  sockets.push_back(std::move(first_end));
+  sockets.push_back(std::move(second_end));
+  Mesh mesh(0, links_of(std::move(sockets)), 0ms);
+  fill(mesh, 1);
+  const auto before = Bootstrap::Clock::now();
+  mesh.flush(std::array{2}, before + 60s, nullptr);
+  const auto stop = [] { throw Aborted("enough"); };
+  EXPECT_THROW(mesh.flush(std::array{1, 2}, before + 60s, stop), Aborted);
+  mesh.flush(std::array{1, 2}, Bootstrap::Clock::now() + 50ms, nullptr);
+  EXPECT_LT(Bootstrap::Clock::now() - before, 30s);
+}
+
+}  // namespace
+}  // namespace tandem
