@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <optional>
 #include <random>
 #include <thread>
 #include <unistd.h>
@@ -22,7 +24,7 @@ using Clock = Bootstrap::Clock;
 
 constexpr std::uint32_t protocol = 2;
 enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused, link, reached, made };
-enum class Reason : std::uint32_t { timeout, invalid_argument, peer_lost };
+enum class Reason : std::uint32_t { timeout, invalid_argument, peer_lost, failed };
 
 WireWriter note(Note kind) {
   WireWriter writer;
@@ -62,6 +64,31 @@ std::string duration(std::chrono::milliseconds time) {
 
 [[noreturn]] void throw_lost(const PeerInfo& peer, std::string_view when) {
   throw PeerLost(format("{} is lost: it ended {}", to_string(peer), when), peer.rank, peer.host, peer.pid);
+}
+
+/// What a guest says first.
+struct Hello {
+  std::uint32_t version = 0;
+  PeerInfo peer;  // this and what follows are read of this version only
+  int world_size = 0;
+  std::string job;
+};
+
+/// Nothing if it is no such message: then it is none of ours.
+std::optional<Hello> hello_of(std::span<const std::byte> message) {
+  try {
+    WireReader reader(message);
+    if (reader.number<std::uint32_t>() != static_cast<std::uint32_t>(Note::hello)) return std::nullopt;
+    Hello hello;
+    hello.version = reader.number<std::uint32_t>();
+    if (hello.version != protocol) return hello;
+    hello.peer = get_peer(reader);
+    hello.world_size = reader.number<int>();
+    hello.job = reader.text();
+    return hello;
+  } catch (const DeviceError&) {  // it is too short
+    return std::nullopt;
+  }
 }
 
 class Party {
@@ -107,6 +134,9 @@ class Host : Party {
       throw;
     } catch (const InvalidArgument& error) {
       refuse_all(Reason::invalid_argument, error.what(), {});
+      throw;
+    } catch (const std::exception& error) {
+      refuse_all(Reason::failed, error.what(), link(0).info);
       throw;
     }
     tell_all(note(Note::made).take());
@@ -171,19 +201,17 @@ class Host : Party {
   }
 
   void admit(FileDescriptor guest, std::span<const std::byte> message) {
-    WireReader reader(message);
-    if (reader.number<std::uint32_t>() != static_cast<std::uint32_t>(Note::hello)) return;
-    const auto version = reader.number<std::uint32_t>();
-    if (version != protocol) {
+    const std::optional<Hello> hello = hello_of(message);
+    if (!hello) return;
+    if (hello->version != protocol) {
       strangers_.push_back(std::move(guest));
       throw InvalidArgument(
           format("a rank of job '{}' speaks version {} of Tandem's protocol, rank 0 version {}: all "
                  "ranks must run one version of Tandem",
-                 meeting_.job, version, protocol));
+                 meeting_.job, hello->version, protocol));
     }
-    const PeerInfo peer = get_peer(reader);
-    const int world_size = reader.number<int>();
-    if (reader.text() != meeting_.job) return;  // another job whose name has the same hash: it will try again
+    if (hello->job != meeting_.job) return;  // another job whose name has the same hash: it will try again
+    const auto& [version, peer, world_size, job] = *hello;
     const bool known = peer.rank > 0 && peer.rank < size();
     if (world_size != size() || !known || link(peer.rank).socket) {
       const std::string why = world_size != size()
@@ -245,13 +273,15 @@ class Host : Party {
     const auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(5));
     auto told = std::count_if(links_.begin(), links_.end(), [](const Link& link) { return bool(link.socket); }) +
                 std::count_if(strangers_.begin(), strangers_.end(), [](const auto& guest) { return bool(guest); });
+    // Rank 0 may have run out of descriptors. Who has been told needs its own no more.
+    for (Link& link : links_) link.socket = {};
+    strangers_.clear();
     while (told < size() - 1) {
       const std::array<int, 1> socket{listener_.get()};
       if (!wait_readable(socket, until)) return;
       FileDescriptor guest = accept_from(listener_);
       if (!guest || !credentials_of(guest).same_user) continue;
       send_message(guest, message);
-      strangers_.push_back(std::move(guest));
       ++told;
     }
   }
@@ -368,6 +398,7 @@ class Guest : Party {
     switch (reason) {
       case Reason::timeout: throw Timeout(what, peer.rank);
       case Reason::peer_lost: throw PeerLost(what, peer.rank, peer.host, peer.pid);
+      case Reason::failed: throw Aborted(format("{} could not take in the others: {}", to_string(peer), what));
       default: throw InvalidArgument(what);
     }
   }

@@ -178,6 +178,25 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
   return {std::move(run), resident_blocks_of(hardware)};
 }
 
+/// `compare`, whose errors say who waited where.
+Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& mine) {
+  try {
+    try {
+      return compare(mesh, launch, env, mine);
+    } catch (const PeerLost&) {
+      mesh.throw_if_lost();  // the one that this rank waited for may have left because of another
+      throw;
+    }
+  } catch (const PeerLost& error) {
+    throw PeerLost(format("{}: init of job '{}', says rank {}", error.what(), launch.job, launch.rank), error.rank(),
+                   error.host(), error.pid());
+  } catch (const Timeout& error) {
+    throw Timeout(format("init of job '{}' waited {} ms: {}, says rank {}", launch.job, env.timeout.count(),
+                         error.what(), launch.rank),
+                  error.peer());
+  }
+}
+
 }  // namespace
 
 World init(const InitOptions& options) {
@@ -197,14 +216,7 @@ World init(const InitOptions& options) {
   Opened opened = open(options, launch, env);
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}),
                                      std::min(env.timeout, longest_goodbye));
-  const Agreed agreed = [&] {
-    try {
-      return compare(*mesh, launch, env, opened);
-    } catch (const PeerLost&) {
-      mesh->throw_if_lost();  // the one that this rank waited for may have left because of another
-      throw;
-    }
-  }();
+  const Agreed agreed = agree(*mesh, launch, env, opened);
 
   if (opened.trace != nullptr) {
     opened.trace->belong_to(launch.job, agreed.run);

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that dies while the ranks meet.
+// What goes wrong while the ranks meet.
+#include "team/rendezvous.hpp"
+
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/team/world.hpp"
@@ -23,6 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::another;
 using testing::expect_says;
+using testing::refusal;
 using testing::run_ranks;
 
 // Notes of src/team/rendezvous.cpp.
@@ -77,6 +84,76 @@ TEST(Rendezvous, ARankThatDiesWhileTheOthersLinkUpIsNamedOnAllAtOnce) {
       EXPECT_LT(std::chrono::steady_clock::now() - before, 20s);
     }
     world.team().barrier();
+  });
+}
+
+TEST(Rendezvous, WhoSaysWhatNoRankSaysIsLetGo) {
+  run_ranks(3, [](World& world) {
+    InitOptions options = another(world, ".strange");
+    options.launch->world_size = options.launch->local_size = 2;
+    options.env->timeout = 30s;
+    const Team late = world.team({1, 2});
+    if (world.rank() == 2) {
+      const auto deadline = std::chrono::steady_clock::now() + 20s;
+      const std::vector<std::vector<std::byte>> messages{
+          std::vector<std::byte>(1), std::vector<std::byte>(3), note(Note::ready).take(),
+          // These begin as a rank's first word does.
+          note(Note::hello).take(), note(Note::hello).number(protocol).number(1).take()};
+      for (const auto& message : messages) {
+        FileDescriptor host;
+        while (!(host = connect_to(socket_name(options.launch->job, "0")))) std::this_thread::sleep_for(1ms);
+        send_message(host, message);
+        const std::array<int, 1> sockets{host.get()};
+        ASSERT_TRUE(wait_readable(sockets, deadline));
+        EXPECT_EQ(receive_message(host).state, Received::State::end) << message.size();
+      }
+    }
+    if (late) late.barrier();
+    if (world.rank() != 2) init(options).team().barrier();
+    world.team().barrier();
+  });
+}
+
+TEST(Rendezvous, AllHearAtOnceThatRank0HasRunOutOfDescriptors) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
+#elif defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "UBSan opens a pipe to see whether an object can be read, and finds no descriptor left for that";
+#endif
+  run_ranks(4, [](World& world) {
+    InitOptions options = another(world, ".full");
+    options.env->timeout = 60s;
+    const auto before = std::chrono::steady_clock::now();
+    if (world.rank() == 0) {
+      // What is left is for the socket where it takes in the others, and for one of them.
+      const rlimit low{64, 64};
+      ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+      std::vector<FileDescriptor> taken;
+      for (int fd = 0; (fd = ::fcntl(0, F_DUPFD_CLOEXEC, 0)) >= 0;) {
+        taken.push_back(FileDescriptor::from_native_handle(fd));
+      }
+      ASSERT_GE(taken.size(), 2U);
+      taken.resize(taken.size() - 2);
+      expect_says(refusal<OutOfMemory>(options), {"could not be accepted", "Too many open files"});
+    } else {
+      expect_says(refusal<Aborted>(options), {"rank 0 ", "could not be accepted", "Too many open files"});
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+    world.team().barrier();
+  });
+}
+
+TEST(Rendezvous, ARankThatMeetsAndSaysNoMoreIsNamedWithWhatWasWaitedFor) {
+  run_ranks(2, [](World& world) {
+    InitOptions options = another(world, ".mute");
+    options.env->timeout = 300ms;
+    if (world.rank() == 1) {
+      const std::vector<Link> links = meet({1, 2, options.launch->job, 20s});
+      world.team().barrier();
+    } else {
+      expect_says(refusal<Timeout>(options), {"init of job", ".mute", "300 ms", "rank 1 ", "says rank 0"});
+      world.team().barrier();
+    }
   });
 }
 
