@@ -19,10 +19,14 @@ constexpr auto grace = std::chrono::milliseconds(200);
 
 std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
                               const FirstGone& first_gone) {
-  Offer mine{++attempts_, proposed, false, members};
+  Offer mine{++attempts_, proposed, 0, false, members};
+  heard_.clear();
+  listed_.clear();
   // To everyone before anything can fail: whoever lists this rank finds its list.
   for (const int rank : members) {
-    if (rank != self_) tell(rank, mine);
+    if (rank == self_) continue;
+    tell(rank, mine);
+    listed_[rank] = sent_[rank];
   }
   std::uint64_t id = proposed;
   try {
@@ -32,7 +36,7 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
       if (rank == members.front()) id = theirs.id;
     }
   } catch (const Contradiction& found) {
-    contradict(mine, found, first_gone);
+    contradict(mine, found);
   } catch (...) {
     mine.withdrawn = true;
     for (const int rank : members) {
@@ -58,25 +62,30 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
   while (true) {
     Offer offer;
     try {
-      offer = parse(bootstrap_.receive(rank, channel_, taken_[rank] + 1,
-                                       doubtful ? std::min(deadline, doubt_ends) : deadline, stop));
+      offer = next(rank, doubtful ? std::min(deadline, doubt_ends) : deadline, stop);
     } catch (const Timeout&) {
       if (doubtful) throw Contradiction{rank, doubtful->members};
       throw;
     }
-    ++taken_[rank];
+    if (doubtful && is_of_later_attempt(rank, offer)) {  // so its sender stood by the list that differs
+      kept_.emplace(rank, std::move(offer));
+      throw Contradiction{rank, doubtful->members};
+    }
     if (offer.withdrawn) {
       if (doubtful && doubtful->attempt == offer.attempt) doubtful.reset();
       continue;
     }
     if (offer.members == mine) {
-      auto following = bootstrap_.try_receive(rank, channel_, taken_[rank] + 1);
+      std::optional<Offer> following = try_next(rank);
+      if (following && following->withdrawn && following->attempt == offer.attempt) continue;
+      heard_.insert(rank);
       if (!following) return offer;
-      ++taken_[rank];
-      const Offer next = parse(*following);
-      if (next.withdrawn && next.attempt == offer.attempt) continue;
-      if (next.members != mine) throw Contradiction{rank, next.members};
-      return next;
+      if (is_of_later_attempt(rank, *following)) {
+        kept_.emplace(rank, std::move(*following));
+        return offer;
+      }
+      if (following->members != mine) throw Contradiction{rank, following->members};
+      return *following;
     }
     if (first_gone(offer.members)) continue;  // its sender will give up on it
     doubtful = std::move(offer);
@@ -84,7 +93,7 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
   }
 }
 
-void Formation::contradict(const Offer& mine, const Contradiction& found, const FirstGone& first_gone) {
+void Formation::contradict(const Offer& mine, const Contradiction& found) {
   // Those whom the other side lists wait for this rank: its list tells them why they wait in vain. And what the others
   // sent for this attempt is taken, so that the next one starts clean.
   std::vector<int> others = found.members;
@@ -97,12 +106,7 @@ void Formation::contradict(const Offer& mine, const Contradiction& found, const 
   others.erase(std::unique(others.begin(), others.end()), others.end());
   const auto deadline = Clock::now() + grace;
   for (const int rank : others) {
-    if (rank == self_ || rank == found.rank) continue;
-    try {
-      (void)accept(rank, mine.members, deadline, first_gone);
-    } catch (const Contradiction&) {  // named above already, by one that came earlier
-    } catch (const Error&) {
-    }
+    if (rank != self_ && rank != found.rank && !heard_.contains(rank)) drain(rank, deadline);
   }
   throw InvalidArgument(
       format("the members of a new team list different ranks: {} lists {}, {} lists {} (ranks of "
@@ -111,10 +115,45 @@ void Formation::contradict(const Offer& mine, const Contradiction& found, const 
              list_ranks(found.members)));
 }
 
+/// Takes what `rank` sent for this attempt, if it comes in time.
+void Formation::drain(int rank, Clock::time_point deadline) {
+  try {
+    while (true) {
+      Offer offer = next(rank, deadline, nullptr);
+      if (is_of_later_attempt(rank, offer)) {
+        kept_.emplace(rank, std::move(offer));
+        return;
+      }
+      if (!offer.withdrawn) deadline = {};  // only what is here already
+    }
+  } catch (const Error&) {  // nothing more comes
+  }
+}
+
+Formation::Offer Formation::next(int rank, Clock::time_point deadline, const std::function<void()>& stop) {
+  if (auto kept = kept_.extract(rank)) return std::move(kept.mapped());
+  const Parcel parcel = bootstrap_.receive(rank, channel_, taken_[rank] + 1, deadline, stop);
+  ++taken_[rank];
+  return parse(parcel);
+}
+
+std::optional<Formation::Offer> Formation::try_next(int rank) {
+  const std::optional<Parcel> parcel = bootstrap_.try_receive(rank, channel_, taken_[rank] + 1);
+  if (!parcel) return std::nullopt;
+  ++taken_[rank];
+  return parse(*parcel);
+}
+
+bool Formation::is_of_later_attempt(int rank, const Offer& offer) const {
+  const auto listed = listed_.find(rank);
+  return !offer.withdrawn && listed != listed_.end() && offer.taken >= listed->second;
+}
+
 void Formation::tell(int rank, const Offer& offer) noexcept {
   try {
     WireWriter writer;
-    writer.number(offer.attempt).number(offer.id).number(offer.withdrawn ? 1 : 0);
+    writer.number(offer.attempt).number(offer.id).number(taken_[rank] - kept_.count(rank));
+    writer.number(offer.withdrawn ? 1 : 0);
     writer.number(static_cast<std::uint64_t>(offer.members.size()));
     for (const int member : offer.members) writer.number(member);
     bootstrap_.send(rank, channel_, ++sent_[rank], Parcel{writer.take(), {}});
@@ -127,6 +166,7 @@ Formation::Offer Formation::parse(const Parcel& parcel) {
   Offer offer;
   offer.attempt = reader.number<std::uint64_t>();
   offer.id = reader.number<std::uint64_t>();
+  offer.taken = reader.number<std::uint64_t>();
   offer.withdrawn = reader.number<int>() != 0;
   offer.members.resize(reader.number<std::uint64_t>());
   for (int& member : offer.members) member = reader.number<int>();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace tandem {
 /// How members of a team make a sub-team of it, on one rank. Each sends its list of ranks to everyone on it, and takes
 /// one list from each; all must be equal. There is no order of these calls that all members of the parent share (a rank
 /// outside of a sub-team need not call), so lists are queued for each pair of ranks; one whose sender has given up is
-/// followed by its withdrawal. So making a team works after an attempt that failed, and after a rank was lost.
+/// followed by its withdrawal. So making a team works after an attempt that failed, and after a rank was lost. Lists
+/// tell how many of the receiver's their sender has taken: one whose sender has taken this rank's list of this attempt
+/// is of a later attempt, and kept for that.
 class Formation {
  public:
   using Clock = Bootstrap::Clock;
@@ -36,6 +39,7 @@ class Formation {
   struct Offer {
     std::uint64_t attempt = 0;
     std::uint64_t id = 0;
+    std::uint64_t taken = 0;  // how many messages of the receiver's its sender had taken
     bool withdrawn = false;
     std::vector<int> members;
   };
@@ -46,17 +50,24 @@ class Formation {
 
   void tell(int rank, const Offer& offer) noexcept;
   [[nodiscard]] static Offer parse(const Parcel& parcel);
+  [[nodiscard]] Offer next(int rank, Clock::time_point deadline, const std::function<void()>& stop);
+  [[nodiscard]] std::optional<Offer> try_next(int rank);
+  [[nodiscard]] bool is_of_later_attempt(int rank, const Offer& offer) const;
+  void drain(int rank, Clock::time_point deadline);
   /// The list that `rank` stands by. Throws Contradiction if it is not `mine`.
   [[nodiscard]] Offer accept(int rank, const std::vector<int>& mine, Clock::time_point deadline,
                              const FirstGone& first_gone);
-  [[noreturn]] void contradict(const Offer& mine, const Contradiction& found, const FirstGone& first_gone);
+  [[noreturn]] void contradict(const Offer& mine, const Contradiction& found);
 
   Bootstrap& bootstrap_;
   int self_;
   std::uint64_t channel_;
   std::uint64_t attempts_ = 0;
   std::map<int, std::uint64_t> sent_;
+  std::map<int, std::uint64_t> listed_;  // which of those sent is this attempt's list
   std::map<int, std::uint64_t> taken_;
+  std::map<int, Offer> kept_;  // taken already, of an attempt yet to come
+  std::set<int> heard_;        // whose list of this attempt is taken
 };
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/team/team.hpp"
@@ -12,6 +13,7 @@
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using testing::expect_says;
 using testing::run_ranks;
 
@@ -54,6 +56,26 @@ TEST(Formation, ARankThatCannotMakeATeamTellsTheOthersWhy) { expect_to_hear_why(
 
 TEST(Formation, ARankThatCannotMakeATeamAndLeavesCostsNoDeadline) {
   for (int round = 0; round < 5; ++round) expect_to_hear_why(false);
+}
+
+// Each goes on as soon as it has heard of the mismatch, which the ranks do one after the other.
+TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
+  run_ranks(3, [](World& world) {
+    world.team().set_timeout(std::chrono::seconds(10));
+    for (int round = 0; round < 3; ++round) {
+      const std::vector<int> listed = world.rank() == 1 ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 2};
+      expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team(listed)); }), {"[0, 1]", "[0, 1, 2]"});
+      world.team({0, 1, 2}).barrier();
+    }
+  });
+  run_ranks(2, [](World& world) {
+    world.team().set_timeout(std::chrono::seconds(10));
+    for (int round = 0; round < 3; ++round) {
+      const std::vector<int> listed{world.rank(), 1 - world.rank()};
+      expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team(listed)); }), {"[0, 1]", "[1, 0]"});
+      world.team({1, 0}).barrier();
+    }
+  });
 }
 
 }  // namespace
