@@ -139,14 +139,18 @@ void Core::retire(std::unique_ptr<Team::State> team) noexcept {
 }
 
 void Core::on_lost(int peer, bool clean) {
-  const std::lock_guard lock(mutex_);
-  presence_[static_cast<std::size_t>(peer)] = clean ? Presence::left : Presence::lost;
-  gone_.push_back(peer);
+  {
+    const std::lock_guard lock(mutex_);
+    presence_[static_cast<std::size_t>(peer)] = clean ? Presence::left : Presence::lost;
+    gone_.push_back(peer);
+    if (!clean) {  // else what it sent still counts, and only who waits for more of it fails
+      for (const auto& [id, team] : teams_) team->peer_lost(peer);
+    }
+  }
+  // Last: nobody may be reading the log.
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, format("rank {} {}", peer, clean ? "has ended its world" : "is lost"));
   }
-  if (clean) return;  // what it sent still counts; only who waits for more of it fails
-  for (const auto& [id, team] : teams_) team->peer_lost(peer);
 }
 
 void Core::on_aborted(int peer, const Abort& abort) {
@@ -161,6 +165,8 @@ void Core::on_aborted(int peer, const Abort& abort) {
   const std::size_t number = number_of(abort.team);
   if (left != left_.end() && number < left->second.size() && left->second[number]) return;
   early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
+  // Should this rank enter it after all, it fails before it takes anything; if not, nobody takes what came for it.
+  bootstrap_->drop_beyond(abort.team, 0);
 }
 
 }  // namespace tandem

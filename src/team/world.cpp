@@ -197,12 +197,8 @@ Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& min
   }
 }
 
-}  // namespace
-
-World init(const InitOptions& options) {
-  if (options.env) check_env(*options.env);
-  const Env env = options.env ? *options.env : Env::from_process();
-  const Launch launch = options.launch ? *options.launch : Launch::detect();
+/// Throws InvalidArgument for what no launcher says: ranks would share a GPU or cores unawares, or meet another job's.
+void check_launch(const Launch& launch) {
   if (launch.world_size < 1 || launch.rank < 0 || launch.rank >= launch.world_size) {
     throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size",
                                  launch.rank, launch.world_size));
@@ -211,6 +207,27 @@ World init(const InitOptions& options) {
     throw Unsupported(format("rank {}: {} started {} ranks on {} nodes; this version of Tandem runs on one node",
                              launch.rank, launch.launcher, launch.world_size, launch.nodes));
   }
+  if (launch.local_size != launch.world_size || launch.local_rank < 0 || launch.local_rank >= launch.local_size) {
+    throw InvalidArgument(format(
+        "a launch of local rank {} of {} was given on rank {} of {} on one node; allowed: 0 ≤ local rank < local "
+        "size, and as many local ranks as ranks",
+        launch.local_rank, launch.local_size, launch.rank, launch.world_size));
+  }
+  if (launch.job.empty()) {
+    throw InvalidArgument(
+        format("a launch without a job's name was given on rank {}; allowed: a name that the ranks "
+               "of the job share and no other job of this user has",
+               launch.rank));
+  }
+}
+
+}  // namespace
+
+World init(const InitOptions& options) {
+  if (options.env) check_env(*options.env);
+  const Env env = options.env ? *options.env : Env::from_process();
+  const Launch launch = options.launch ? *options.launch : Launch::detect();
+  check_launch(launch);
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "support/errors.hpp"
 #include "support/ranks.hpp"
 #include "support/shared.hpp"
+#include "support/temporary_folder.hpp"
 #include "team/another_world.hpp"
 
 namespace tandem {
@@ -107,7 +109,7 @@ TEST(World, TwoWorldsAtOnceAreTwoWorlds) {
 TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
   run_ranks(3, [](World& world) {
     InitOptions options = another(world, ".sizes");
-    if (world.rank() == 2) options.launch->world_size = 5;
+    if (world.rank() == 2) options.launch->world_size = options.launch->local_size = 5;
     world.team().barrier();  // rank 0 has a word for those who come late, but not for ever
     expect_says(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
     world.team().barrier();
@@ -275,6 +277,50 @@ TEST(World, RefusesWhatNoLauncherCanMean) {
   options.launch->nodes = 2;
   options.launch->launcher = "srun";
   expect_says(refusal<Unsupported>(options), {"4 ranks on 2 nodes", "srun", "one node"});
+  options.launch->nodes = 1;
+  expect_says(refusal<InvalidArgument>(options), {"local rank 0 of 1", "rank 0 of 4", "as many local ranks as ranks"});
+  options.launch->local_size = 4;
+  for (const int local_rank : {-1, 4}) {
+    options.launch->local_rank = local_rank;
+    expect_says(refusal<InvalidArgument>(options), {"local rank " + std::to_string(local_rank) + " of 4", "rank 0"});
+  }
+  options.launch = Launch{};
+  expect_says(refusal<InvalidArgument>(options), {"without a job's name", "rank 0", "no other job"});
+}
+
+// Who waits on the device has nothing but this news to end its wait.
+TEST(World, ALogThatNobodyReadsHoldsUpNoNewsOfALostRank) {
+  struct Leaves {};
+  run_ranks(2, [](World& world) {
+    InitOptions options = another(world, ".unread");
+    if (world.rank() == 1) {
+      try {
+        const World leaving = init(options);
+        world.team().barrier();
+        throw Leaves{};
+      } catch (const Leaves&) {
+      }
+    } else {
+      const testing::TemporaryFolder folder;
+      options.env->log = LogLevel::info;
+      options.env->log_file = folder.at("log");
+      ASSERT_EQ(::mkfifo(options.env->log_file.c_str(), 0600), 0);
+      const auto log =
+          FileDescriptor::from_native_handle(::open(options.env->log_file.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+      ASSERT_TRUE(log);
+      const World other = init(options);
+      char byte = 0;
+      while (::write(log.get(), &byte, 1) == 1) {
+      }
+      world.team().barrier();
+      const auto deadline = std::chrono::steady_clock::now() + 20s;
+      while (!other.team().failed() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+      EXPECT_TRUE(other.team().failed());
+      while (::read(log.get(), &byte, 1) == 1) {
+      }
+    }
+    world.team().barrier();
+  });
 }
 
 TEST(World, ARankThatEndsWellLeavesTheOthersAlone) {

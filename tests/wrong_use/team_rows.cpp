@@ -51,6 +51,23 @@ const std::vector<Row>& team_rows() {
        }),
        {"2 nodes", "one node"},
        Kind::unsupported},
+      {"LaunchWithoutLocalRanks",
+       0,
+       alone([] {
+         static_cast<void>(init({.launch = Launch{1, 4, 0, 1, 1, "wrong.use", "tests"}, .env = Env{}, .device = {}}));
+       }),
+       {"local rank 0 of 1", "rank 1 of 4", "as many local ranks as ranks"}},
+      {"LaunchOfALocalRankOutside",
+       0,
+       alone([] {
+         static_cast<void>(init({.launch = Launch{1, 2, 2, 2, 1, "wrong.use", "tests"}, .env = Env{}, .device = {}}));
+       }),
+       {"local rank 2 of 2", "rank 1 of 2", "local rank < local size"}},
+      {"LaunchWithoutAJob",
+       0,
+       alone(
+           [] { static_cast<void>(init({.launch = Launch{0, 1, 0, 1, 1, "", "tests"}, .env = Env{}, .device = {}})); }),
+       {"without a job's name", "rank 0", "no other job"}},
       // Worlds and teams
       {"InitTwice",
        1,
