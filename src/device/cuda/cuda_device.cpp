@@ -351,11 +351,13 @@ bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const std::lock_guard lock(idle_mutex_);
   if (idle_->valid() && idle_->wait_until(deadline) != std::future_status::ready) return false;
-  const SignalsBlocked for_the_thread;
-  *idle_ = std::async(std::launch::async, [this] {
-    const CurrentContext current(*context_);
-    return cudaDeviceSynchronize();
-  });
+  {
+    const SignalsBlocked for_the_thread;
+    *idle_ = std::async(std::launch::async, [this] {
+      const CurrentContext current(*context_);
+      return cudaDeviceSynchronize();
+    });
+  }
   if (idle_->wait_until(deadline) != std::future_status::ready) return false;
   check(idle_->get(), "cudaDeviceSynchronize");
   return true;
