@@ -112,7 +112,8 @@ void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  expect_shard(shard, gathered.local(), split_of(gathered.local()));
+  const TensorView local = gathered.local();
+  expect_shard(shard, local, split_of(local));
   open(rows_of(shard), gathered, stream);
 }
 
@@ -237,8 +238,9 @@ void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
 
 void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  const Split whole = split_of(gathered.local());
-  expect_shard(shard, gathered.local(), whole);
+  const TensorView local = gathered.local();
+  const Split whole = split_of(local);
+  expect_shard(shard, local, whole);
   gather(rows_of(shard), gathered, whole, stream);
 }
 

@@ -129,7 +129,8 @@ Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept
   if (takes_mail(bytes, ranks() - 1)) return Way::mail;
   if (tensors == Tensors::symmetric_output) {
     const CollectiveTuning tuning = collective_tuning(device().id().type);
-    const bool passes = bytes * peers().size() > tuning.direct_pass_bytes && kernel_may_pass_on(bytes);
+    const std::size_t passed_on = bytes * static_cast<std::size_t>(readers());
+    const bool passes = passed_on > tuning.direct_pass_bytes && kernel_may_pass_on(bytes);
     const bool stores = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
     if (takes_direct_kernel(readers() > 1 ? passes : stores)) return Way::direct_kernel;
   }
