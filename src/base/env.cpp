@@ -72,6 +72,16 @@ Refused refused_log(const Env& env) {
   return level < levels.size() ? std::nullopt : Refused(format("level {}", level));
 }
 
+// A copy over an emulated link ends by a clock, and no abort ends it sooner.
+constexpr std::chrono::nanoseconds longest_latency = std::chrono::seconds(60);
+constexpr double least_bandwidth = 1e3;
+
+bool is_link(double latency_seconds, double bytes_per_second) {
+  const double longest = std::chrono::duration<double>(longest_latency).count();
+  return latency_seconds >= 0 && latency_seconds <= longest && bytes_per_second >= least_bandwidth &&
+         std::isfinite(bytes_per_second);
+}
+
 /// "20us,1GB/s"; nothing if it is no such text.
 std::optional<LinkOptions> link_of(const std::string& text) {
   const auto comma = text.find(',');
@@ -79,10 +89,7 @@ std::optional<LinkOptions> link_of(const std::string& text) {
   const auto bandwidth = comma == std::string::npos
                              ? std::nullopt
                              : parse_quantity(std::string_view(text).substr(comma + 1), bandwidth_units);
-  const double longest = std::chrono::duration<double>(longest_timeout).count();
-  if (!latency || *latency > longest || !bandwidth || *bandwidth <= 0 || !std::isfinite(*bandwidth)) {
-    return std::nullopt;
-  }
+  if (!latency || !bandwidth || !is_link(*latency, *bandwidth)) return std::nullopt;
   return LinkOptions{std::chrono::nanoseconds(std::llround(*latency * 1e9)), *bandwidth};
 }
 
@@ -136,7 +143,7 @@ Refused refused_gemm_threads(const Env& env) {
 Refused refused_link(const Env& env) {
   if (!env.link) return std::nullopt;
   const auto [latency, bandwidth] = *env.link;
-  const bool allowed = latency.count() >= 0 && latency <= longest_timeout && std::isfinite(bandwidth) && bandwidth > 0;
+  const bool allowed = is_link(std::chrono::duration<double>(latency).count(), bandwidth);
   return allowed ? std::nullopt : Refused(format("{}ns,{}B/s", latency.count(), bandwidth));
 }
 
@@ -154,8 +161,8 @@ constexpr std::array<Variable, 10> variables{{
      [](Env& env, const Variable&, const std::string& value) { env.check = value; }, refused_check},
     {"TANDEM_DEVICE", "auto, host, cuda", "auto", "the device of each rank; auto is cuda where a GPU can be used",
      [](Env& env, const Variable&, const std::string& value) { env.device = value; }, refused_device},
-    {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s", "none", "the host device's emulated link", read_link,
-     refused_link},
+    {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s; up to 60s, from 1KB/s", "none",
+     "the host device's emulated link", read_link, refused_link},
     {"TANDEM_TRACE", "a path; %h is the host, %p the process, %r the rank", "no trace",
      "where a Chrome trace of all ranks is written when their worlds end",
      [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
@@ -221,7 +228,7 @@ LinkOptions parse_link(const std::string& text) {
   if (const std::optional<LinkOptions> link = link_of(text)) return *link;
   throw InvalidArgument(
       format("link '{}' is not LATENCY,BANDWIDTH; an example: 20us,1GB/s (ns, us, ms, s; B/s, KB/s, MB/s, "
-             "GB/s)",
+             "GB/s); allowed: up to 60s, from 1KB/s",
              text));
 }
 

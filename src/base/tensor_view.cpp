@@ -44,7 +44,7 @@ TensorView TensorView::narrow(std::size_t dim, std::int64_t start, std::int64_t 
   Dims sizes = sizes_;
   sizes[dim] = length;
   auto* bytes = static_cast<std::byte*>(data_);
-  if (bytes != nullptr) bytes += start * strides_[dim] * static_cast<std::int64_t>(size_of(dtype_));
+  if (numel() != 0) bytes += start * strides_[dim] * static_cast<std::int64_t>(size_of(dtype_));
   return {bytes, sizes, strides_, dtype_, device_};
 }
 

@@ -96,9 +96,15 @@ TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
     EXPECT_THROW(static_cast<void>(read({{"TANDEM_GEMM_THREADS", threads}})), InvalidArgument) << threads;
   }
   for (const char* link : {"", ",", "1us,", ",1GB/s", "1us,0GB/s", "1,1GB/s", "1us,1GB/s,", "-1us,1GB/s",
-                           "1e300s,1GB/s", "1us,1e308GB/s"}) {
+                           "1e300s,1GB/s", "1us,1e308GB/s", "61s,1GB/s", "1us,0.9KB/s"}) {
     EXPECT_THROW(static_cast<void>(parse_link(link)), InvalidArgument) << link;
   }
+}
+
+TEST(Env, TheSlowestLinkIsTaken) {
+  const LinkOptions link = parse_link("60s,1000B/s");
+  EXPECT_EQ(link.latency, std::chrono::seconds(60));
+  EXPECT_EQ(link.bytes_per_second, 1000.0);
 }
 
 TEST(Env, AnUnknownVariableOfOursIsAnError) {

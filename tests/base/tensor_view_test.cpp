@@ -41,6 +41,14 @@ TEST(TensorView, NarrowsByStride) {
   EXPECT_THROW(static_cast<void>(view.narrow(2, 0, 1)), InvalidArgument);
 }
 
+TEST(TensorView, OfNothingMayBeAsWideAsNumbersGo) {
+  std::array<float, 1> data{};
+  const std::int64_t wide = std::int64_t{1} << 40;
+  const TensorView view(data.data(), {3, wide, wide, 0}, f32);
+  EXPECT_TRUE(view.is_dense());
+  EXPECT_EQ(view.narrow(0, 1, 2).data(), data.data());
+}
+
 TEST(TensorView, HasNoMoreDimensionsThanItHas) {
   std::array<float, 12> data{};
   const TensorView view(data.data(), {3, 4}, f32);

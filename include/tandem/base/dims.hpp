@@ -45,10 +45,10 @@ class TANDEM_API Dims {
   [[nodiscard]] Dims dense_strides() const noexcept {
     Dims strides;
     strides.size_ = size_;
-    std::int64_t stride = 1;
+    std::uint64_t stride = 1;  // may wrap where an extent is 0: then nothing lies at a stride
     for (std::size_t i = size_; i-- > 0;) {
-      strides.values_[i] = stride;
-      stride *= values_[i] > 1 ? values_[i] : 1;
+      strides.values_[i] = static_cast<std::int64_t>(stride);
+      stride *= values_[i] > 1 ? static_cast<std::uint64_t>(values_[i]) : 1;
     }
     return strides;
   }

@@ -22,7 +22,8 @@ struct LinkOptions {
   friend bool operator==(const LinkOptions&, const LinkOptions&) = default;
 };
 
-/// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms, s; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument.
+/// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms, s; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument for
+/// another text, a latency of more than 60 s, or less than 1 KB/s.
 [[nodiscard]] TANDEM_API LinkOptions parse_link(const std::string& text);
 /// As parse_link takes it.
 [[nodiscard]] TANDEM_API std::string to_string(const LinkOptions& link);
