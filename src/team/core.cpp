@@ -92,10 +92,11 @@ Core::Presence Core::presence(int world_rank) const {
   return presence_[static_cast<std::size_t>(world_rank)];
 }
 
-std::optional<int> Core::first_gone(std::span<const int> world_ranks) const {
+std::optional<Gone> Core::first_gone(std::span<const int> world_ranks) const {
   const std::lock_guard lock(mutex_);
   const auto first = std::ranges::find_first_of(gone_, world_ranks);
-  return first == gone_.end() ? std::nullopt : std::optional(*first);
+  if (first == gone_.end()) return std::nullopt;
+  return Gone{*first, presence_[static_cast<std::size_t>(*first)] == Presence::left};
 }
 
 bool Core::forked() const noexcept { return ::getpid() != process_; }

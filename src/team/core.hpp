@@ -17,6 +17,7 @@
 #include "tandem/team/team.hpp"
 
 #include "base/trace_file.hpp"
+#include "team/names.hpp"
 #include "team/reclaimer.hpp"
 
 namespace tandem {
@@ -59,7 +60,7 @@ class Core : public std::enable_shared_from_this<Core> {
   [[nodiscard]] std::uint64_t next_team_id();
   [[nodiscard]] Presence presence(int world_rank) const;
   /// Which of these world ranks is gone: of several the first, which the others may have left for.
-  [[nodiscard]] std::optional<int> first_gone(std::span<const int> world_ranks) const;
+  [[nodiscard]] std::optional<Gone> first_gone(std::span<const int> world_ranks) const;
   /// True in a child that was forked from the process that made this.
   [[nodiscard]] bool forked() const noexcept;
 

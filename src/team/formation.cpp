@@ -6,7 +6,6 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
-#include "team/names.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
@@ -55,9 +54,8 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
   const auto stop = [&] {
     const auto gone = first_gone(mine);
     if (!gone) return;
-    const PeerInfo& peer = bootstrap_.peer(*gone);
-    throw PeerLost(format("{} is lost: its process or its world ended", to_string(peer)), peer.rank, peer.host,
-                   peer.pid);
+    const PeerInfo& peer = bootstrap_.peer(gone->rank);
+    throw PeerLost(tell_gone(peer, gone->left), peer.rank, peer.host, peer.pid);
   };
   while (true) {
     Offer offer;

@@ -11,6 +11,8 @@
 
 #include "tandem/team/bootstrap.hpp"
 
+#include "team/names.hpp"
+
 namespace tandem {
 
 /// How members of a team make a sub-team of it, on one rank. Each sends its list of ranks to everyone on it, and takes
@@ -23,7 +25,7 @@ class Formation {
  public:
   using Clock = Bootstrap::Clock;
   /// Which of these world ranks was the first to be gone, if one is.
-  using FirstGone = std::function<std::optional<int>(std::span<const int> world_ranks)>;
+  using FirstGone = std::function<std::optional<Gone>(std::span<const int> world_ranks)>;
 
   /// `channel` is the key of these messages, equal on all members of the parent.
   Formation(Bootstrap& bootstrap, int self, std::uint64_t channel) noexcept

@@ -167,8 +167,7 @@ Mesh::Peer& Mesh::at(int rank) const {
 }
 
 void Mesh::throw_gone(const Peer& peer) const {
-  const char* how = peer.state == Peer::State::left ? "has ended its world" : "is lost: its process or its world ended";
-  throw PeerLost(format("{} {}", to_string(peer.info), how), peer.info.rank, peer.info.host, peer.info.pid);
+  throw PeerLost(tell_gone(peer.info, peer.state == Peer::State::left), peer.info.rank, peer.info.host, peer.info.pid);
 }
 
 void Mesh::send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) {

@@ -18,6 +18,10 @@ std::string to_string(const PeerInfo& peer) {
   return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);
 }
 
+std::string tell_gone(const PeerInfo& peer, bool left) {
+  return to_string(peer) + (left ? " has ended its world" : " is lost: its process or its world ended");
+}
+
 std::string name_ranks(std::span<const int> ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -14,6 +14,15 @@ namespace tandem {
 /// "rank 2 (host node7, pid 4242)"
 [[nodiscard]] std::string to_string(const PeerInfo& peer);
 
+/// A rank that is gone.
+struct Gone {
+  int rank;   ///< of the world
+  bool left;  ///< it has ended its world, and said so
+};
+
+/// "rank 2 (host node7, pid 4242) is lost: its process or its world ended", or that it has ended its world.
+[[nodiscard]] std::string tell_gone(const PeerInfo& peer, bool left);
+
 /// "rank 1", "ranks 0, 2 and 5"
 [[nodiscard]] std::string name_ranks(std::span<const int> ranks);
 

@@ -386,9 +386,7 @@ Team::State::Failure Team::State::loss(int world_rank, std::string_view during) 
   const bool left = core_.presence(world_rank) == Core::Presence::left;
   return {Cause::lost,
           false,
-          format("{} {}: {}{}{}, says rank {}", to_string(peer),
-                 left ? "has ended its world" : "is lost, its process or its world ended", during,
-                 during.empty() ? "" : " of ", describe(), core_.launch().rank),
+          format("{}: {} of {}, says rank {}", tell_gone(peer, left), during, describe(), core_.launch().rank),
           peer.rank,
           peer.host,
           peer.pid};
@@ -417,9 +415,7 @@ void Team::State::peer_lost(int world_rank) noexcept {
   if (!is_member(world_rank)) return;
   try {
     const PeerInfo& peer = core_.bootstrap().peer(world_rank);
-    fail({Cause::lost, true,
-          format("{} is lost, its process or its world ended: {}, says rank {}", to_string(peer), describe(),
-                 core_.launch().rank),
+    fail({Cause::lost, true, format("{}: {}, says rank {}", tell_gone(peer, false), describe(), core_.launch().rank),
           peer.rank, peer.host, peer.pid});
   } catch (...) {
     fail({Cause::lost, true, "a rank is lost", world_rank, "", 0});
