@@ -16,6 +16,7 @@
 #include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/device/buffer.hpp"
+#include "tandem/team/reclaimed.hpp"
 
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
@@ -119,17 +120,6 @@ class SymmetricMemory::State {
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  /// Work still queued may use all this, here or through a peer's mapping: the team lets go of it later.
-  ~State() {
-    team.reclaim([segment = std::move(segment), pad_segment = std::move(pad_segment),
-                  reach = std::make_shared<std::optional<Reach>>(std::move(reach)),
-                  side_by_side = std::move(side_by_side_)]() mutable {
-      reach.reset();
-      side_by_side.reset();
-      segment.reset();
-      pad_segment.reset();
-    });
-  }
 
   /// What a rendezvous gives, whole or not at all: a failed one may be followed by another.
   struct Reach {
@@ -141,6 +131,14 @@ class SymmetricMemory::State {
     Buffer table;
   };
 
+  /// What work still queued may use, here or through a peer's mapping; its last member goes first.
+  struct Held {
+    std::shared_ptr<Segment> pad_segment;  ///< the data's own, where Tandem allocated it
+    std::shared_ptr<Segment> segment;
+    std::shared_ptr<Mapping> side_by_side;
+    std::optional<Reach> reach;  ///< after the rendezvous
+  };
+
   [[nodiscard]] std::size_t pad_bytes() const {
     return std::size_t{channels} * static_cast<std::size_t>(team.size()) * sizeof(SignalWord);
   }
@@ -150,7 +148,11 @@ class SymmetricMemory::State {
       return backend->allocate(size);
     } catch (const OutOfMemory&) {
       team.collect();  // what the team has let go of, but not released yet, may be what is missing
+    }
+    try {
       return backend->allocate(size);
+    } catch (const OutOfMemory& error) {
+      throw OutOfMemory(format("{}, on rank {}", error.what(), team.rank()));
     }
   }
 
@@ -164,8 +166,8 @@ class SymmetricMemory::State {
     Announcement mine{contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, {}, {}};
     or_abort(team, call, [&] {
       team.collect();
-      mine.data = segment->share();
-      if (pad_segment != segment) mine.pad = pad_segment->share();
+      mine.data = held->segment->share();
+      if (held->pad_segment != held->segment) mine.pad = held->pad_segment->share();
     });
     const std::string my_terms = mine.terms;
 
@@ -183,30 +185,30 @@ class SymmetricMemory::State {
       }
     }
     or_abort(team, call, [&] { map(std::move(all)); });
-    reach->id = id;
+    held->reach->id = id;
     if (team.log().enabled(LogLevel::trace)) {
       team.log().write(LogLevel::trace, format("rendezvous of {}, at {} here", my_terms,
-                                               static_cast<const void*>(segment->data() + offset)));
+                                               static_cast<const void*>(held->segment->data() + offset)));
     }
   }
 
   std::byte* contiguous() {
     const std::scoped_lock lock(contiguous_mutex_);
-    if (side_by_side_ != nullptr) return side_by_side_->data();
-    for (std::size_t rank = 0; rank < reach->offsets.size(); ++rank) {
-      if (reach->offsets[rank] == 0) continue;
+    if (held->side_by_side != nullptr) return held->side_by_side->data();
+    for (std::size_t rank = 0; rank < held->reach->offsets.size(); ++rank) {
+      if (held->reach->offsets[rank] == 0) continue;
       throw Unsupported(
           format("all ranks' parts in one address range were asked for on rank {}, but rank {}'s begins {} bytes into "
                  "its allocation; allowed: every rank wraps from its allocation's start",
-                 team.rank(), rank, reach->offsets[rank]));
+                 team.rank(), rank, held->reach->offsets[rank]));
     }
-    side_by_side_ = backend->map_side_by_side(reach->mappings);
-    return side_by_side_->data();
+    held->side_by_side = backend->map_side_by_side(held->reach->mappings);
+    return held->side_by_side->data();
   }
 
   [[nodiscard]] std::size_t contiguous_stride() const {
     std::size_t stride = 0;
-    for (const auto& mapping : reach->mappings) stride = std::max(stride, mapping->bytes());
+    for (const auto& mapping : held->reach->mappings) stride = std::max(stride, mapping->bytes());
     return stride;
   }
 
@@ -214,12 +216,10 @@ class SymmetricMemory::State {
   std::shared_ptr<MemoryBackend> backend;
   std::uint32_t channels;
   std::size_t bytes;
-  std::shared_ptr<Segment> segment;
-  std::shared_ptr<Segment> pad_segment;  // the data's own, where Tandem allocated it
+  Reclaimed<Held> held{team, std::make_shared<Held>()};
   std::size_t offset = 0;
   std::size_t pad_offset = 0;
-  std::optional<Reach> reach;  // after the rendezvous
-  SignalPad pad;               // not in there: it holds the team, and what the team lets go of later must not
+  SignalPad pad;  // not in there: it holds the team, and what the team lets go of later must not
 
  private:
   void map(std::vector<Announcement> all) {
@@ -231,12 +231,12 @@ class SymmetricMemory::State {
       const bool own = rank == team.rank();
       const bool pad_apart = !theirs.pad.descriptors.empty();
       auto data_mapping = backend->map(std::move(theirs.data));
-      std::byte* pad_base = own ? pad_segment->data() : data_mapping->data();
+      std::byte* pad_base = own ? held->pad_segment->data() : data_mapping->data();
       if (pad_apart) {
         found.pad_mappings.push_back(backend->map(std::move(theirs.pad)));
         if (!own) pad_base = found.pad_mappings.back()->data();
       }
-      found.remotes.push_back((own ? segment->data() : data_mapping->data()) + theirs.offset);
+      found.remotes.push_back((own ? held->segment->data() : data_mapping->data()) + theirs.offset);
       words.push_back(reinterpret_cast<SignalWord*>(pad_base + theirs.pad_offset));
       found.mappings.push_back(std::move(data_mapping));
       found.offsets.push_back(theirs.offset);
@@ -244,11 +244,10 @@ class SymmetricMemory::State {
     found.table = Buffer(team.shared_device(), found.remotes.size() * sizeof(void*));
     team.device().upload(found.table.data(), found.remotes.data(), found.remotes.size() * sizeof(void*));
     pad = SignalPad(team, std::move(words), channels, team.register_operation("signal pad"));
-    reach = std::move(found);
+    held->reach = std::move(found);
   }
 
   std::mutex contiguous_mutex_;
-  std::shared_ptr<Mapping> side_by_side_;
 };
 
 SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, const MemoryOptions& options) {
@@ -261,12 +260,12 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
                              team.rank()));
   }
   make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
-  state->segment = state->allocate(total);
-  state->pad_segment = state->segment;
-  allocations().remember(state->segment, bytes);
+  state->held->segment = state->allocate(total);
+  state->held->pad_segment = state->held->segment;
+  allocations().remember(state->held->segment, bytes);
   if (team.log().enabled(LogLevel::trace)) {
-    team.log().write(LogLevel::trace,
-                     format("allocated {}, at {}", state->text(), static_cast<const void*>(state->segment->data())));
+    team.log().write(LogLevel::trace, format("allocated {}, at {}", state->text(),
+                                             static_cast<const void*>(state->held->segment->data())));
   }
   return SymmetricMemory(std::move(state));
 }
@@ -279,11 +278,11 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
         format("{} bytes at {} were to be wrapped on rank {}; the allocation there has {} from there on", bytes, data,
                team.rank(), *left));
   }
-  state->segment = state->backend->adopt(data, bytes);
-  state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->segment->data());
+  state->held->segment = state->backend->adopt(data, bytes);
+  state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->held->segment->data());
   // Another team may signal beside that allocation: this one gets a pad of its own.
   make_room_for_descriptors(1, team.log());
-  state->pad_segment = state->allocate(state->pad_bytes());
+  state->held->pad_segment = state->allocate(state->pad_bytes());
   return SymmetricMemory(std::move(state));
 }
 
@@ -294,7 +293,7 @@ SymmetricMemory::State& SymmetricMemory::state() const {
 
 SymmetricMemory::State& SymmetricMemory::reachable_state() const {
   State& state = this->state();
-  if (!state.reach) {
+  if (!state.held->reach) {
     throw InvalidArgument(
         format("symmetric memory of {} bytes on rank {} is used before its rendezvous; call rendezvous() on "
                "all {} ranks of the team first",
@@ -306,7 +305,7 @@ SymmetricMemory::State& SymmetricMemory::reachable_state() const {
 void SymmetricMemory::rendezvous() { rendezvous(std::string_view()); }
 
 void SymmetricMemory::rendezvous(std::string_view contents) {
-  if (state().reach) {
+  if (state().held->reach) {
     throw InvalidArgument(
         format("rendezvous was called twice for one allocation on rank {}; once is enough, for its whole life",
                state_->team.rank()));
@@ -314,11 +313,11 @@ void SymmetricMemory::rendezvous(std::string_view contents) {
   state_->rendezvous(contents);
 }
 
-bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->reach.has_value(); }
+bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->held->reach.has_value(); }
 const Team& SymmetricMemory::team() const { return state().team; }
 std::string_view SymmetricMemory::backend() const { return state().backend->name(); }
 std::size_t SymmetricMemory::bytes() const { return state().bytes; }
-std::byte* SymmetricMemory::data() const { return state().segment->data() + state().offset; }
+std::byte* SymmetricMemory::data() const { return state().held->segment->data() + state().offset; }
 
 std::byte* SymmetricMemory::remote(int rank) const {
   const State& state = reachable_state();
@@ -326,20 +325,20 @@ std::byte* SymmetricMemory::remote(int rank) const {
     throw InvalidArgument(format("the memory of rank {} was asked for on rank {} of a team of {}", rank,
                                  state.team.rank(), state.team.size()));
   }
-  return state.reach->remotes[static_cast<std::size_t>(rank)];
+  return state.held->reach->remotes[static_cast<std::size_t>(rank)];
 }
 
-std::uint64_t SymmetricMemory::id() const { return reachable_state().reach->id; }
+std::uint64_t SymmetricMemory::id() const { return reachable_state().held->reach->id; }
 
-void* const* SymmetricMemory::peer_pointers() const { return reachable_state().reach->table.data_as<void*>(); }
+void* const* SymmetricMemory::peer_pointers() const { return reachable_state().held->reach->table.data_as<void*>(); }
 std::byte* SymmetricMemory::contiguous() const { return reachable_state().contiguous(); }
 std::size_t SymmetricMemory::contiguous_stride() const { return reachable_state().contiguous_stride(); }
 const SignalPad& SymmetricMemory::signal_pad() const { return reachable_state().pad; }
 
 std::vector<std::shared_ptr<void>> SymmetricMemory::parts() const {
   const State& state = reachable_state();
-  std::vector<std::shared_ptr<void>> parts{state.segment, state.pad_segment};
-  for (const auto* mappings : {&state.reach->mappings, &state.reach->pad_mappings}) {
+  std::vector<std::shared_ptr<void>> parts{state.held->segment, state.held->pad_segment};
+  for (const auto* mappings : {&state.held->reach->mappings, &state.held->reach->pad_mappings}) {
     parts.insert(parts.end(), mappings->begin(), mappings->end());
   }
   return parts;

@@ -13,7 +13,7 @@ namespace tandem {
 class Reclaimer::Deferred {
  public:
   Deferred(std::shared_ptr<Shelf> shelf, std::shared_ptr<void> object) : shelf_(std::move(shelf)) {
-    entry_.emplace_back([object = std::move(object)]() mutable { object.reset(); });
+    entry_.push_back(std::move(object));
     const std::lock_guard lock(shelf_->mutex);
     ++shelf_->deferred;
   }
@@ -23,62 +23,59 @@ class Reclaimer::Deferred {
     {
       const std::lock_guard lock(shelf_->mutex);
       --shelf_->deferred;
-      if (!shelf_->closed) shelf_->releases.splice(shelf_->releases.end(), entry_);
+      if (!shelf_->closed) shelf_->objects.splice(shelf_->objects.end(), entry_);
     }
     if (!entry_.empty()) keep_for_ever(std::move(entry_));
   }
 
  private:
   std::shared_ptr<Shelf> shelf_;
-  Releases entry_;  // made early, since a destructor has nobody to tell that there is no memory
+  Objects entry_;  // made early, since a destructor has nobody to tell that there is no memory
 };
 
 std::shared_ptr<void> Reclaimer::deferred(std::shared_ptr<void> object) const {
   return std::make_shared<Deferred>(shelf_, std::move(object));
 }
 
-void Reclaimer::add(std::function<void()>&& release) noexcept {
+void Reclaimer::add(std::shared_ptr<void> object) noexcept {
   try {
     const std::lock_guard lock(shelf_->mutex);
-    shelf_->releases.push_back(std::move(release));
-    return;
-  } catch (...) {  // no memory for the list
+    shelf_->objects.push_back(std::move(object));
+  } catch (...) {  // no memory for the list: the object, here still, goes when nothing uses it
+    static_cast<void>(wait_until_idle());
   }
-  if (wait_until_idle()) release();
 }
 
 void Reclaimer::collect(std::chrono::milliseconds limit) noexcept {
-  Releases releases = take();
-  if (releases.empty()) return;
-  if (is_idle(limit)) return run(releases);
+  Objects objects = take();
+  if (objects.empty() || is_idle(limit)) return;
   const std::lock_guard lock(shelf_->mutex);
-  shelf_->releases.splice(shelf_->releases.begin(), releases);
+  shelf_->objects.splice(shelf_->objects.begin(), objects);
 }
 
 void Reclaimer::finish() noexcept {
   const bool idle = is_empty() || wait_until_idle();
   if (idle) wait_for_deferred();
-  Releases releases;
+  Objects objects;
   {
     const std::lock_guard lock(shelf_->mutex);
     shelf_->closed = true;
-    releases.swap(shelf_->releases);
+    objects.swap(shelf_->objects);
   }
-  if (releases.empty()) return;
-  if (idle) return run(releases);
+  if (objects.empty() || idle) return;
   log_.write(LogLevel::error, "a world could not wait for its device at its end, and keeps what it shared with peers");
-  keep_for_ever(std::move(releases));
+  keep_for_ever(std::move(objects));
 }
 
-void Reclaimer::forget() noexcept { keep_for_ever(std::move(shelf_->releases)); }
+void Reclaimer::forget() noexcept { keep_for_ever(std::move(shelf_->objects)); }
 
-void Reclaimer::keep_for_ever(Releases&& releases) noexcept {
-  [[maybe_unused]] const auto* const never_freed = new (std::nothrow) Releases(std::move(releases));
+void Reclaimer::keep_for_ever(Objects&& objects) noexcept {
+  [[maybe_unused]] const auto* const never_freed = new (std::nothrow) Objects(std::move(objects));
 }
 
 bool Reclaimer::is_empty() noexcept {
   const std::lock_guard lock(shelf_->mutex);
-  return shelf_->releases.empty() && shelf_->deferred == 0;
+  return shelf_->objects.empty() && shelf_->deferred == 0;
 }
 
 // A driver tells of a graph that is gone a moment after the last of its work. Who still has a graph is not waited for.
@@ -93,9 +90,9 @@ void Reclaimer::wait_for_deferred() noexcept {
   }
 }
 
-Reclaimer::Releases Reclaimer::take() noexcept {
+Reclaimer::Objects Reclaimer::take() noexcept {
   const std::lock_guard lock(shelf_->mutex);
-  return std::exchange(shelf_->releases, {});
+  return std::exchange(shelf_->objects, {});
 }
 
 bool Reclaimer::is_idle(std::chrono::milliseconds limit) noexcept {
@@ -119,18 +116,6 @@ bool Reclaimer::wait_until_idle() noexcept {
     return true;
   } catch (...) {  // the device has failed
     return false;
-  }
-}
-
-void Reclaimer::run(const Releases& releases) noexcept {
-  for (const auto& release : releases) {
-    try {
-      release();
-    } catch (const std::exception& error) {
-      log_.write(LogLevel::error, format("something that a team let go of could not be released: {}", error.what()));
-    } catch (...) {
-      log_.write(LogLevel::error, "something that a team let go of could not be released");
-    }
   }
 }
 

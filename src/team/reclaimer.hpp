@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -26,8 +25,8 @@ class Reclaimer {
   /// a call of the device. After `finish`, `object` stays for ever.
   [[nodiscard]] std::shared_ptr<void> deferred(std::shared_ptr<void> object) const;
 
-  /// See Team::reclaim. Without memory for the list, waits for the device.
-  void add(std::function<void()>&& release) noexcept;
+  /// See Team::reclaim.
+  void add(std::shared_ptr<void> object) noexcept;
   /// Releases everything if the device has nothing left to run within `limit`, else nothing.
   void collect(std::chrono::milliseconds limit) noexcept;
   /// Waits for the device, and a tenth of a second for handles of `deferred`, then releases everything; if the device
@@ -38,11 +37,11 @@ class Reclaimer {
   void forget() noexcept;
 
  private:
-  using Releases = std::list<std::function<void()>>;
+  using Objects = std::list<std::shared_ptr<void>>;
   /// What handles of `deferred` need, and no more of the world than that.
   struct Shelf {
     std::mutex mutex;
-    Releases releases;
+    Objects objects;
     std::size_t deferred = 0;  ///< handles that have not come back
     bool closed = false;       ///< nobody will look here again
   };
@@ -50,12 +49,11 @@ class Reclaimer {
 
   [[nodiscard]] bool is_empty() noexcept;
   void wait_for_deferred() noexcept;
-  [[nodiscard]] Releases take() noexcept;
+  [[nodiscard]] Objects take() noexcept;
   [[nodiscard]] bool is_idle(std::chrono::milliseconds limit) noexcept;
   /// False if the device has failed: then nothing may be released.
   [[nodiscard]] bool wait_until_idle() noexcept;
-  void run(const Releases& releases) noexcept;
-  static void keep_for_ever(Releases&& releases) noexcept;
+  static void keep_for_ever(Objects&& objects) noexcept;
 
   std::shared_ptr<Device> device_;
   const Log& log_;

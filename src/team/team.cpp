@@ -65,8 +65,8 @@ void Team::synchronize(StreamRef stream) const {
   check();
 }
 
-void Team::reclaim(std::function<void()> release) const noexcept {
-  if (state_ != nullptr) state_->core().reclaimer().add(std::move(release));
+void Team::reclaim(std::shared_ptr<void> object) const noexcept {
+  if (state_ != nullptr) state_->core().reclaimer().add(std::move(object));
 }
 void Team::hold_in_graph(StreamRef stream, std::shared_ptr<void> object) const {
   if (device().stream_capture(stream) == 0) return;

@@ -284,6 +284,15 @@ TEST_P(Tensor, SizesThatNoAddressSpaceHasSaySo) {
   });
 }
 
+TEST_P(Tensor, MoreThanThereIsSaysOnWhichRank) {
+  on(2, [](World& world) {
+    const std::size_t bytes = std::size_t{1} << 46;
+    expect_error<OutOfMemory>([&] { static_cast<void>(SymmetricMemory::allocate(world.team(), bytes)); },
+                              {"on rank " + std::to_string(world.rank())});
+    world.team().barrier();
+  });
+}
+
 TEST_P(Tensor, StartsAgainAfterEverythingIsGone) {
   for (int again = 0; again < 3; ++again) {
     on(2, [](World& world) {

@@ -31,7 +31,7 @@ TEST_F(ReclaimerTest, ReleasesWhenTheDeviceHasNothingToDo) {
     while (!go_on) std::this_thread::sleep_for(1ms);
   });
   int released = 0;
-  reclaimer_.add([&] { ++released; });
+  reclaimer_.add(std::shared_ptr<void>(&released, [&](void*) { ++released; }));
   reclaimer_.collect(5ms);
   EXPECT_EQ(released, 0);
   go_on = true;

@@ -393,7 +393,7 @@ struct Kept {
   Kept(Team kept_team, std::atomic<int>* kept_alive) : team(std::move(kept_team)), alive(kept_alive) { ++*alive; }
   ~Kept() {
     --*alive;
-    team.reclaim([counter = alive] { counter->fetch_add(100); });
+    team.reclaim(std::shared_ptr<void>(alive, [counter = alive](void*) { counter->fetch_add(100); }));
   }
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
@@ -421,17 +421,19 @@ TEST(Team, KeepsObjectsByKeyAndLetsThemGoAtItsEnd) {
 TEST(Team, ReclaimsWhatItIsHandedLater) {
   run_ranks(1, [](World& world) {
     int released = 0;
+    const auto object = [&] { return std::shared_ptr<void>(&released, [&](void*) { ++released; }); };
     {
       const Team team = world.team({0});
-      team.reclaim([&] { ++released; });
+      team.reclaim(object());
       EXPECT_EQ(released, 0);
       team.collect();
       EXPECT_EQ(released, 1);
-      team.reclaim([&] { ++released; });
-      team.reclaim([] { throw Error("this one's trouble is its own"); });
-      team.reclaim([&] { ++released; });
+      team.reclaim(object());
+      team.reclaim(object());
     }
     EXPECT_EQ(released, 3);
+    Team().reclaim(object());
+    EXPECT_EQ(released, 4) << "an empty team has no list";
   });
 }
 

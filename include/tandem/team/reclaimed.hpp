@@ -22,7 +22,7 @@ template <typename T> class Reclaimed {
     return *this;
   }
   ~Reclaimed() {
-    if (value_ != nullptr) team_.reclaim([value = std::move(value_)]() mutable { value.reset(); });
+    if (value_ != nullptr) team_.reclaim(std::move(value_));
   }
 
   explicit operator bool() const noexcept { return value_ != nullptr; }

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -99,11 +98,11 @@ class TANDEM_API Team {
   /// Waits for `stream`, then `check`: after this, results count.
   void synchronize(StreamRef stream) const;
 
-  /// Takes over something that work still queued may use: `release` is called by a collective constructor or the end of
-  /// any of the world's teams that finds nothing queued on the device, or else at the world's end, which waits for the
-  /// device. It must not hold this team, whose world would never end. On an empty team it is dropped uncalled. Never
-  /// blocks, never throws.
-  void reclaim(std::function<void()> release) const noexcept;
+  /// Takes over something that work still queued may use: a collective constructor or the end of any of the world's
+  /// teams lets go of `object` where it finds nothing queued on the device, or else the world's end does, which waits
+  /// for the device. It must not hold this team, whose world would never end. On an empty team it goes at once. Never
+  /// throws, and blocks only where there is no memory for the list: then until the device has nothing to run.
+  void reclaim(std::shared_ptr<void> object) const noexcept;
   /// Lets the graph that `stream` is being captured into, and what is made from it, hold `object`; when the last of
   /// them goes, `object` goes the way of `reclaim`, and for it the same holds. Nothing if the stream is not captured.
   void hold_in_graph(StreamRef stream, std::shared_ptr<void> object) const;
