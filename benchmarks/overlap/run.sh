@@ -14,7 +14,8 @@ usage: benchmarks/overlap/run.sh [--ranks "2 3 4"] [--runs N] [--iters N] [--op 
 all_gather_linear and linear_reduce_scatter, f32, eight shapes each over their links, by 2, 3 and 4 ranks: 48 cases. All of
 them run in turn (`tandem bench OP -n N --device host --link LATENCY,BANDWIDTH --iters 9 --shape M,N,K`), three times over
 (--runs N). Of min(t_gemm, t_comm) a case hides t_seq - t_overlap, in percent: the table has the median of its runs, the
-least and the most. Below it, each case whose median is less than 80, and how many have 80 or more. --op and --link choose
+least and the most. Below it, each case whose median is less than 80, what each operation hides of all that its cases have
+to hide, and how many cases hide 80 or more. --op and --link choose
 cases. --out DIR keeps the runs' figures; benchmarks/overlap/table.py DIR prints them again. The cost model chooses, unless
 TANDEM_PLAN_CACHE says where `tandem tune` has kept better. Ends with 1 if a result was wrong or a case did not run,
 whatever was hidden.

@@ -18,7 +18,7 @@ LINK = "emulated link "  # what is behind it in the name of a device
 
 
 def load(documents):
-    """{(operation, link, (M, N, K)): {ranks: [(#wrong, percent hidden) of each run]}}, in the order of the documents."""
+    """{(operation, link, (M, N, K)): {ranks: [(#wrong, percent hidden, us to hide) of each run]}}, in the documents' order."""
     cases = {}
     for document in documents:
         _, found, link = document["device"].partition(LINK)
@@ -26,13 +26,28 @@ def load(documents):
             raise SystemExit(f"table.py: a run was on '{document['device']}', without an emulated link")
         for row in document["rows"]:
             case = document["operation"], link, (row["m"], row["n"], row["k"])
-            cases.setdefault(case, {}).setdefault(document["ranks"], []).append((row["wrong"], row["hidden_percent"]))
+            run = row["wrong"], row["hidden_percent"], min(row["t_gemm_us"], row["t_comm_us"])
+            cases.setdefault(case, {}).setdefault(document["ranks"], []).append(run)
     return cases
 
 
 def hidden(runs):
     """The percentages of all runs in order, or none if a result was wrong once."""
-    return [] if any(wrong for wrong, _ in runs) else sorted(percent for _, percent in runs)
+    return [] if any(wrong for wrong, _, _ in runs) else sorted(percent for _, percent, _ in runs)
+
+
+def in_all(cases, operation, ranks):
+    """Of all that an operation's cases have to hide, the percentage that is hidden; more than all of one hides nothing
+    of another."""
+    hides = has = 0
+    for (name, _, _), figures in cases.items():
+        percents = hidden(figures.get(ranks, []))
+        if name != operation or not percents:
+            continue
+        to_hide = statistics.median(us for _, _, us in figures[ranks])
+        hides += min(statistics.median(percents), 100) * to_hide
+        has += to_hide
+    return f"{hides / has:.0f} % on {ranks} ranks" if has else f"- on {ranks} ranks"
 
 
 def text(percents):
@@ -60,12 +75,14 @@ def render(documents):
             percents = hidden(runs)
             what = f"{operation} {name} over {link}, {ranks} ranks"
             if not percents:
-                wrong.append(f"# wrong: {what}: {sum(count for count, _ in runs)} elements")
+                wrong.append(f"# wrong: {what}: {sum(count for count, _, _ in runs)} elements")
             elif statistics.median(percents) >= ENOUGH:  # as measured, not as rounded above
                 enough += 1
             else:
                 below.append(f"# less than {ENOUGH} %: {what}: {statistics.median(percents):.1f}")
-    return lines + below + wrong + [f"# {enough} of {total} hide {ENOUGH} % or more"], bool(cases) and not wrong
+    sums = [f"# of all that it could, {operation} hides " + ", ".join(in_all(cases, operation, ranks) for ranks in teams)
+            for operation in dict.fromkeys(operation for operation, _, _ in cases)]
+    return lines + below + wrong + sums + [f"# {enough} of {total} hide {ENOUGH} % or more"], bool(cases) and not wrong
 
 
 def main():
