@@ -151,6 +151,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
+  expect_same_or_apart(input.local(), "input", out.local(), "out");
   expect_at_most(count, count_, "input");
   expect_alike(stream, [&] { return format("a run of {} elements, {} into {}", count, named(input), named(out)); });
   if (count == 0) return;
@@ -168,6 +169,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
   const std::int64_t count = input.numel();
   expect(input, "input", count);
   expect(out, "out", count);
+  expect_same_or_apart(input, "input", out.local(), "out");
   expect_at_most(count, count_, "input");
   expect_alike(stream, [&] { return format("a run of {} elements, a plain view into {}", count, named(out)); });
   if (count == 0) return;
@@ -188,6 +190,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, 
   const std::int64_t count = out.numel();
   expect(out, "out", count);
   expect(input, "input", count);
+  expect_same_or_apart(input.local(), "input", out, "out");
   expect_at_most(count, count_, "out");
   expect_alike(stream, [&] { return format("a run of {} elements, {} into a plain view", count, named(input)); });
   if (count == 0) return;
@@ -208,6 +211,7 @@ void AllReduce::operator()(const TensorView& input, const TensorView& out, Strea
   const std::int64_t count = input.numel();
   expect(input, "input", count);
   expect(out, "out", count);
+  expect_same_or_apart(input, "input", out, "out");
   expect_at_most(count, count_, "input");
   expect_alike(stream, [&] { return format("a run of {} elements between plain views", count); });
   if (count == 0) return;

@@ -116,7 +116,10 @@ void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef st
 void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
   expect_root(root);
   expect(out, "out", out.sizes().numel());
-  if (me() == root) expect(input, "input", out.sizes().numel());
+  if (me() == root) {
+    expect(input, "input", out.sizes().numel());
+    expect_same_or_apart(input, "input", out.local(), "out");
+  }
   symmetric(me() == root ? rows_of(input) : nullptr, out, root, stream);
 }
 
@@ -290,7 +293,10 @@ void Broadcast::operator()(const TensorView& input, const TensorView& out, int r
   expect_root(root);
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");
-  if (me() == root) expect(input, "input", out.numel());
+  if (me() == root) {
+    expect(input, "input", out.numel());
+    expect_same_or_apart(input, "input", out, "out");
+  }
   expect_alike(stream,
                [&] { return format("a run of {} elements from root {} between plain views", out.numel(), root); });
   if (out.numel() == 0) return;

@@ -87,6 +87,10 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
   expect_bias(bias);
   expect_auxiliary(aux, m);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
+  expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}, {"aux", aux}});
+  if (spec().auxiliary == Auxiliary::output) {
+    expect_apart_from_inputs(aux, "aux", {{"x", x}, {"weight", weight}, {"bias", bias}});
+  }
   expect_alike(stream, [&] { return format("a run of {} tokens", m); });
 
   begin(stream);

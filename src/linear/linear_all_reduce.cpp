@@ -68,6 +68,7 @@ void LinearAllReduce::run(const TensorView& x, const TensorView& weight, const T
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
   expect_bias(bias);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
+  expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}});
   expect_alike(stream, [&] {
     return format("a run of {} tokens into {}", m,
                   symmetric ? format("symmetric memory {}", symmetric->id()) : "a plain view");

@@ -164,6 +164,12 @@ void LinearPlan::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   }
 }
 
+void LinearPlan::expect_apart_from_inputs(
+    const TensorView& output, std::string_view argument,
+    std::initializer_list<std::pair<std::string_view, const TensorView&>> inputs) const {
+  for (const auto& [name, input] : inputs) expect_apart(output, argument, input, name);
+}
+
 void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts) {
   const std::string alone = team().size() == 1 ? ", which is one product here, since nothing travels" : "";
   set_description(format("{} {} on {} ranks\n{}{}\nlocal product: {}\n{}communication: {}", kind(), to_string(spec_),

@@ -41,6 +41,7 @@ void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weig
   expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
   expect_bias(bias);
   expect(y, "y", spec().dtype, Dims{own_rows(m), spec().n});
+  expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}});
   expect_alike(stream, [&] { return format("a run of {} tokens", m); });
 
   begin(stream);

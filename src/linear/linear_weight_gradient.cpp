@@ -109,6 +109,7 @@ void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x,
   expect(dy, "dy", spec().dtype, Dims{gathers_x ? m : own_rows(m), spec().n});
   expect(x, "x", spec().dtype, Dims{gathers_x ? own_rows(m) : m, spec().k});
   expect(dw, "dw", spec().gradient_dtype, Dims{spec().n, spec().k});
+  expect_apart_from_inputs(dw, "dw", {{"dy", dy}, {"x", x}});
 
   const TensorView& shard = gathers_x ? x : dy;
   const TensorView& whole = gathers_x ? dy : x;

@@ -119,6 +119,29 @@ const std::vector<Row>& collective_rows() {
          plan(view({8}), view({8}), stream_of(world));
        },
        {"AllToAll on rank {rank} of 2", "input, 32 bytes at", "and out, 32 bytes at", "share memory"}},
+      {"OutPartlyOnInput",
+       2,
+       [](World& world) {
+         AllReduce plan(world.team(), {8, f32});
+         plan(view({8}), TensorView(memory().data() + 4, {8}, f32), stream_of(world));
+       },
+       {"AllReduce on rank {rank} of 2", "input, 32 bytes at", "and out, 32 bytes at", "share memory"}},
+      {"SumInAnothersPlace",
+       2,
+       [](World& world) {
+         ReduceScatter plan(world.team(), {4, f32});
+         const TensorView shard(memory().data() + 4 * (1 - world.rank()), {4}, f32);
+         plan(view({8}), shard, stream_of(world));
+       },
+       {"ReduceScatter on rank {rank} of 2", "shard, 16 bytes at", "and input, 32 bytes at", "share memory"}},
+      {"RootsOutPartlyOnInput",
+       2,
+       [](World& world) {
+         Broadcast plan(world.team(), {8, f32});
+         const TensorView out(memory().data() + 4, {8}, f32);
+         plan(view({8}), out, world.rank(), stream_of(world));
+       },
+       {"Broadcast on rank {rank} of 2", "input, 32 bytes at", "and out, 32 bytes at", "share memory"}},
       {"ShardInAnothersPlace",
        2,
        [](World& world) {

@@ -94,6 +94,21 @@ const std::vector<Row>& linear_rows() {
        2,
        all_gather_linear([](AllGatherLinear& plan, StreamRef s) { plan(view({4, 5}), view({5, 3}), view({8, 3}), s); }),
        {"AllGatherLinear on rank {rank} of 2", "weight is f32[5, 3]", "[3, 5] are needed"}},
+      {"LinearOutputOnWeight",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) {
+         const TensorView x(memory().data() + 64, {4, 5}, f32);
+         plan(x, view({3, 5}), TensorView(memory().data() + 8, {8, 3}, f32), s);
+       }),
+       {"AllGatherLinear on rank {rank} of 2", "y, 96 bytes at", "and weight, 60 bytes at", "share memory"}},
+      {"GradientOnItsOperand",
+       2,
+       [](World& world) {
+         LinearWeightGradient plan(world.team(), {.m = 8, .n = 3, .k = 5}, GatheredOperand::x);
+         const TensorView x(memory().data() + 64, {4, 5}, f32);
+         plan(view({8, 3}), x, view({3, 5}), stream_of(world));
+       },
+       {"LinearWeightGradient on rank {rank} of 2", "dw, 60 bytes at", "and dy, 96 bytes at", "share memory"}},
       {"LinearUnexpectedBias",
        2,
        all_gather_linear(

@@ -39,7 +39,7 @@ class TANDEM_API AllReduce final : public Collective {
   /// What a run of `count` elements takes: one of the algorithms; or "copy", where a rank is alone.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
 
-  // All tensors of a run have equally many elements. `out` may be `input` itself.
+  // All tensors of a run have equally many elements. `out` may be `input` itself, and else lies apart from it.
   void operator()(const SymmetricTensor& tensor, StreamRef stream);
   void operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream);
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);

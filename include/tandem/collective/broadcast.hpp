@@ -44,7 +44,7 @@ class TANDEM_API Broadcast final : public Collective {
   /// In place: the root's tensor is the source, the others' are written.
   void operator()(const SymmetricTensor& tensor, int root, StreamRef stream);
   void operator()(const TensorView& tensor, int root, StreamRef stream);
-  /// `input` is looked at on the root alone; it may be `out` itself.
+  /// `input` is looked at on the root alone; it may be `out` itself, and else lies apart from it.
   void operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream);
   void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 

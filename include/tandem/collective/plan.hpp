@@ -85,7 +85,12 @@ class TANDEM_API Plan {
   /// Throws InvalidArgument where these share memory, as far as that can be seen: of rows that lie apart it cannot.
   void expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                     std::string_view other_argument) const;
-  /// The same unless `tensor` is one that all ranks of this team reach.
+  /// The same unless both begin at one address, as where an operation runs in place.
+  void expect_same_or_apart(const TensorView& view, std::string_view argument, const TensorView& other,
+                            std::string_view other_argument) const {
+    if (view.data() != other.data()) expect_apart(view, argument, other, other_argument);
+  }
+  /// Throws InvalidArgument unless `tensor` is one that all ranks of this team reach.
   void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const;
   /// Collective where TANDEM_CHECK says runs, and else nothing: throws InvalidArgument on every member, naming two,
   /// unless all run this plan, captured or not, and `given()`, in words what they give it, is the same. The last of a

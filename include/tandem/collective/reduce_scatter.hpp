@@ -37,7 +37,7 @@ class TANDEM_API ReduceScatter final : public Collective {
 
   /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
   void operator()(const SymmetricTensor& input, StreamRef stream);
-  /// `shard` has this rank's share of `input`'s elements; it may be its own place in `input`.
+  /// `shard` has this rank's share of `input`'s elements; it may be its own place in `input`, and else lies apart.
   void operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
   void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
 
@@ -52,6 +52,7 @@ class TANDEM_API ReduceScatter final : public Collective {
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& input) const;
+  void expect_shard(const TensorView& shard, const TensorView& input, const Split& whole) const;
 
   std::int64_t count_;
   std::vector<const void*> sources_;

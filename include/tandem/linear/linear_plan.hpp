@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
@@ -39,6 +41,9 @@ class TANDEM_API LinearPlan : public Plan {
   void expect_bias(const TensorView& bias) const;
   /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
   void expect_auxiliary(const TensorView& aux, std::int64_t m) const;
+  /// Throws where `output` shares memory with one of these, by their arguments' names.
+  void expect_apart_from_inputs(const TensorView& output, std::string_view argument,
+                                std::initializer_list<std::pair<std::string_view, const TensorView&>> inputs) const;
   /// Completes `describe` with what runs locally, and with what communicates. `parts`: how products of parts run that
   /// are others than the whole's, if there are such.
   void describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts = "");
