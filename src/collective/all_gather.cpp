@@ -113,7 +113,7 @@ void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const TensorView local = gathered.local();
-  expect_shard(shard, local, split_of(local));
+  expect_shard(shard, local, "gathered", split_of(local));
   open(rows_of(shard), gathered, stream);
 }
 
@@ -223,13 +223,6 @@ void AllGather::wait_for_rest(StreamRef stream) {
   end(stream);
 }
 
-void AllGather::expect_shard(const TensorView& shard, const TensorView& gathered, const Split& whole) const {
-  const Shard mine = whole.shard(me());
-  expect(shard, "shard", mine.count);
-  const auto* const place = gathered.data_as<const std::byte>() + bytes_of(mine.begin);
-  if (shard.data_as<const std::byte>() != place) expect_apart(shard, "shard", gathered, "gathered");
-}
-
 void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
@@ -240,7 +233,7 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
   expect(gathered, "gathered", gathered.sizes().numel());
   const TensorView local = gathered.local();
   const Split whole = split_of(local);
-  expect_shard(shard, local, whole);
+  expect_shard(shard, local, "gathered", whole);
   gather(rows_of(shard), gathered, whole, stream);
 }
 
@@ -270,7 +263,7 @@ void AllGather::operator()(const TensorView& shard, const TensorView& gathered, 
   expect_closed(stream);
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);
-  expect_shard(shard, gathered, whole);
+  expect_shard(shard, gathered, "gathered", whole);
   expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
   const auto* const from = shard.data_as<const std::byte>();
   auto* const into = gathered.data_as<std::byte>();

@@ -163,6 +163,14 @@ void Collective::expect_rows(const TensorView& view, std::string_view argument, 
   Plan::expect({view.data(), view.sizes(), view.dtype(), view.device()}, argument, dtype_, elements);
 }
 
+void Collective::expect_shard(const TensorView& shard, const TensorView& whole, std::string_view argument,
+                              const Split& split) const {
+  const Shard mine = split.shard(me_);
+  expect(shard, "shard", mine.count);
+  const auto* const place = whole.data_as<const std::byte>() + bytes_of(mine.begin);
+  if (shard.data_as<const std::byte>() != place) expect_apart(shard, "shard", whole, argument);
+}
+
 void Collective::expect_count(std::int64_t count) const {
   if (count < 0 || count > most_elements) refuse(format("a count of {}; allowed: 0 to {}", count, most_elements));
 }

@@ -75,13 +75,6 @@ ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
   return whole;
 }
 
-void ReduceScatter::expect_shard(const TensorView& shard, const TensorView& input, const Split& whole) const {
-  const Shard mine = whole.shard(me());
-  expect(shard, "shard", mine.count);
-  const std::byte* const place = input.data_as<const std::byte>() + bytes_of(mine.begin);
-  if (shard.data_as<const std::byte>() != place) expect_apart(shard, "shard", input, "input");
-}
-
 void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
@@ -90,7 +83,7 @@ void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) {
 
 void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
-  expect_shard(shard, input.local(), split_of(input.local()));
+  expect_shard(shard, input.local(), "input", split_of(input.local()));
   direct(input, shard.data(), stream);
 }
 
@@ -139,7 +132,7 @@ void ReduceScatter::operator()(const TensorView& input, const TensorView& shard,
   expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "a plain view");
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
-  expect_shard(shard, input, whole);
+  expect_shard(shard, input, "input", whole);
   expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
   if (input.numel() == 0) return;
   const auto* const from = input.data_as<const std::byte>();

@@ -80,8 +80,6 @@ class TANDEM_API AllGather final : public Collective {
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
-  /// Refuses a shard that is another one's, or lies in `gathered` but not in its place.
-  void expect_shard(const TensorView& shard, const TensorView& gathered, const Split& whole) const;
   void expect_closed(StreamRef stream);
   /// Refuses a later step of a run that was not started, or in another capture than the stream's.
   void expect_open(StreamRef stream, const char* otherwise) const;

@@ -117,6 +117,9 @@ class TANDEM_API Collective : public Plan {
       Plan::expect(view, argument, dtype_, elements);
     }
   }
+  /// Refuses a shard that is not this rank's of `whole`, or lies in that but not in its place.
+  void expect_shard(const TensorView& shard, const TensorView& whole, std::string_view argument,
+                    const Split& split) const;
   /// Refuses a plan for a negative count, or for more than any memory has.
   void expect_count(std::int64_t count) const;
   /// Refuses a run of more than the plan was made for; `what` says of what.

@@ -52,7 +52,6 @@ class TANDEM_API ReduceScatter final : public Collective {
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& input) const;
-  void expect_shard(const TensorView& shard, const TensorView& input, const Split& whole) const;
 
   std::int64_t count_;
   std::vector<const void*> sources_;
