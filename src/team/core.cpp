@@ -135,7 +135,7 @@ void Core::retire(std::unique_ptr<Team::State> team) noexcept {
     reclaimer_.add(std::shared_ptr<Team::State>(std::move(team)));
     if (device_->id().type == DeviceType::host) reclaimer_.collect(glance);
   } catch (...) {  // no memory to hand it over: it stays for ever
-    static_cast<void>(team.release());
+    [[maybe_unused]] const Team::State* const never_freed = team.release();
   }
 }
 
