@@ -43,8 +43,12 @@ class Pieces {
   }
   /// The part for so many shards.
   [[nodiscard]] double gemm(double shards) const {
-    const double rows = std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
-    return product(rows, passing_weights(f32));
+    const double rows = rows_of(shards);
+    return product(rows, takes_packed(rows) ? 0 : passing_weights(f32));
+  }
+  /// What weights cost that products of so many shards share.
+  [[nodiscard]] double packing(double shards) const {
+    return takes_packed(rows_of(shards)) ? weights() * size_of(f32) / costs_.packing_bytes_per_second : 0;
   }
   /// What it costs on top of that to add to what an earlier product left: on a GPU a product hides that it reads its
   /// weights, but the sums that it begins with stand in front of its stores.
@@ -83,8 +87,10 @@ class Pieces {
 
   /// By an algorithm that has groups.
   [[nodiscard]] double in_groups(std::string_view algorithm, int groups) const {
-    if (groups == 0) return sequence();                     // a team of one
-    const double hops = (groups + 2) * costs_.hop_seconds;  // the fork, the join, and one before or after each group
+    if (groups == 0) return sequence();  // a team of one
+    const double parts = kind_ == LinearKind::linear_all_reduce ? groups : static_cast<double>(groups) / peers();
+    // The fork, the join, and a hop before or after each group; and weights for products of a shard's parts.
+    const double hops = (groups + 2) * costs_.hop_seconds + packing(1 / std::max(parts, 1.0));
     if (costs_.copies_cost_compute) {
       if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
@@ -112,7 +118,7 @@ class Pieces {
   /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
   /// comes when the slowest of them has computed it.
   [[nodiscard]] double straight() const {
-    const double hops = (peers() + 1) * costs_.hop_seconds;  // to a signal after each, and the join
+    const double hops = (peers() + 1) * costs_.hop_seconds + packing(1);  // to a signal after each, and the join
     if (costs_.copies_cost_compute) {
       return hops + ranks_ * gemm(1) + comm();  // and so do stores to where no cache is warm
     }
@@ -124,6 +130,13 @@ class Pieces {
   }
 
  private:
+  [[nodiscard]] double rows_of(double shards) const {
+    return std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
+  }
+  [[nodiscard]] bool takes_packed(double rows) const {
+    return rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x == Layout::normal &&
+           kind_ != LinearKind::linear_weight_gradient;
+  }
   /// Outputs of a product of so many rows, or as many as take as long: those of whole tiles, and a quarter of what
   /// their last wave leaves empty, since the libraries choose among tiles.
   [[nodiscard]] double multiplied(double rows) const {

@@ -36,6 +36,8 @@ TEST_P(GemmPiecesTest, IsRightInLongPiecesAndInMany) {
   GemmSpec spec{.m = 1200, .n = 67, .k = 41, .transpose_b = true};
   check_pieces(spec, {600, 71, 529});
   check_pieces(spec, {71, 600, 529});
+  check_pieces({.m = 160, .n = 1024, .k = 70}, {100, 60});  // rows of weights that lie a multiple of 4 KiB apart
+  check_pieces({.m = 160, .n = 70, .k = 1024, .transpose_b = true}, {100, 60});
   Pieces growing;  // of more lengths than a device keeps kernels for
   for (std::int64_t rows = 1; rows <= 45; ++rows) growing.push_back(rows);
   check_pieces(spec, growing);
@@ -134,10 +136,9 @@ TEST(HostGemm, SaysWhetherItPacksWeightsForPieces) {
   EXPECT_FALSE(packs({.m = 64, .n = 48, .k = 32, .dtype = bf16, .out_dtype = bf16}));
 #if defined(__x86_64__) && __has_include(<oneapi/dnnl/dnnl.h>)
   __builtin_cpu_init();
-  const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-                      __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0;
   const bool same_version = device->gemm(spec)->describe().starts_with("oneDNN 2.6.");  // Debian 12's, as its headers
-  EXPECT_TRUE(packs(spec) || !avx512 || !same_version);
+  EXPECT_TRUE(packs(spec) || !avx2 || !same_version);
 #endif
 }
 

@@ -129,6 +129,32 @@ TEST(CostModel, EachGroupReadsTheWeightsAnew) {
   }
 }
 
+TEST(CostModel, PiecesOfFewRowsShareWeightsThatArePackedOnce) {
+  LinearSpec spec{.m = 4096, .n = 8192, .k = 8192, .dtype = f32};
+  CostTable anew = gpu;
+  anew.weights_bytes_per_second /= 50;
+  CostTable packs = anew;
+  packs.packed_rows = 512;
+  packs.packing_bytes_per_second = 1e12;
+  const double weights = 8192.0 * 8192 * 4;
+  // What it saves: all that `products` of the pipeline would read, for one packing.
+  const auto saved = [&](LinearKind kind, int groups) {
+    const auto predicted = [&](const CostTable& costs) {
+      return choose(kind, spec, 4, costs, {.groups = groups}).predicted.t_pipeline;
+    };
+    return predicted(anew) - predicted(packs);
+  };
+  const double reading = weights / anew.weights_bytes_per_second;
+  const double packing = weights / packs.packing_bytes_per_second;
+  EXPECT_DOUBLE_EQ(saved(LinearKind::all_gather_linear, 3), 0) << "shards of 1024 rows, in whole";
+  EXPECT_NEAR(saved(LinearKind::all_gather_linear, 12), 12 * reading - packing, 1e-6) << "the own shard's is no piece";
+  spec.m = 2048;
+  EXPECT_NEAR(saved(LinearKind::all_gather_linear, 3), 4 * reading - packing, 1e-6);
+  EXPECT_EQ(saved(LinearKind::linear_weight_gradient, 3), 0) << "whose products have all of the weights each";
+  spec.dtype = bf16;
+  EXPECT_EQ(saved(LinearKind::all_gather_linear, 3), 0);
+}
+
 TEST(CostModel, WhereProductsReadWeightsBesideTheirMultiplicationsThoseCostOnlyWhatTheyTakeLonger) {
   CostTable beside = gpu;
   beside.weights_hold_up_compute = false;

@@ -45,6 +45,8 @@ struct CostTable {
   double memory_bytes_per_second = 0;     ///< read plus write, by a reduction
   double weights_bytes_per_second = 0;    ///< how fast a product reads weights that no cache holds
   double cache_bytes = 0;                 ///< weights of less stay in a cache from one product to the next
+  double packed_rows = 0;                 ///< products in pieces of up to so many rows share weights that are packed
+  double packing_bytes_per_second = 0;    ///< once, at this pace, and then cost no product anything; f32 alone
   bool weights_hold_up_compute = true;    ///< else a product reads its weights while it multiplies
   double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
   double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step

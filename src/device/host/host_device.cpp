@@ -9,7 +9,6 @@
 #include <exception>
 #include <fstream>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <system_error>
 #include <thread>
@@ -25,6 +24,7 @@
 #include "device/host/host_event.hpp"
 #include "device/host/host_fetch.hpp"
 #include "device/host/host_mail.hpp"
+#include "device/host/host_memory.hpp"
 #include "device/host/host_signal.hpp"
 #include "device/host/host_stream.hpp"
 
@@ -40,9 +40,6 @@ constexpr std::int64_t heavy_elements = 256 * 1024;
 
 // What a product gains by each further thread, measured with 2 to 32 of them: CPUs are often two to a core.
 constexpr double further_thread = 0.6;
-
-constexpr std::size_t cache_line = 64;
-constexpr std::size_t huge_page = std::size_t{2} * 1024 * 1024;
 
 HostEvent& host_event(void* event) noexcept { return *static_cast<HostEvent*>(event); }
 
@@ -66,24 +63,6 @@ int gemm_threads(const DeviceOptions& options) noexcept {
 }
 
 std::size_t bytes_of(const Copy& copy) noexcept { return copy.bytes * copy.rows; }
-
-void* allocate_aligned(std::size_t bytes) {
-  // Linux would promise more than the machine has, and kill somebody once it is touched.
-  const std::size_t machine =
-      static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  if (bytes > machine) {
-    throw OutOfMemory(format("host device: {} bytes were asked for, the machine has {}", bytes, machine));
-  }
-  // Large blocks begin on a huge page, where the system offers those: fewer misses of the TLB in large products and
-  // copies.
-  const bool large = bytes >= 2 * huge_page;
-  void* memory = nullptr;
-  if (::posix_memalign(&memory, large ? huge_page : cache_line, std::max<std::size_t>(bytes, 1)) != 0) {
-    throw OutOfMemory(format("host device: {} bytes were asked for and not given", bytes));
-  }
-  if (large) ::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
-  return memory;
-}
 
 /// "Intel(R) Xeon(R) CPU @ 2.60GHz", or what the kernel calls the architecture where it names no processor.
 std::string processor_name() {
@@ -160,6 +139,8 @@ CostTable HostDevice::costs() const {
                   .memory_bytes_per_second = 12e9 / ranks_for_each_core_,
                   .weights_bytes_per_second = speed.weights_bytes_per_second / ranks_for_each_core_,
                   .cache_bytes = 1.5e6,
+                  .packed_rows = static_cast<double>(speed.packed_rows),
+                  .packing_bytes_per_second = speed.packing_bytes_per_second / ranks_for_each_core_,
                   .copies_cost_compute = true};
   if (link_) {
     table.link_bytes_per_second = link_->options().bytes_per_second;
@@ -169,13 +150,14 @@ CostTable HostDevice::costs() const {
     table.copies_cost_compute = false;
     table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // parts are slower products
     // What comes last is less of a finer group, and it comes late: ranks that take turns are out of step, and cores
-    // that are faster than these constants have done all else by then.
-    table.finer_groups_may_cost = 0.05;
+    // that are faster than these constants have done all else by then. Where pieces share packed weights those cost
+    // what finer groups could gain.
+    table.finer_groups_may_cost = speed.packed_rows > 0 ? 0.005 : 0.05;
   }
   return table;
 }
 
-void* HostDevice::allocate(std::size_t bytes) { return allocate_aligned(bytes); }
+void* HostDevice::allocate(std::size_t bytes) { return allocate_host_memory(bytes); }
 
 void HostDevice::deallocate(void* memory) noexcept { std::free(memory); }
 

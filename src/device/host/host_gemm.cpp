@@ -101,15 +101,18 @@ std::string describe_gemm_library(HostGemmLibrary library, const std::string& ch
   return format("built-in kernels ({})", choice == "builtin" ? "as asked" : "no oneDNN: " + OneDnn::why_absent());
 }
 
-// Products of 128 to 2048 rows with 1024 by 1024 weights: on an AMD EPYC with AVX2, and on an Intel Xeon with AVX-512
-// and larger caches (oneDNN 2.6.3).
+// Products of 128 to 2048 rows with 1024 by 1024 weights: on AMD EPYCs with AVX2, and on an Intel Xeon with AVX-512 and
+// larger caches (oneDNN 2.6.3).
 HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept {
   if (library == HostGemmLibrary::builtin) return {.flops_per_second = 50e9, .weights_bytes_per_second = 4e9};
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f")) return {.flops_per_second = 160e9, .weights_bytes_per_second = 25e9};
 #endif
-  return {.flops_per_second = 80e9, .weights_bytes_per_second = 4e9};
+  return {.flops_per_second = 80e9,
+          .weights_bytes_per_second = 4e9,
+          .packed_rows = PackedWeights::most_padded_rows,
+          .packing_bytes_per_second = 1.5e9};
 }
 
 class HostGemm::Work {
@@ -326,7 +329,7 @@ class HostGemm::Work {
       const bool shared = run.operands.weights != Weights::once || mm < run.m;
       const bool packable =
           packed_ && beta == 0.0F && nn == spec_.n && run.k == spec_.k && run.lda == spec_.k && ld_sums == spec_.n;
-      if (shared && packable && packed_->multiply(member, mm, a, b, sums)) return;
+      if (packable && packed_->multiply(member, mm, a, b, sums, shared)) return;
     }
     multiply(mm, nn, run.k, a, run.lda, b, run.ldb, beta, sums, ld_sums, panels);
   }

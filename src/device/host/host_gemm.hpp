@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -26,8 +27,11 @@ enum class HostGemmLibrary : unsigned char { builtin, onednn };
 /// What one core does with it in f32: figures of a kind of CPU, not of this one.
 struct HostGemmSpeed {
   double flops_per_second;
-  double
-      weights_bytes_per_second;  ///< what each further product of the same weights costs, if no near cache holds them
+  /// What each further product of the same weights costs, if no near cache holds them.
+  double weights_bytes_per_second;
+  /// Those of fewer rows share weights that are packed once, at this pace; 0: as the rate above says.
+  std::int64_t packed_rows = 0;
+  double packing_bytes_per_second = 0;
 };
 [[nodiscard]] HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept;
 

@@ -31,12 +31,22 @@ namespace {
 // A plan's runs cut their rows into few different pieces; who runs it with ever other m gets plain products.
 constexpr std::size_t most_products = 32;
 
-// Two or three products of more rows each are no slower with weights packed for each, nor are four or five of half as
-// many where packing leaves the cache; weights that are packed already serve any. But where rows or columns of the
-// weights end within a vector, packing is the slow part of a product of any length. Measured on a Xeon with 2 MiB of
-// L2.
-constexpr std::int64_t most_rows_to_pack_for(std::int64_t n, std::int64_t k) noexcept {
-  constexpr std::int64_t vector = 16;
+/// In which order the packed weights lie.
+enum class Order {
+  blocked,  ///< as oneDNN's blocked kernels want them, which a CPU with AVX-512 has
+  padded,   ///< op(B) row by row, for what `dnnl_sgemm` calls: no row begins a multiple of 2 KiB behind the one before
+};
+
+constexpr std::string_view kernels_of(Order order) noexcept { return order == Order::blocked ? "brg" : "gemm"; }
+
+constexpr std::int64_t vector = 16;
+
+// Blocked: two or three products of more rows each are no slower with weights packed for each, nor are four or five of
+// half as many where packing leaves the cache; weights that are packed already serve any. But where rows or columns of
+// the weights end within a vector, packing is the slow part of a product of any length. Measured on a Xeon with 2 MiB
+// of L2. Padded: a copy takes as long as a product of some 50 rows, and of more rows `dnnl_sgemm` has other kernels.
+constexpr std::int64_t most_rows_to_pack_for(Order order, std::int64_t n, std::int64_t k) noexcept {
+  if (order == Order::padded) return PackedWeights::most_padded_rows;
   constexpr std::int64_t cached = 2 << 20;
   if (n % vector != 0 || k % vector != 0) return 4096;
   return n * k * static_cast<std::int64_t>(sizeof(float)) > cached ? 192 : 512;
@@ -260,10 +270,12 @@ class Operation {
 
 class OneDnnPackedWeights final : public PackedWeights {
  public:
-  OneDnnPackedWeights(const GemmSpec& spec, std::size_t members, Owned<Attributes> attributes,
+  OneDnnPackedWeights(const GemmSpec& spec, std::size_t members, Order order, Owned<Attributes> attributes,
                       Owned<Description> description)
-      : n_(spec.n),
+      : order_(order),
+        n_(spec.n),
         k_(spec.k),
+        rows_collide_(order == Order::padded && !spec.transpose_b && bytes_of_row(spec) % 2048 == 0),
         attributes_(std::move(attributes)),
         description_(std::move(description)),
         data_(make_workspace<std::byte>(api().memory_desc_get_size(layout()))),
@@ -283,8 +295,8 @@ class OneDnnPackedWeights final : public PackedWeights {
     }
   }
 
-  /// How a product of `m` rows is to be done with weights in this layout; null if the blocked kernels cannot.
-  static Owned<Description> describe(std::int64_t m, std::int64_t n, std::int64_t k, LayoutRef weights,
+  /// How a product of `m` rows is to be done with weights in this layout; null if the order's kernels cannot.
+  static Owned<Description> describe(Order order, std::int64_t m, std::int64_t n, std::int64_t k, LayoutRef weights,
                                      const Attributes* attributes) {
     const Layout a(m, k, k, 1);
     const Layout d(m, n, n, 1);
@@ -293,11 +305,11 @@ class OneDnnPackedWeights final : public PackedWeights {
     Owned<Description> result(product);
     const char* kernel = nullptr;
     check(api().primitive_desc_query(product, dnnl_query_impl_info_str, 0, &kernel), "a query");
-    return std::string_view(kernel).starts_with("brg") ? std::move(result) : nullptr;
+    return std::string_view(kernel).starts_with(kernels_of(order)) ? std::move(result) : nullptr;
   }
 
-  bool multiply(int member_number, std::int64_t m, const float* a, const float* b, float* d) override {
-    if (!pays_for(m)) return false;
+  bool multiply(int member_number, std::int64_t m, const float* a, const float* b, float* d, bool shared) override {
+    if (!pays_for(m, shared)) return false;
     const OneDnn::OneThread one_thread(*OneDnn::load());
     Member& member = members_[static_cast<std::size_t>(member_number)];
     const Product* const product = find(member, m);
@@ -316,7 +328,7 @@ class OneDnnPackedWeights final : public PackedWeights {
  private:
   struct Product {
     std::int64_t m;
-    std::optional<Operation> operation;  ///< none: the blocked kernels do not take so many rows
+    std::optional<Operation> operation;  ///< none: the order's kernels do not take so many rows
     Owned<Memory> a;
     Owned<Memory> d;
   };
@@ -327,10 +339,16 @@ class OneDnnPackedWeights final : public PackedWeights {
     std::vector<Product> products;
   };
 
-  /// False where plain products of so many rows are as good.
-  bool pays_for(std::int64_t rows) {
+  static std::int64_t bytes_of_row(const GemmSpec& spec) noexcept {
+    const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : spec.n;
+    return ldb * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  /// False where plain products of so many rows are as good. Where the stored rows collide in the caches they take
+  /// twice as long, so that even one gains.
+  bool pays_for(std::int64_t rows, bool shared) {
     const std::lock_guard lock(packing_);
-    return packed_ || rows <= most_rows_to_pack_for(n_, k_);
+    return packed_ || ((shared || rows_collide_) && rows <= most_rows_to_pack_for(order_, n_, k_));
   }
 
   /// Unless they are packed; the other members wait.
@@ -358,7 +376,7 @@ class OneDnnPackedWeights final : public PackedWeights {
     if (found != products.end()) return &*found;
     if (products.size() == most_products) return nullptr;
     Product product{.m = m, .operation = {}, .a = {}, .d = {}};
-    if (const Owned<Description> description = describe(m, n_, k_, layout(), attributes_.get())) {
+    if (const Owned<Description> description = describe(order_, m, n_, k_, layout(), attributes_.get())) {
       product.operation.emplace(description.get());
       product.a = make_memory(api().primitive_desc_query_md(description.get(), dnnl_query_src_md, 0), nullptr);
       product.d = make_memory(api().primitive_desc_query_md(description.get(), dnnl_query_dst_md, 0), nullptr);
@@ -366,8 +384,10 @@ class OneDnnPackedWeights final : public PackedWeights {
     return &products.emplace_back(std::move(product));
   }
 
+  const Order order_;
   const std::int64_t n_;
   const std::int64_t k_;
+  const bool rows_collide_;
   Owned<Attributes> attributes_;
   Owned<Description> description_;  ///< of some product: it knows the layout that all share
   Workspace<std::byte> data_;
@@ -386,11 +406,16 @@ std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec, std::si
   if (!dense || !plain || spec.m == 0 || spec.n == 0 || spec.k == 0 || load_api() == nullptr) return nullptr;
   const OneDnn::OneThread one_thread(*OneDnn::load());
   Owned<Attributes> attributes = make_attributes();
-  Owned<Description> description =
-      OneDnnPackedWeights::describe(std::min(spec.m, most_rows_to_pack_for(spec.n, spec.k)), spec.n, spec.k,
-                                    Layout(spec.k, spec.n).ref(), attributes.get());
-  if (!description) return nullptr;
-  return std::make_unique<OneDnnPackedWeights>(spec, members, std::move(attributes), std::move(description));
+  const std::int64_t row = (spec.n + vector - 1) / vector * vector + vector;
+  for (const Order order : {Order::blocked, Order::padded}) {
+    const Layout weights = order == Order::blocked ? Layout(spec.k, spec.n) : Layout(spec.k, spec.n, row, 1);
+    const std::int64_t rows = std::min(spec.m, most_rows_to_pack_for(order, spec.n, spec.k));
+    Owned<Description> description =
+        OneDnnPackedWeights::describe(order, rows, spec.n, spec.k, weights.ref(), attributes.get());
+    if (!description) continue;
+    return std::make_unique<OneDnnPackedWeights>(spec, members, order, std::move(attributes), std::move(description));
+  }
+  return nullptr;
 }
 
 }  // namespace tandem

@@ -5,9 +5,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "tandem/base/error.hpp"
-
-#include "base/format.hpp"
+#include "device/host/host_memory.hpp"
 
 namespace tandem {
 
@@ -20,10 +18,7 @@ template <typename T> using Workspace = std::unique_ptr<T[], FreeWorkspace>;
 
 template <typename T> [[nodiscard]] Workspace<T> make_workspace(std::size_t elements) {
   if (elements == 0) return nullptr;
-  const std::size_t bytes = (elements * sizeof(T) + 63) / 64 * 64;
-  void* const memory = std::aligned_alloc(64, bytes);
-  if (memory == nullptr) throw OutOfMemory(format("host device: a GEMM's workspace of {} bytes", bytes));
-  return Workspace<T>(static_cast<T*>(memory));
+  return Workspace<T>(static_cast<T*>(allocate_host_memory(elements * sizeof(T))));
 }
 
 }  // namespace tandem
