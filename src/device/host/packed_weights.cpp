@@ -40,6 +40,15 @@ enum class Order {
 constexpr std::string_view kernels_of(Order order) noexcept { return order == Order::blocked ? "brg" : "gemm"; }
 
 constexpr std::int64_t vector = 16;
+// Rows so many elements apart, or a multiple, lie in the same few sets of a cache.
+constexpr std::int64_t colliding = 2048 / sizeof(float);
+// One product of fewer of them takes no longer than a copy.
+constexpr std::int64_t fewest_rows_to_pack_for = 64;
+
+constexpr std::int64_t padded_row(std::int64_t n) noexcept {
+  const std::int64_t whole = (n + vector - 1) / vector * vector;
+  return whole % colliding == 0 ? whole + vector : whole;
+}
 
 // Blocked: two or three products of more rows each are no slower with weights packed for each, nor are four or five of
 // half as many where packing leaves the cache; weights that are packed already serve any. But where rows or columns of
@@ -275,12 +284,12 @@ class OneDnnPackedWeights final : public PackedWeights {
       : order_(order),
         n_(spec.n),
         k_(spec.k),
-        rows_collide_(order == Order::padded && !spec.transpose_b && bytes_of_row(spec) % 2048 == 0),
+        rows_collide_(order == Order::padded && !spec.transpose_b && stored_row(spec) % colliding == 0),
         attributes_(std::move(attributes)),
         description_(std::move(description)),
         data_(make_workspace<std::byte>(api().memory_desc_get_size(layout()))),
         packed_memory_(make_memory(layout(), data_.get())) {
-    const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : spec.transpose_b ? k_ : n_;
+    const std::int64_t ldb = stored_row(spec);
     const Layout stored(k_, n_, spec.transpose_b ? 1 : ldb, spec.transpose_b ? ldb : 1);
     dnnl_primitive_desc_t reorder = nullptr;
     check(api().reorder_desc_create(&reorder, stored.ref(), api().engine, layout(), api().engine, attributes_.get()),
@@ -339,16 +348,18 @@ class OneDnnPackedWeights final : public PackedWeights {
     std::vector<Product> products;
   };
 
-  static std::int64_t bytes_of_row(const GemmSpec& spec) noexcept {
-    const std::int64_t ldb = spec.ldb != 0 ? spec.ldb : spec.n;
-    return ldb * static_cast<std::int64_t>(sizeof(float));
+  /// From a row of B to the next.
+  static std::int64_t stored_row(const GemmSpec& spec) noexcept {
+    return spec.ldb != 0 ? spec.ldb : spec.transpose_b ? spec.k : spec.n;
   }
 
   /// False where plain products of so many rows are as good. Where the stored rows collide in the caches they take
   /// twice as long, so that even one gains.
   bool pays_for(std::int64_t rows, bool shared) {
     const std::lock_guard lock(packing_);
-    return packed_ || ((shared || rows_collide_) && rows <= most_rows_to_pack_for(order_, n_, k_));
+    if (packed_) return true;
+    const bool gains = shared || (rows_collide_ && rows >= fewest_rows_to_pack_for);
+    return gains && rows <= most_rows_to_pack_for(order_, n_, k_);
   }
 
   /// Unless they are packed; the other members wait.
@@ -406,9 +417,9 @@ std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec, std::si
   if (!dense || !plain || spec.m == 0 || spec.n == 0 || spec.k == 0 || load_api() == nullptr) return nullptr;
   const OneDnn::OneThread one_thread(*OneDnn::load());
   Owned<Attributes> attributes = make_attributes();
-  const std::int64_t row = (spec.n + vector - 1) / vector * vector + vector;
   for (const Order order : {Order::blocked, Order::padded}) {
-    const Layout weights = order == Order::blocked ? Layout(spec.k, spec.n) : Layout(spec.k, spec.n, row, 1);
+    const Layout weights =
+        order == Order::blocked ? Layout(spec.k, spec.n) : Layout(spec.k, spec.n, padded_row(spec.n), 1);
     const std::int64_t rows = std::min(spec.m, most_rows_to_pack_for(order, spec.n, spec.k));
     Owned<Description> description =
         OneDnnPackedWeights::describe(order, rows, spec.n, spec.k, weights.ref(), attributes.get());
