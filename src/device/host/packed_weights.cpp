@@ -142,7 +142,7 @@ const Api* load_api() noexcept {
 // Only for what exists once load_api() has given an API.
 const Api& api() noexcept { return *load_api(); }
 
-void check(dnnl_status_t status, const char* what) {
+void check_status(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
   throw DeviceError(
       format("{}: {} for packed weights gave status {}", OneDnn::load()->name(), what, static_cast<int>(status)));
@@ -177,12 +177,12 @@ class Layout {
   Layout(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
     const dnnl_dims_t dims{rows, columns};
     const dnnl_dims_t strides{row_stride, column_stride};
-    check(api().memory_desc_init_by_strides(&layout_, 2, dims, dnnl_f32, strides), "a matrix");
+    check_status(api().memory_desc_init_by_strides(&layout_, 2, dims, dnnl_f32, strides), "a matrix");
   }
   /// Left to the kernel that will read it.
   Layout(std::int64_t rows, std::int64_t columns) {
     const dnnl_dims_t dims{rows, columns};
-    check(api().memory_desc_init_by_tag(&layout_, 2, dims, dnnl_f32, dnnl_format_tag_any), "a matrix");
+    check_status(api().memory_desc_init_by_tag(&layout_, 2, dims, dnnl_f32, dnnl_format_tag_any), "a matrix");
   }
   [[nodiscard]] LayoutRef ref() const noexcept { return &layout_; }
 
@@ -204,14 +204,14 @@ class Layout {
     const dnnl_dims_t dims{rows, columns};
     const dnnl_dims_t strides{row_stride, column_stride};
     dnnl_memory_desc_t layout = nullptr;
-    check(api().memory_desc_create_with_strides(&layout, 2, dims, dnnl_f32, strides), "a matrix");
+    check_status(api().memory_desc_create_with_strides(&layout, 2, dims, dnnl_f32, strides), "a matrix");
     layout_.reset(layout);
   }
   /// Left to the kernel that will read it.
   Layout(std::int64_t rows, std::int64_t columns) {
     const dnnl_dims_t dims{rows, columns};
     dnnl_memory_desc_t layout = nullptr;
-    check(api().memory_desc_create_with_tag(&layout, 2, dims, dnnl_f32, dnnl_format_tag_any), "a matrix");
+    check_status(api().memory_desc_create_with_tag(&layout, 2, dims, dnnl_f32, dnnl_format_tag_any), "a matrix");
     layout_.reset(layout);
   }
   [[nodiscard]] LayoutRef ref() const noexcept { return layout_.get(); }
@@ -228,7 +228,7 @@ dnnl_status_t describe_product(dnnl_primitive_desc_t* result, LayoutRef a, Layou
 
 Owned<Queue> make_queue() {
   dnnl_stream_t queue = nullptr;
-  check(api().stream_create(&queue, api().engine, dnnl_stream_default_flags), "a stream");
+  check_status(api().stream_create(&queue, api().engine, dnnl_stream_default_flags), "a stream");
   return Owned<Queue>(queue);
 }
 
@@ -236,16 +236,16 @@ Owned<Queue> make_queue() {
 // sgemm does.
 Owned<Attributes> make_attributes() {
   dnnl_primitive_attr_t attributes = nullptr;
-  check(api().attr_create(&attributes), "attributes");
+  check_status(api().attr_create(&attributes), "attributes");
   Owned<Attributes> result(attributes);
-  check(api().attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
-  check(api().attr_set_fpmath_mode(attributes, dnnl_fpmath_mode_strict), "attributes");
+  check_status(api().attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
+  check_status(api().attr_set_fpmath_mode(attributes, dnnl_fpmath_mode_strict), "attributes");
   return result;
 }
 
 Owned<Memory> make_memory(LayoutRef layout, void* data) {
   dnnl_memory_t memory = nullptr;
-  check(api().memory_create(&memory, layout, api().engine, data), "memory");
+  check_status(api().memory_create(&memory, layout, api().engine, data), "memory");
   return Owned<Memory>(memory);
 }
 
@@ -254,7 +254,7 @@ class Operation {
  public:
   explicit Operation(const Description* description) {
     dnnl_primitive_t primitive = nullptr;
-    check(api().primitive_create(&primitive, description), "a primitive");
+    check_status(api().primitive_create(&primitive, description), "a primitive");
     primitive_.reset(primitive);
     const LayoutRef scratchpad = api().primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
     scratchpad_ = make_workspace<std::byte>(api().memory_desc_get_size(scratchpad));
@@ -266,9 +266,9 @@ class Operation {
     std::array<dnnl_exec_arg_t, count + 1> arguments;
     std::ranges::copy(operands, arguments.begin());
     arguments.back() = {DNNL_ARG_SCRATCHPAD, scratchpad_memory_.get()};
-    check(api().primitive_execute(primitive_.get(), &queue, static_cast<int>(arguments.size()), arguments.data()),
-          what);
-    check(api().stream_wait(&queue), what);
+    check_status(
+        api().primitive_execute(primitive_.get(), &queue, static_cast<int>(arguments.size()), arguments.data()), what);
+    check_status(api().stream_wait(&queue), what);
   }
 
  private:
@@ -292,8 +292,9 @@ class OneDnnPackedWeights final : public PackedWeights {
     const std::int64_t ldb = stored_row(spec);
     const Layout stored(k_, n_, spec.transpose_b ? 1 : ldb, spec.transpose_b ? ldb : 1);
     dnnl_primitive_desc_t reorder = nullptr;
-    check(api().reorder_desc_create(&reorder, stored.ref(), api().engine, layout(), api().engine, attributes_.get()),
-          "a reorder");
+    check_status(
+        api().reorder_desc_create(&reorder, stored.ref(), api().engine, layout(), api().engine, attributes_.get()),
+        "a reorder");
     const Owned<Description> description_of_reorder(reorder);
     pack_.emplace(description_of_reorder.get());
     stored_memory_ = make_memory(stored.ref(), nullptr);
@@ -313,7 +314,7 @@ class OneDnnPackedWeights final : public PackedWeights {
     if (describe_product(&product, a.ref(), weights, d.ref(), attributes) != dnnl_success) return nullptr;
     Owned<Description> result(product);
     const char* kernel = nullptr;
-    check(api().primitive_desc_query(product, dnnl_query_impl_info_str, 0, &kernel), "a query");
+    check_status(api().primitive_desc_query(product, dnnl_query_impl_info_str, 0, &kernel), "a query");
     return std::string_view(kernel).starts_with(kernels_of(order)) ? std::move(result) : nullptr;
   }
 
@@ -377,7 +378,7 @@ class OneDnnPackedWeights final : public PackedWeights {
   }
 
   static void set(const Owned<Memory>& memory, const float* data) {
-    check(api().memory_set_data_handle(memory.get(), const_cast<float*>(data)), "memory");
+    check_status(api().memory_set_data_handle(memory.get(), const_cast<float*>(data)), "memory");
   }
 
   /// Null if there are too many already.
