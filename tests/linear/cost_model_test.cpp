@@ -137,7 +137,7 @@ TEST(CostModel, PiecesOfFewRowsShareWeightsThatArePackedOnce) {
   packs.packed_rows = 512;
   packs.packing_bytes_per_second = 1e12;
   const double weights = 8192.0 * 8192 * 4;
-  // What it saves: all that `products` of the pipeline would read, for one packing.
+  // What packing saves of a pipeline.
   const auto saved = [&](LinearKind kind, int groups) {
     const auto predicted = [&](const CostTable& costs) {
       return choose(kind, spec, 4, costs, {.groups = groups}).predicted.t_pipeline;
