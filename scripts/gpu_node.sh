@@ -353,12 +353,14 @@ case "$part" in
     ;;
   memcheck-collectives)
     # Left out here and below: what runs the same kernels again, on more and larger tensors.
-    step "memcheck of collective, 2 ranks" 470 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
+    step "memcheck of collective, 2 ranks" 340 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
       --gtest_filter='*/cuda_2-*RootsTakeTurnsWhile*'
+    step "memcheck of teams in turns, 3 ranks" 140 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
+      --gtest_filter='*Interleaving*/cuda_3:*Convenience*/cuda_3'
     ;;
   memcheck-collectives-3)
     step "memcheck of collective, 3 ranks" 470 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
-      --gtest_filter='*/cuda_3-*RootsTakeTurnsWhile*'
+      --gtest_filter='*/cuda_3-*RootsTakeTurnsWhile*:*Interleaving*:*Convenience*'
     ;;
   memcheck-linear)
     # Left out: two collectives beside each other, whose waits would stand in each other's way.

@@ -12,6 +12,7 @@
 #include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
+#include "base/most_elements.hpp"
 #include "collective/engines.hpp"
 #include "collective/tuning.hpp"
 
@@ -25,7 +26,6 @@ constexpr std::size_t largest_mail = std::size_t{1} << 20;
 
 // More than any memory has, and far enough from 2^64 that sums of a few never come there.
 constexpr std::size_t largest_piece = std::size_t{1} << 48;
-constexpr std::int64_t most_elements = std::int64_t{1} << 48;
 
 std::string arguments_text(const std::string& what, const CollectiveOptions& options) {
   std::string text = format("{}, algorithm {}", what, options.algorithm);

@@ -9,15 +9,13 @@
 #include "tandem/linear/tuned_choice.hpp"
 
 #include "base/format.hpp"
+#include "base/most_elements.hpp"
 #include "linear/algorithms.hpp"
 #include "team/or_abort.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
 namespace {
-
-// Of a matrix: more than any memory has, and so few that sums of sizes in bytes never come near 2^63.
-constexpr std::int64_t most_elements = std::int64_t{1} << 48;
 
 bool fits(std::int64_t rows, std::int64_t columns) {
   return rows <= most_elements / std::max(columns, std::int64_t{1});

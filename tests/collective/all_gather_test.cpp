@@ -11,11 +11,6 @@ namespace {
 
 class AllGatherTest : public CollectiveTest {};
 
-struct Shape {
-  std::int64_t rows;
-  std::int64_t columns;
-};
-
 std::vector<Shape> shapes(std::int64_t n) {
   return {{0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
 }

@@ -85,14 +85,9 @@ class Strided {
   TensorView view_;
 };
 
-struct Shape {
-  std::int64_t rows;
-  std::int64_t columns;
-};
-
 class StridedTest : public CollectiveTest {};
 
-std::vector<Shape> shapes(std::int64_t n) { return {{n, 1}, {2 * n, 5}, {3 * n, 33}, {n, 700}, {40 * n, 16}}; }
+std::vector<Shape> strided_shapes(std::int64_t n) { return {{n, 1}, {2 * n, 5}, {3 * n, 33}, {n, 700}, {40 * n, 16}}; }
 
 TEST_P(StridedTest, AllGather) {
   run([](World& world) {
@@ -103,7 +98,7 @@ TEST_P(StridedTest, AllGather) {
     for (const DType dtype : {u8, bf16, i64}) {
       AllGather gather(team, {.count = 4096, .dtype = dtype}, {.piece_bytes = 1000, .strided = true});
       AllGather push(team, {.count = 4096, .dtype = dtype}, {.algorithm = "push", .strided = true});
-      std::vector<Shape> all = shapes(n);
+      std::vector<Shape> all = strided_shapes(n);
       all.push_back({2 * n - 1, 13});  // the last shard is shorter, or empty
       for (const auto& [rows, columns] : all) {
         ++id;
@@ -159,7 +154,7 @@ TEST_P(StridedTest, AllToAll) {
     std::uint64_t id = 100;
     for (const DType dtype : {u8, f32}) {
       AllToAll exchange(team, {.count = 4096, .dtype = dtype}, {.piece_bytes = 1000, .strided = true});
-      for (const auto& [rows, columns] : shapes(n)) {
+      for (const auto& [rows, columns] : strided_shapes(n)) {
         ++id;
         const std::size_t bytes = static_cast<std::size_t>(rows * columns) * size_of(dtype);
         const std::size_t part = bytes / static_cast<std::size_t>(n);
@@ -202,7 +197,7 @@ TEST_P(StridedTest, Broadcast) {
     const int n = team.size();
     std::uint64_t id = 200;
     Broadcast broadcast(team, {.count = 200'000, .dtype = bf16}, {.piece_bytes = 1000, .strided = true});
-    for (const auto& [rows, columns] : shapes(n)) {
+    for (const auto& [rows, columns] : strided_shapes(n)) {
       ++id;
       const int root = static_cast<int>(id) % n;
       const Bytes expected = moved_bytes(id, root, static_cast<std::size_t>(rows * columns) * size_of(bf16));
@@ -260,7 +255,7 @@ TEST_P(StridedCapture, ReplaysAndEagerRunsTakeTurns) {
     AllToAll exchange(team, {.count = 4096, .dtype = f32}, options);
     Broadcast broadcast(team, {.count = 200'000, .dtype = f32}, options);
     std::uint64_t id = 300;
-    for (const auto& [rows, columns] : shapes(n)) {
+    for (const auto& [rows, columns] : strided_shapes(n)) {
       const std::int64_t shard_rows = rows / n;
       Strided shard(team, shard_rows, columns, f32, 2, 1);
       Strided gathered(team, rows, columns, f32, 1, 2);

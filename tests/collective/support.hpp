@@ -24,6 +24,11 @@
 
 namespace tandem::testing {
 
+struct Shape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
 /// The random input of `rank` in case `id`, which every rank can make: any bits at all, since what moves must not look
 /// at them; or values of a dtype with arithmetic.
 [[nodiscard]] Bytes moved_bytes(std::uint64_t id, int rank, std::size_t bytes);

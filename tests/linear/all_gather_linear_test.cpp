@@ -107,8 +107,9 @@ TEST_P(AllGatherLinearTest, EveryTeamSizeAlgorithmAndDType) {
 // Where the device has a kernel for what is small, this is too much for it: more than 2 MiB a rank of three.
 TEST_P(AllGatherLinearTest, WhatIsNotSmallInSequence) {
   on(3, [](World& world) {
+    const std::int64_t m = testing::beyond_kernels(world, 601);
     for (const bool keep : {false, true}) {
-      check(world, world.team(), {.m = 601, .n = 3, .k = 3001}, {.algorithm = "sequence", .keep_gathered = keep});
+      check(world, world.team(), {.m = m, .n = 3, .k = 3001}, {.algorithm = "sequence", .keep_gathered = keep});
     }
   });
 }
@@ -219,10 +220,11 @@ TEST_P(AllGatherLinearTest, AnyNumberOfGroupsAndLargeShards) {
 TEST_P(AllGatherLinearTest, LargeShardsInSequence) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
+      const std::int64_t m = testing::beyond_kernels(world, 601);
       for (const std::int64_t k : {4100, 4101}) {
-        check(world, world.team(), {.m = 601, .n = 3, .k = k}, {.algorithm = "sequence", .keep_gathered = true}, 3);
+        check(world, world.team(), {.m = m, .n = 3, .k = k}, {.algorithm = "sequence", .keep_gathered = true}, 3);
       }
-      check(world, world.team(), {.m = 601, .n = 3, .k = 4100}, {.algorithm = "sequence", .sms = 3}, 2);
+      check(world, world.team(), {.m = m, .n = 3, .k = 4100}, {.algorithm = "sequence", .sms = 3}, 2);
     });
   }
 }

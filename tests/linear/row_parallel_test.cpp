@@ -169,7 +169,8 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
 TEST_P(RowParallel, WhatIsNotSmallInSequence) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
-      LinearSpec spec{.m = 601, .n = 4100, .k = 3, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
+      const std::int64_t m = testing::beyond_kernels(world, 601);
+      LinearSpec spec{.m = m, .n = 4100, .k = 3, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
       check(world, world.team(), spec, {.algorithm = "sequence"}, 3);
       check(world, world.team(), spec, {.algorithm = "sequence", .sms = 3}, 2);
       spec.n = 4101;
@@ -182,7 +183,8 @@ TEST_P(RowParallel, WhatIsNotSmallInSequence) {
 TEST_P(RowParallel, WhatIsSmallInSequence) {
   for (const int ranks : {3, 4, 5, 8}) {
     on(ranks, [](World& world) {
-      LinearSpec spec{.m = 301, .n = 1028, .k = 5, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
+      const std::int64_t m = testing::beyond_kernels(world, 301);
+      LinearSpec spec{.m = m, .n = 1028, .k = 5, .bias = true, .activation = Activation::gelu_tanh, .beta = 0.5F};
       check(world, world.team(), spec, {.algorithm = "sequence"}, 6);
       spec.beta = 0.0F;
       spec.n = 1027;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
@@ -28,6 +29,12 @@ class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
     run_ranks(ranks, body, options);
   }
 };
+
+/// So many rows, or columns, of a tensor that is to be larger than what a kernel takes; where the device has none of
+/// those, a tenth is the same work.
+[[nodiscard]] inline std::int64_t beyond_kernels(const World& world, std::int64_t rows) {
+  return world.device().meets() ? rows : rows / 10 + 1;
+}
 
 /// Names the parameter of such a suite.
 inline const auto device_name = [](const ::testing::TestParamInfo<DeviceType>& info) {
