@@ -30,8 +30,8 @@ class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-/// So many rows, or columns, of a tensor that is to be larger than what a kernel takes; where the device has none of
-/// those, a tenth is the same work.
+/// So many rows of a tensor whose size decides which kernel takes it, or that none does. A device without kernels that
+/// meet has no such limit: a tenth of the rows goes the same way there.
 [[nodiscard]] inline std::int64_t beyond_kernels(const World& world, std::int64_t rows) {
   return world.device().meets() ? rows : rows / 10 + 1;
 }
