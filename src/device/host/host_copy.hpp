@@ -21,6 +21,10 @@ enum class Stored : std::uint8_t { copy, sum };
 /// memcpy. After streaming stores, and before anybody is told of them, comes `order_streaming_stores`.
 void copy_bytes(void* to, const void* from, std::size_t bytes, Stores stores) noexcept;
 
+/// Whether the CPU's string instruction, which kernels copy with, too, falls to a fraction of its pace from here to
+/// there: on some CPUs it does where the destination lies a little further into its page than the source.
+[[nodiscard]] bool string_instruction_falls(const void* to, const void* from) noexcept;
+
 /// Streaming stores are not ordered with a release store, such as a signal, that follows them; after this they are.
 void order_streaming_stores() noexcept;
 

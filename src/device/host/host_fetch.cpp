@@ -32,17 +32,11 @@ constexpr bool sees_all_reads = true;  // ThreadSanitizer is to see what the ran
 constexpr bool sees_all_reads = false;
 #endif
 
-}  // namespace
+constexpr std::size_t page = 4096;
+constexpr std::size_t detour_bytes = 8 * page;  // in whole pages; from a cache to a cache
+constexpr std::size_t worth_a_detour = page / 2;
 
-int read_process_memory(std::int64_t process, const void* address, void* to, std::size_t bytes) noexcept {
-  if constexpr (sees_all_reads) {
-    if (process == ::getpid()) {
-      copy_bytes(to, address, bytes, Stores::cached);
-      return 0;
-    }
-  }
-  const auto* source = static_cast<const std::byte*>(address);
-  auto* destination = static_cast<std::byte*>(to);
+int read_directly(std::int64_t process, const std::byte* source, std::byte* destination, std::size_t bytes) noexcept {
   while (bytes != 0) {
     const std::size_t part = std::min(bytes, most_at_once);
     const iovec local{.iov_base = destination, .iov_len = part};
@@ -56,6 +50,35 @@ int read_process_memory(std::int64_t process, const void* address, void* to, std
     bytes -= static_cast<std::size_t>(moved);
   }
   return 0;
+}
+
+/// In parts, into what lies in its page as the source does, and from there.
+int read_by_detour(std::int64_t process, const std::byte* source, std::byte* destination, std::size_t bytes) noexcept {
+  alignas(page) std::byte detour[detour_bytes + page];
+  std::byte* const there = detour + reinterpret_cast<std::uintptr_t>(source) % page;
+  while (bytes != 0) {
+    const std::size_t part = std::min(bytes, detour_bytes);
+    if (const int error = read_directly(process, source, there, part); error != 0) return error;
+    copy_bytes(destination, there, part, Stores::cached);
+    destination += part;
+    source += part;
+    bytes -= part;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int read_process_memory(std::int64_t process, const void* address, void* to, std::size_t bytes) noexcept {
+  if constexpr (sees_all_reads) {
+    if (process == ::getpid()) {
+      copy_bytes(to, address, bytes, Stores::cached);
+      return 0;
+    }
+  }
+  const bool detours = bytes >= worth_a_detour && string_instruction_falls(to, address);
+  return (detours ? read_by_detour : read_directly)(process, static_cast<const std::byte*>(address),
+                                                    static_cast<std::byte*>(to), bytes);
 }
 
 void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
