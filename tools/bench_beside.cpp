@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "tandem/device/device.hpp"
 #include "tandem/device/trace_range.hpp"
 #include "tandem/linear/bulk_overlap.hpp"
+#include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
 #include "tools/bench.hpp"
@@ -28,12 +30,25 @@ const Form& form_of(const BenchOptions& options) {
   return form != nullptr ? *form : *form_for(options.operation, options.algorithm, !options.plain, false);
 }
 
+/// Kernels that add up need multiprocessors of their own: as many as nearly fill the links of a Hopper GPU
+/// (docs/performance/four_gpus.md). Copies need none.
+constexpr int sms_of_sums = 24;
+
+/// What a collective beside a product is best given, unless the options say. Copies by kernels would wait until the
+/// product leaves them multiprocessors.
+std::optional<int> sms_for(const BenchOptions& options, DeviceType device) {
+  if (options.sms || device != DeviceType::cuda) return options.sms;
+  if (adds(options.operation)) return sms_of_sums;
+  return options.algorithm == "auto" ? std::optional(0) : std::nullopt;
+}
+
 class BesideBench {
  public:
   BesideBench(const World& world, const BenchOptions& options)
       : world_(world),
         options_(options),
         form_(form_of(options)),
+        sms_(sms_for(options, world.device().id().type)),
         stream_(world.device()),
         clocks_(world.team()),
         timing_(world.team(), stream_, options.blocking, &clocks_),
@@ -44,7 +59,12 @@ class BesideBench {
                                 .transpose_b = true,
                                 .dtype = *options.dtype,
                                 .out_dtype = *options.dtype}) {
-    product_(stream_);
+    if (sms_.value_or(0) > 0) {
+      GemmSpec spec = product_.spec();
+      spec.leave_sms = *sms_;
+      leaving_ = tuned_gemm(world.team(), spec);
+    }
+    multiply_beside(stream_);
     world.team().synchronize(stream_);
     alone_ = product_.result();
   }
@@ -53,10 +73,8 @@ class BesideBench {
     const Team& team = world_.team();
     const CollectiveProblem problem =
         sized_problem(options_.operation, world_.size(), size, *options_.dtype, options_.root);
-    // Copies by kernels would wait until the product leaves them multiprocessors.
-    const bool copies_alone = options_.algorithm == "auto" && !adds(options_.operation);
     CollectivePlan plan(team, options_.operation, problem.plan_count(), problem.dtype,
-                        {.algorithm = options_.algorithm, .sms = copies_alone && !options_.sms ? 0 : options_.sms});
+                        {.algorithm = options_.algorithm, .sms = sms_});
     CollectiveRun run(team, problem, form_);
     const CollectiveData data(problem, options_.seed);
     const auto communicate = [&](StreamRef stream) { run(plan, stream); };
@@ -64,7 +82,11 @@ class BesideBench {
       const TraceRange range(team.device(), stream, "GEMM", TraceKind::compute);
       product_(stream);
     };
-    const auto overlap = [&] { beside_(stream_, communicate, compute); };
+    const auto compute_beside = [&](StreamRef stream) {
+      const TraceRange range(team.device(), stream, "GEMM", TraceKind::compute);
+      multiply_beside(stream);
+    };
+    const auto overlap = [&] { beside_(stream_, communicate, compute_beside); };
     const auto queued = [&](const std::function<void()>& body) { return timing_.queued(body, options_.repetitions); };
     const QueuedRuns overlapped = queued(overlap);
     const auto wrong_of_overlapped = [&](bool corrupted) {
@@ -91,9 +113,11 @@ class BesideBench {
   }
   [[nodiscard]] std::int64_t wrong() const noexcept { return wrong_; }
   [[nodiscard]] const Form& form() const noexcept { return form_; }
+  [[nodiscard]] const std::optional<int>& sms() const noexcept { return sms_; }
   [[nodiscard]] const SmClocks& clocks() const noexcept { return clocks_; }
 
  private:
+  void multiply_beside(StreamRef stream) const { leaving_ ? product_.run(*leaving_, stream) : product_(stream); }
   void add_row(Report& report, std::int64_t size, const OverlapTimes& times, std::int64_t wrong) {
     const Shape& shape = *options_.beside;
     nlohmann::ordered_json values{
@@ -109,12 +133,14 @@ class BesideBench {
   const World& world_;
   const BenchOptions& options_;
   const Form& form_;
+  std::optional<int> sms_;
   Stream stream_;
   SmClocks clocks_;
   Timing timing_;
   BulkOverlap beside_;
   LocalProduct product_;
-  std::vector<std::byte> alone_;  // the product's, without anything beside it
+  std::unique_ptr<Gemm> leaving_;  // the product that leaves the collective its multiprocessors; null: it has none
+  std::vector<std::byte> alone_;   // the product's, without anything beside it
   std::int64_t wrong_ = 0;
 };
 
@@ -132,6 +158,10 @@ int bench_beside(const World& world, const BenchOptions& given) {
   report.set("operation", name(options.operation));
   report.set("algorithm", options.algorithm);
   report.set("tensors", bench.form().name);
+  if (bench.sms()) {
+    report.set("sms", *bench.sms());
+    report.comment(format("the collective has {} SMs, which the product leaves to it", *bench.sms()));
+  }
   report.comment("");
   report.comment(format("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "size", "M", "N", "K", "type", "#wrong") +
                  overlap_columns(options.stats));

@@ -25,6 +25,7 @@ class LocalProduct {
   void operator()(StreamRef stream) const { run(*gemm_, stream); }
   /// The same by another Gemm of this spec, with one of the copies.
   void run(Gemm& gemm, StreamRef stream, std::size_t copy = 0) const;
+  [[nodiscard]] const GemmSpec& spec() const noexcept { return gemm_->spec(); }
   [[nodiscard]] std::size_t copies() const noexcept { return copies_; }
   /// D. The stream has been synchronised.
   [[nodiscard]] std::vector<std::byte> result() const;

@@ -74,6 +74,7 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
         problem.kind == LinearKind::all_gather_linear || problem.kind == LinearKind::linear_weight_gradient;
     options.sms = static_cast<int>(random.between(gathers ? 0 : 1, 40));
   }
+  if (random.chance(10)) options.leave_sms = static_cast<int>(random.between(1, 64));
   return options;
 }
 
@@ -108,10 +109,11 @@ void run_linear_case(Operation operation, Case& self) {
     tokens += format("{}{}", tokens.empty() ? "" : ", ", problem.shape.m);
     problems.push_back(problem);
   }
-  self.describe(format("{}{}{}{}{}, runs of {} tokens", to_string(whole.spec(team.rank())),
+  self.describe(format("{}{}{}{}{}{}, runs of {} tokens", to_string(whole.spec(team.rank())),
                        options.algorithm == "auto" ? "" : ", " + options.algorithm,
                        options.groups ? format(", {} groups", *options.groups) : "",
                        options.sms ? format(", on {} SMs", *options.sms) : "",
+                       options.leave_sms != 0 ? format(", leaving {} SMs", options.leave_sms) : "",
                        whole.symmetric_output ? ", into a symmetric tensor" : "", tokens));
 
   const std::array<Stream, 2> streams{Stream(team.device()), Stream(team.device())};

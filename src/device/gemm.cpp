@@ -46,6 +46,9 @@ void check_gemm(const GemmSpec& spec) {
   if (spec.tf32 && spec.dtype != f32) {
     throw InvalidArgument(format("a GEMM of {} in TF32; that is a way to multiply f32", name(spec.dtype)));
   }
+  if (spec.leave_sms < 0) {
+    throw InvalidArgument(format("a GEMM is to leave {} SMs; it must be 0 or more", spec.leave_sms));
+  }
   const auto check_pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
     if (given != 0 && given < dense) {
       throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));

@@ -49,6 +49,7 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
     return format("{} SMs were allowed; allowed: {} and more{}", *options.sms, fewest_sms,
                   is_reduction(kind) ? ", since sums need 1" : "");
   }
+  if (options.leave_sms < 0) return format("products were to leave {} SMs; allowed: 0 and more", options.leave_sms);
   return "";
 }
 

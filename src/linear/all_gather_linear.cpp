@@ -24,7 +24,7 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice,
              ShardGather::Meanwhile::nothing, keep_gathered ? ShardGather::Kept::yes : ShardGather::Kept::no,
              operation),
-      gemm(team, tuned_gemm(team, local_gemm(spec))),
+      gemm(team, tuned_gemm(team, leaving(choice.leave_sms, local_gemm(spec)))),
       communication(team) {}
 
 void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) {

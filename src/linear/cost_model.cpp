@@ -307,6 +307,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   const int steps = has_rounds ? groups_of(stepwise) : 0;
   LinearChoice choice;
   choice.sms = options.sms;
+  choice.leave_sms = options.leave_sms;
   LinearPrediction& predicted = choice.predicted;
   predicted.t_gemm = pieces.whole();
   predicted.t_comm = pieces.comm();

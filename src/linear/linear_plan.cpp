@@ -72,9 +72,10 @@ std::string shared_arguments(const LinearSpec& spec, const LinearOptions& option
     const std::string own = own_n ? format(" n={} ", spec.n) : format(" k={} ", spec.k);
     sizes.replace(sizes.find(own), own.size(), own_n ? " n=(each rank's own) " : " k=(each rank's own) ");
   }
-  return format("{}, algorithm {}, groups {}{}{}{}", sizes, options.algorithm,
+  return format("{}, algorithm {}, groups {}{}{}{}{}", sizes, options.algorithm,
                 options.groups ? std::to_string(*options.groups) : "auto",
                 options.sms ? format(", on at most {} SMs", *options.sms) : "",
+                options.leave_sms != 0 ? format(", leaving {} SMs", options.leave_sms) : "",
                 options.keep_gathered ? ", gathered x kept" : "", extra);
 }
 

@@ -29,9 +29,11 @@ LinearWeightGradient::State::State(const Team& its_team, const LinearSpec& its_s
       algorithm(algorithm_named(choice.algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather(team, spec.m, gathered_row_bytes(spec, gathered), choice, ShardGather::Meanwhile::something,
              ShardGather::Kept::no, operation),
-      gemm(team, tuned_gemm(team, local_gradient_gemm(spec))),
+      gemm(team, tuned_gemm(team, leaving(choice.leave_sms, local_gradient_gemm(spec)))),
       communication(team) {
-  if (choice.algorithm == tandem::pipeline && team.size() > 1 && spec.gradient_dtype != f32) wide.emplace(team, spec);
+  if (choice.algorithm == tandem::pipeline && team.size() > 1 && spec.gradient_dtype != f32) {
+    wide.emplace(team, spec, choice.leave_sms);
+  }
 }
 
 void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows,

@@ -23,6 +23,12 @@ namespace tandem {
           .beta = spec.beta};
 }
 
+/// The same product on fewer multiprocessors.
+[[nodiscard]] inline GemmSpec leaving(int sms, GemmSpec spec) {
+  spec.leave_sms = sms;
+  return spec;
+}
+
 /// dW = dyᵀ·x as one rank's product: the tokens are what is summed over.
 [[nodiscard]] inline GemmSpec local_gradient_gemm(const LinearSpec& spec) {
   return {.m = spec.n,

@@ -37,8 +37,8 @@ LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks, co
                           const LinearOptions& options, const PlanCache& cache, const Log& log) {
   LinearChoice choice = choose(kind, spec, ranks, device.costs(), options);
   // What was measured took as many multiprocessors as it liked.
-  const bool open =
-      options.algorithm == "auto" && !options.groups && !options.sms && ranks > 1 && !cache.path().empty();
+  const bool open = options.algorithm == "auto" && !options.groups && !options.sms && options.leave_sms == 0 &&
+                    ranks > 1 && !cache.path().empty();
   if (!open) return choice;
   const std::string key = plan_cache_key(kind, spec, ranks, device);
   const std::optional<TunedChoice> tuned = cache.find(key, log);

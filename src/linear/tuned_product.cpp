@@ -18,9 +18,9 @@ namespace tandem {
 namespace {
 
 std::string text_of(const GemmSpec& spec, std::int64_t m) {
-  return format("m={} n={} k={}{}{} {} into {}{}", m, spec.n, spec.k, spec.transpose_a ? " A transposed" : "",
+  return format("m={} n={} k={}{}{} {} into {}{}{}", m, spec.n, spec.k, spec.transpose_a ? " A transposed" : "",
                 spec.transpose_b ? " B transposed" : "", name(spec.dtype), name(spec.out_dtype),
-                spec.tf32 ? " in TF32" : "");
+                spec.tf32 ? " in TF32" : "", spec.leave_sms > 0 ? format(" leaving {} SMs", spec.leave_sms) : "");
 }
 
 /// What the team's first rank has for this rank's product: the files that the ranks read need not be the same.

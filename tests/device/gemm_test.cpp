@@ -121,6 +121,23 @@ TEST_P(GemmTest, RefusesAlgorithmsThatAreNotOffered) {
   expect_error<InvalidArgument>([&] { make(40, name); }, {"64", "three quarters", "half"});
 }
 
+TEST_P(GemmTest, LeavesMultiprocessorsToOthers) {
+  GemmSpec spec{.m = 1030, .n = 520, .k = 264, .transpose_b = true, .dtype = bf16, .out_dtype = bf16};
+  for (const int sms : {1, 24}) {
+    spec.leave_sms = sms;
+    check(spec);
+    if (HasFatalFailure()) return;
+  }
+  const auto leave = [&](int sms) {
+    spec.leave_sms = sms;
+    return device().gemm(spec)->describe();
+  };
+  expect_error<InvalidArgument>([&] { leave(-1); }, {"leave -1 SMs", "0 or more"});
+  if (on_host()) return;
+  expect_says(leave(24), {"on ", " of ", " SMs, workspace"});
+  expect_error<InvalidArgument>([&] { leave(1'000'000); }, {"leave 1000000 SMs", "at most"});
+}
+
 TEST_P(GemmTest, IsRightAcrossPanels) {
   // Larger than the panels that 16-bit operands go through, by a little.
   for (const bool transpose_a : {false, true}) {

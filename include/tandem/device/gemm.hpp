@@ -48,6 +48,10 @@ struct GemmSpec {
   Auxiliary auxiliary = Auxiliary::none;  ///< goes with an activation, and with dense rows of D
   float alpha = 1.0F;
   float beta = 0.0F;
+  /// CUDA: how many multiprocessors the product leaves to what runs beside it, all but one at most. With 0 it takes
+  /// what there is, mostly all and until it ends, so that a kernel that comes later, or finds no place for some of its
+  /// blocks, waits for that; and blocks of the product that find none wait in turn for the kernel to end.
+  int leave_sms = 0;
   std::int64_t lda = 0;  ///< elements from a row of A as it is stored to the next; 0: dense, by each run's extents
   std::int64_t ldb = 0;
   std::int64_t ldd = 0;

@@ -24,8 +24,10 @@ struct BulkOptions {
 ///   bulk(stream, [&](tandem::StreamRef beside) { gather(weights, beside); },
 ///        [&](tandem::StreamRef stream) { layer(x, w, y, stream); });
 ///
-/// On CUDA a collective whose plan was made with few SMs (CollectiveOptions::sms; none, where nothing is summed) waits
-/// for none of the product's to be free.
+/// On CUDA, kernels that sum over ranks need multiprocessors of their own: give their plan some
+/// (CollectiveOptions::sms; 24 to 32 nearly fill the links of a Hopper GPU), and have the products beside them leave as
+/// many (LinearOptions::leave_sms, GemmSpec::leave_sms; cuBLASLt's SM_COUNT_TARGET for one of your own). Without, one
+/// of the two waits for the other, and nothing is hidden. What is only copied needs none (CollectiveOptions::sms = 0).
 ///
 /// One for each place in a program, or one for all: it owns a stream, and nothing else that counts.
 class TANDEM_API BulkOverlap {

@@ -40,7 +40,8 @@ struct LinearChoice {
   int groups = 0;         ///< if it `has_groups`: GEMMs for the part that overlaps, or an all-reduce's rounds; else 0
   LinearPrediction predicted;
   std::string why;
-  std::optional<int> sms = std::nullopt;  ///< as LinearOptions has it
+  std::optional<int> sms = std::nullopt;  ///< as LinearOptions has it, and so is the next
+  int leave_sms = 0;
 };
 
 /// The algorithms of an operation, as LinearOptions::algorithm names them:

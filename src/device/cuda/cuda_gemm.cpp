@@ -43,6 +43,10 @@ CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const
     : Gemm(spec), context_(std::move(context)), blas_(std::move(blas)), multiprocessors_(multiprocessors) {
   static_cast<void>(cuda_type(spec.dtype));
   check_gemm(spec);
+  if (spec.leave_sms >= multiprocessors) {
+    throw InvalidArgument(format("a GEMM is to leave {} SMs of a GPU that has {}; it may leave {} at most",
+                                 spec.leave_sms, multiprocessors, multiprocessors - 1));
+  }
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
   const CurrentContext current(*context_);
   workspace_ = DeviceMemory(workspace_bytes);
@@ -102,6 +106,7 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+  if (s.leave_sms > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{multiprocessors_ - s.leave_sms});
   std::uint32_t epilogue = s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   if (fused_activation_) epilogue = s.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   if (aux != nullptr) {
@@ -413,6 +418,7 @@ std::string CudaGemm::describe() const {
   for (const Choice& choice : choices_) {
     if (choice.named) tuned += format("{}{}", tuned.empty() ? ", tuned for m = " : ", ", choice.m);
   }
+  if (spec().leave_sms > 0) out += format(", on {} of {} SMs", multiprocessors_ - spec().leave_sms, multiprocessors_);
   out += tuned + format(", workspace {} MiB", workspace_bytes >> 20);
   if (aligned) out += format("; rows not on 16 bytes: {}", text(false));
   if (spec().activation != Activation::none) {

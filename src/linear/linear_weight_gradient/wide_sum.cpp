@@ -10,13 +10,13 @@
 
 namespace tandem {
 
-WideSum::WideSum(const Team& team, const LinearSpec& spec)
+WideSum::WideSum(const Team& team, const LinearSpec& spec, int leave_sms)
     : team_(team),
       dtype_(spec.gradient_dtype),
       elements_(spec.n * spec.k),
       begins_with_dw_(spec.beta != 0.0F),
       sum_(team, plan_buffer(team, static_cast<std::size_t>(elements_) * size_of(f32))),
-      gemm_(team, tuned_gemm(team, partial_gradient_gemm(spec))) {}
+      gemm_(team, tuned_gemm(team, leaving(leave_sms, partial_gradient_gemm(spec)))) {}
 
 void WideSum::begin(StreamRef stream, const void* dw) const {
   if (!begins_with_dw_) return;

@@ -17,7 +17,7 @@ namespace tandem {
 class WideSum {
  public:
   /// Collective.
-  WideSum(const Team& team, const LinearSpec& spec);
+  WideSum(const Team& team, const LinearSpec& spec, int leave_sms);
 
   /// Begins a run whose first product has the plan's beta: then the sum begins with dW.
   void begin(StreamRef stream, const void* dw) const;
