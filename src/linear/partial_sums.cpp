@@ -34,9 +34,9 @@ GemmSpec partial_product(const LinearSpec& spec, int ranks) {
 }
 
 /// The product of the own rows where it adds what was sent; null where it does not, or is like any other.
-std::shared_ptr<Gemm> adding_gemm(const Team& team, const LinearSpec& spec, bool adds) {
+std::shared_ptr<Gemm> adding_gemm(const Team& team, const LinearSpec& spec, int leave_sms, bool adds) {
   if (!adds || !spec.bias) return nullptr;
-  return tuned_gemm(team, local_gemm(spec));
+  return tuned_gemm(team, leaving(leave_sms, local_gemm(spec)));
 }
 
 /// A whole of so many bytes is added up by everybody, in one step; else each rank adds up its chunk.
@@ -110,9 +110,9 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_ || team.size() == 1
                                            ? 0
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
-      gemm_(team, tuned_gemm(team, partial_product(spec, team.size()))),
+      gemm_(team, tuned_gemm(team, leaving(choice.leave_sms, partial_product(spec, team.size())))),
       product_adds_(has_groups(choice.algorithm) && own_product_adds(spec, team.size(), choice.groups)),
-      adding_gemm_(team, adding_gemm(team, spec, product_adds_)) {}
+      adding_gemm_(team, adding_gemm(team, spec, choice.leave_sms, product_adds_)) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {
   std::vector<std::shared_ptr<void>> parts = slots_.parts();
@@ -180,7 +180,7 @@ void PartialSums::multiply_own(const Operands& run, const ShardPart& part, std::
   multiply(run, rows, spec_.beta, sums + before, stream);
 }
 
-void PartialSums::push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const {
+void PartialSums::push(const Operands& run, const ShardPart& part, Signal signal, StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
   const int& owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
   const RowRange rows = part_rows(run.m, team_.size(), owner, part);
@@ -188,12 +188,18 @@ void PartialSums::push(const Operands& run, const ShardPart& part, bool signals,
                                .src = staged(rows.begin),
                                .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
                                .path = Path::link});
-  if (signals) slots_.signal(stream, slot_, std::span(&owner, 1), in_region);
+  if (signal == Signal::one) slots_.signal(stream, slot_, std::span(&owner, 1), in_region);
+  if (signal == Signal::counted) slots_.signal_counted(stream, slot_, std::span(&owner, 1), in_region);
 }
 
-void PartialSums::take_slot(StreamRef stream) {
+void PartialSums::take_slot(StreamRef stream, Signal signal) {
   slot_ = slots_.next();
-  slots_.take(stream, slot_, slots_.peers());  // in front of all products (see ShardGather::take_slot)
+  // In front of all products (see ShardGather::take_slot).
+  if (signal == Signal::counted) {
+    slots_.take_and_count(stream, slot_, slots_.peers(), in_region);
+  } else {
+    slots_.take(stream, slot_, slots_.peers());
+  }
   weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
   adding_weights_ = Weights::first;
 }
@@ -205,14 +211,16 @@ void PartialSums::multiply_alone(const Operands& run, StreamRef stream) {
 
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStreams& communication) {
-  take_slot(stream);
+  take_slot(stream, Signal::counted);
   for (const ShardGroup& group : groups) {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
     }
     communication.follow(stream);
     // One signal for all parts of a shard: what was pushed before on this stream has arrived before it.
-    for (const ShardPart& part : group) push(run, part, part.ends_shard(), communication[part.shard].ref());
+    for (const ShardPart& part : group) {
+      push(run, part, part.ends_shard() ? Signal::counted : Signal::none, communication[part.shard].ref());
+    }
   }
   multiply_own(run, whole_shard, stream);
 }
@@ -223,7 +231,7 @@ void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef 
     const int owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
     multiply_staged(run, part_rows(run.m, team_.size(), owner, part), stream);
     communication[part.shard].follow(stream);
-    push(run, part, true, communication[part.shard].ref());
+    push(run, part, Signal::one, communication[part.shard].ref());
   }
 }
 

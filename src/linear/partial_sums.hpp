@@ -56,7 +56,7 @@ class PartialSums {
   // The same in rounds, each of one part of every rank's rows, whatever `shard` the part names.
 
   /// Begins a run in rounds.
-  void take_slot(StreamRef stream);
+  void take_slot(StreamRef stream) { take_slot(stream, Signal::one); }
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
   void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStreams& communication);
   void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
@@ -132,8 +132,11 @@ class PartialSums {
   /// Whether that is faster than what goes by mail, which then would take two steps.
   [[nodiscard]] bool stores_into_all(const Operands& run) const;
   void take_sums_in_meeting(const Operands& run, StreamRef stream) const;
-  /// To its owner, with a signal if that is to be.
-  void push(const Operands& run, const ShardPart& part, bool signals, StreamRef stream) const;
+  /// What tells an owner that a part is there; `counted` when the slot was taken, where it gets one signal in a run.
+  enum class Signal : std::uint8_t { none, one, counted };
+  void take_slot(StreamRef stream, Signal signal);
+  /// To its owner.
+  void push(const Operands& run, const ShardPart& part, Signal signal, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
   void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
   /// The own rows of a part.

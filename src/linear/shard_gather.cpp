@@ -50,6 +50,13 @@ MailLanes lanes_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, 
   return {team, shard, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
+/// Whether each peer gets all in one push: then its signal can be counted before there are products.
+bool in_whole_shards(std::span<const ShardGroup> groups) {
+  return std::ranges::all_of(groups, [](const ShardGroup& group) {
+    return std::ranges::all_of(group, [](auto& part) { return part.of == 1; });
+  });
+}
+
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
@@ -65,6 +72,7 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
                  : checked_mul(static_cast<std::size_t>(max_m), row_bytes),
              signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
+      counts_ahead_((choice.groups > 0 || meanwhile == Meanwhile::something) && in_whole_shards(groups_)),
       row_bytes_(row_bytes),
       sms_(choice.sms) {}
 
@@ -94,7 +102,11 @@ void ShardGather::finish(StreamRef stream, int slot) const {
 void ShardGather::take_slot(StreamRef stream) {
   if (is_one_kernel()) return;
   slot_ = slots_.next();
-  slots_.take(stream, slot_, slots_.peers());
+  if (counts_ahead_) {
+    slots_.take_and_count(stream, slot_, slots_.peers(), arrived);
+  } else {
+    slots_.take(stream, slot_, slots_.peers());
+  }
 }
 
 void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
@@ -141,7 +153,11 @@ void ShardGather::push_at_once(StreamRef communication, const void* shard) const
   std::vector<Copy> copies;
   for (const int peer : slots_.peers()) copies.push_back(to(peer, shard, own_rows()));
   team_.device().copy_batch(communication, copies);
-  slots_.signal(communication, slot_, slots_.peers(), arrived);
+  if (counts_ahead_) {
+    slots_.signal_counted(communication, slot_, slots_.peers(), arrived);
+  } else {
+    slots_.signal(communication, slot_, slots_.peers(), arrived);
+  }
 }
 
 void ShardGather::push_in_turn(StreamRef communication, const void* shard) const {
@@ -152,6 +168,7 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
       const int peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];
       pushes.push_back({.copy = to(peer, shard, part_rows(m_, team_.size(), team_.rank(), part)),
                         .put = slots_.signal_to(slot_, peer, arrived)});
+      pushes.back().put.counted = counts_ahead_;
     }
   }
   team_.device().push(communication, pushes);

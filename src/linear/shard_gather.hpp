@@ -96,6 +96,7 @@ class ShardGather {
   Reclaimed<Buffer> gathered_;  ///< by mail
   Slots slots_;
   std::vector<ShardGroup> groups_;
+  bool counts_ahead_;  ///< the signals of pushes, for which kernels would find no place beside products
   std::size_t row_bytes_;
   std::optional<int> sms_;
   std::int64_t m_ = 0;

@@ -78,11 +78,37 @@ SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
 }
 
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  put(stream, ranks, channel, false);
+}
+
+void SignalPad::put_counted(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  put(stream, ranks, channel, true);
+}
+
+void SignalPad::put(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, bool counted) const {
   check(ranks, channel);
   in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalPut, capacity> puts;
-    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, channel); });
+    std::ranges::transform(batch, puts.begin(), [&](int rank) {
+      SignalPut put = put_to(rank, channel);
+      put.counted = counted;
+      return put;
+    });
     team_.device().signal(stream, std::span(puts).first(batch.size()));
+  });
+}
+
+void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
+                               std::uint32_t counted) const {
+  check(ranks, channel);
+  check(ranks, counted);
+  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalPut, capacity> puts;
+    std::array<SignalWait, capacity> waits;
+    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, counted); });
+    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, 1); });
+    team_.device().wait_and_count(stream, std::span(waits).first(batch.size()), std::span(puts).first(batch.size()),
+                                  team_.control());
   });
 }
 

@@ -55,8 +55,16 @@ void Slots::take(StreamRef stream, int slot, std::span<const int> readers) const
   pad_.wait_signals(stream, readers, channel(slot, 0));
 }
 
+void Slots::take_and_count(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const {
+  pad_.wait_and_count(stream, readers, channel(slot, 0), channel(slot, 1 + arrival));
+}
+
 void Slots::signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const {
   pad_.put_signals(stream, readers, channel(slot, 1 + arrival));
+}
+
+void Slots::signal_counted(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const {
+  pad_.put_counted(stream, readers, channel(slot, 1 + arrival));
 }
 
 void Slots::wait(StreamRef stream, int slot, std::span<const int> writers, std::uint32_t arrival) const {

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
+#include <span>
 #include <thread>
 #include <vector>
+
+#include "tandem/device/push.hpp"
 
 #include "device/with_control.hpp"
 
@@ -51,6 +54,50 @@ TEST_P(SignalTest, CarriesDataBetweenTwoStreams) {
     EXPECT_EQ(word.value, static_cast<std::uint64_t>(rounds));
     EXPECT_EQ(word.taken, static_cast<std::uint64_t>(rounds));
     EXPECT_EQ(word.put, static_cast<std::uint64_t>(rounds));
+  }
+}
+
+TEST_P(SignalTest, CountedAheadTheyComeWithTheirDataAllTheSame) {
+  Buffer pads = words(2);
+  SignalWord* const left = pads.data_as<SignalWord>();
+  SignalWord* const right = left + 1;
+  const Stream one(device());
+  const Stream two(device());
+  constexpr std::size_t rounds = 100;
+  constexpr std::size_t bytes = 4096;
+  const std::vector<std::byte> data = random_bytes(bytes * rounds);
+  const Buffer source = upload(data);
+  const Buffer middle = upload(std::vector<std::byte>(bytes));
+  const Buffer target = upload(std::vector<std::byte>(data.size()));
+  const auto place = [](const Buffer& buffer, std::size_t round) {
+    return buffer.data_as<std::byte>() + bytes * round;
+  };
+  const SignalWait for_read{.word = left, .count = 1, .peer = 1};
+  const SignalWait for_filled{.word = right, .count = 1, .peer = 0};
+  const SignalPut read{.mine = right, .theirs = left};
+  SignalPut filled{.mine = left, .theirs = right};
+  for (std::size_t round = 0; round < rounds; ++round) {
+    filled.counted = false;
+    device().wait_and_count(one, std::span(&for_read, round == 0 ? 0 : 1), {&filled, 1}, control_);
+    filled.counted = true;
+    device().copy(one, {.dst = middle.data(), .src = place(source, round), .bytes = bytes});
+    if (round % 2 == 0) {
+      device().signal(one, {&filled, 1});
+    } else {
+      const Push push{.put = filled};  // of nothing
+      device().push(one, {&push, 1});
+    }
+    device().wait(two, {&for_filled, 1}, control_);
+    device().copy(two, {.dst = place(target, round), .src = middle.data(), .bytes = bytes});
+    device().signal(two, {&read, 1});
+  }
+  one.synchronize();
+  two.synchronize();
+  EXPECT_EQ(control_->failed, 0U);
+  EXPECT_EQ(download<std::byte>(target), data);
+  for (const SignalWord& word : download<SignalWord>(pads)) {
+    EXPECT_EQ(word.put, rounds);
+    EXPECT_EQ(word.value, rounds);
   }
 }
 

@@ -53,17 +53,25 @@ TEST_P(Pad, ASignalFollowsItsData) {
       const int next = (team.rank() + 1) % team.size();
       const int previous = (team.rank() + team.size() - 1) % team.size();
       std::mt19937 random(static_cast<unsigned>(testing::seed()) + static_cast<unsigned>(team.rank()));
-      for (int round = 0; round < 5; ++round) {
+      for (int round = 0; round < 6; ++round) {
         const std::vector<std::int32_t> sent(count, 100 * round + team.rank());
         world.device().upload(outbox.local().data(), sent.data(), outbox.local().bytes());
         const auto delay = std::chrono::microseconds(random() % 2'000);
         world.device().launch(stream, [delay] { std::this_thread::sleep_for(delay); });
-        if (round > 0) inbox.signal_pad().wait_signal(stream, next, 1);  // the credit
+        const bool counted = round % 3 == 2;
+        if (counted) {
+          inbox.signal_pad().wait_and_count(stream, std::span(&next, 1), 1, 0);
+        } else if (round > 0) {
+          inbox.signal_pad().wait_signal(stream, next, 1);  // the credit
+        }
         const Copy copy{.dst = inbox.remote(next).data(),
                         .src = outbox.local().data(),
                         .bytes = outbox.local().bytes(),
                         .path = Path::link};
-        if (round % 2 == 0) {
+        if (counted) {
+          world.device().copy(stream, copy);
+          inbox.signal_pad().put_counted(stream, std::span(&next, 1), 0);
+        } else if (round % 3 == 0) {
           world.device().copy(stream, copy);
           inbox.signal_pad().put_signal(stream, next, 0);
         } else {
@@ -75,7 +83,7 @@ TEST_P(Pad, ASignalFollowsItsData) {
         team.synchronize(stream);
         world.device().download(got.data(), inbox.local().data(), inbox.local().bytes());
         EXPECT_EQ(got, std::vector<std::int32_t>(count, 100 * round + previous));
-        if (round < 4) inbox.signal_pad().put_signal(stream, previous, 1);
+        if (round < 5) inbox.signal_pad().put_signal(stream, previous, 1);
       }
       team.synchronize(stream);
     });
@@ -234,6 +242,10 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
     }
     EXPECT_THROW(static_cast<void>(pad.signal_to(0, 4)), InvalidArgument);
     EXPECT_THROW(pad.wait_signal(stream, 0, 4), InvalidArgument);
+    const int peer = 1 - world.rank();
+    EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 0, 4), InvalidArgument);
+    EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 4, 0), InvalidArgument);
+    EXPECT_THROW(pad.put_counted(stream, std::span(&peer, 1), 4), InvalidArgument);
     EXPECT_THROW(pad.barrier(stream, 99), InvalidArgument);
     EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 0})), InvalidArgument);
     EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 5000})), InvalidArgument);

@@ -177,6 +177,11 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// registered memory.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
 
+  /// `wait`, and the counts of signals that follow later, in the order of streams: who puts those says that they are
+  /// `counted`. Each word once until then. For puts behind copies, beside products: a GPU's copy engines release a
+  /// count that is there already, where a kernel that counts would have to find a place among a product's.
+  virtual void wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
+                              WaitControl* control) = 0;
   /// Puts all, then waits for all: what `signal` and `wait` do one after the other, in one step where the device can.
   virtual void signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
                                WaitControl* control);

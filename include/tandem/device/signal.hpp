@@ -23,6 +23,7 @@ static_assert(sizeof(SignalWord) == 128 && std::is_trivially_copyable_v<SignalWo
 struct SignalPut {
   SignalWord* mine = nullptr;    ///< this rank's word for the peer, in this rank's memory
   SignalWord* theirs = nullptr;  ///< the peer's word for this rank, in the peer's memory
+  bool counted = false;          ///< the one has been added (Device::wait_and_count): the count is only released
 };
 
 /// Adds `count` to `word->taken` and waits until `word->value` has reached it; acquires at system scope.

@@ -38,6 +38,10 @@ class TANDEM_API SignalPad {
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
   /// What `put_signal` puts, for who queues it together with a copy (Device::push).
   [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
+  /// A wait for one signal from each of `ranks`, which also counts one to each on channel `counted`, that follows
+  /// later: by `put_counted` or as `signal_to` with `counted` set (see Device::wait_and_count).
+  void wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t counted) const;
+  void put_counted(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   /// A signal to each of `ranks`, which are others, then a wait for one from each, in one step of the device.
   void exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   /// That with every other rank. Every member calls it.
@@ -56,6 +60,7 @@ class TANDEM_API SignalPad {
             .operation = operation_};
   }
   void check(std::span<const int> ranks, std::uint32_t channel) const;
+  void put(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, bool counted) const;
 
   Team team_;
   std::vector<SignalWord*> words_;

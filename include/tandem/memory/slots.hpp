@@ -73,7 +73,11 @@ class TANDEM_API Slots {
   // are checked (InvalidArgument); slots are those that `next` gave, and an arrival is below `arrivals`.
 
   void take(StreamRef stream, int slot, std::span<const int> readers) const;
+  /// The same, which also counts the signals of this `arrival`, one to each: they follow as `signal_counted`, or
+  /// `signal_to` with `counted` set.
+  void take_and_count(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
   void signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
+  void signal_counted(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
   /// `signal` to one reader, for who queues it together with the copy (Device::push).
   [[nodiscard]] SignalPut signal_to(int slot, int reader, std::uint32_t arrival) const {
     return pad_.signal_to(reader, channel(slot, 1 + arrival));

@@ -101,6 +101,8 @@ class CudaDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+  void wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
+                      WaitControl* control) override;
   void signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
                        WaitControl* control) override;
   void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control) override;
@@ -118,6 +120,8 @@ class CudaDevice final : public Device {
   void trace_collect() override;
 
  private:
+  /// Signals that are counted.
+  void send_counts(StreamRef stream, std::span<const SignalPut> puts);
   [[nodiscard]] int max_blocks() const noexcept { return properties_.multiprocessors * blocks_per_multiprocessor; }
   void copy_blocking(void* dst, const void* src, std::size_t bytes);
 
@@ -430,14 +434,37 @@ void CudaDevice::launch(StreamRef stream, std::function<void()> function) {
 
 void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
   if (puts.empty()) return;
+  if (std::ranges::all_of(puts, &SignalPut::counted)) return send_counts(stream, puts);
   const CurrentContext current(*context_);
   check(launch_signal(arguments_of(puts), native(stream)), "a signal");
+}
+
+// By the engines that copied what the signals are of, in their order. A copy begins after all that was queued before it
+// in its stream is complete, and performed at the peer's memory where it was written there, as a kernel does (see
+// kernels/signal.cu); and eight bytes on eight are written at once. A kernel would have to find a place beside the
+// products, which often fill all multiprocessors to their last kilobyte of shared memory, until one of them ends.
+void CudaDevice::send_counts(StreamRef stream, std::span<const SignalPut> puts) {
+  std::array<Copy, max_signals> counts;
+  if (puts.size() > counts.size()) {
+    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
+  }
+  std::ranges::transform(puts, counts.begin(), [](const SignalPut& put) {
+    return Copy{.dst = &put.theirs->value, .src = &put.mine->put, .bytes = sizeof put.mine->put, .path = Path::link};
+  });
+  copy_batch(stream, std::span(counts).first(puts.size()));
 }
 
 void CudaDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
   if (waits.empty()) return;
   const CurrentContext current(*context_);
   check(launch_wait(arguments_of(waits, control), native(stream)), "a wait");
+}
+
+void CudaDevice::wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
+                                WaitControl* control) {
+  if (waits.empty() && puts.empty()) return;
+  const CurrentContext current(*context_);
+  check(launch_wait_and_count({arguments_of(puts), arguments_of(waits, control)}, native(stream)), "a wait");
 }
 
 void CudaDevice::signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,

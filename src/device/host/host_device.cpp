@@ -356,6 +356,13 @@ void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitC
       TaskWeight::light, [control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits);
 }
 
+void HostDevice::wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
+                                WaitControl* control) {
+  wait(stream, waits, control);
+  if (puts.empty()) return;
+  host_stream(stream).enqueue_with(TaskWeight::light, [](std::span<const SignalPut> all) { count_signals(all); }, puts);
+}
+
 void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control) {
   std::size_t bytes = 0;
   if (link_) {

@@ -68,6 +68,8 @@ class HostDevice final : public Device {
 
   void signal(StreamRef stream, std::span<const SignalPut> puts) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
+  void wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
+                      WaitControl* control) override;
   void mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control) override;
   [[nodiscard]] bool sends_letters() const noexcept override { return true; }
   [[nodiscard]] std::string read_process(std::int64_t process, const void* address, void* to,

@@ -53,7 +53,8 @@ void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds l
 }
 
 void put_signal(const SignalPut& put) noexcept {
-  std::atomic_ref(put.theirs->value).store(++put.mine->put, std::memory_order_seq_cst);
+  if (!put.counted) ++put.mine->put;
+  std::atomic_ref(put.theirs->value).store(put.mine->put, std::memory_order_seq_cst);
   if (std::atomic_ref(put.theirs->sleepers).load(std::memory_order_seq_cst) != 0) {
     futex_wake_all(futex_half(&put.theirs->value), FutexScope::shared);
   }
@@ -175,6 +176,10 @@ void fail(WaitControl& control, const WaitFailure& failure) noexcept {
 
 void put_signals(std::span<const SignalPut> puts) noexcept {
   for (const SignalPut& put : puts) put_signal(put);
+}
+
+void count_signals(std::span<const SignalPut> puts) noexcept {
+  for (const SignalPut& put : puts) ++put.mine->put;
 }
 
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept {

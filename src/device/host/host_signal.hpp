@@ -8,8 +8,10 @@
 
 namespace tandem {
 
-/// What `Device::signal` and `wait` do on the host when their turn has come; the words may be shared by processes.
+/// What `Device::signal`, `wait_and_count` and `wait` do on the host when their turn has come; the words may be shared
+/// by processes.
 void put_signals(std::span<const SignalPut> puts) noexcept;
+void count_signals(std::span<const SignalPut> puts) noexcept;
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept;
 /// The signals of letters that are written, and those of the peers'.
 void exchange_letters(std::span<const Letter> letters, WaitControl& control) noexcept;

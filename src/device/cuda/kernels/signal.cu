@@ -40,6 +40,13 @@ __global__ void __launch_bounds__(max_signals)
   wait_signals(arguments.wait);
 }
 
+// Nobody else sees the counts before they are released.
+__global__ void __launch_bounds__(max_signals)
+    wait_and_count_kernel(const __grid_constant__ SignalAndWaitArguments arguments) {
+  if (const unsigned i = threadIdx.x; i < arguments.signal.count) ++arguments.signal.puts[i].mine->put;
+  wait_signals(arguments.wait);
+}
+
 /// One block for `count` signals, of no more warps than that takes: one warp finds registers also on a multiprocessor
 /// that a product has filled (twelve warps of 168 leave 1024 of them), two would wait for the product to end.
 template <typename Arguments>
@@ -60,12 +67,17 @@ cudaError_t launch_wait(const WaitArguments& arguments, cudaStream_t stream) {
   return launch(&wait_kernel, arguments, arguments.count, stream);
 }
 
+cudaError_t launch_wait_and_count(const SignalAndWaitArguments& arguments, cudaStream_t stream) {
+  return launch(&wait_and_count_kernel, arguments, std::max(arguments.signal.count, arguments.wait.count), stream);
+}
+
 cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream) {
   return launch(&signal_and_wait_kernel, arguments, std::max(arguments.signal.count, arguments.wait.count), stream);
 }
 
 cudaError_t load_signal_kernels() {
   return load_kernels({reinterpret_cast<const void*>(&signal_kernel), reinterpret_cast<const void*>(&wait_kernel),
+                       reinterpret_cast<const void*>(&wait_and_count_kernel),
                        reinterpret_cast<const void*>(&signal_and_wait_kernel)});
 }
 

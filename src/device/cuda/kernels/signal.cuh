@@ -38,7 +38,7 @@ __device__ inline std::uint64_t now_ns() {
 /// and a store. __threadfence_system() in front of it, a sequentially consistent one, orders nothing more, and takes
 /// 1.5 µs.) `put` belongs to this rank alone and calls for one word are ordered by their streams: no atomic is needed.
 __device__ inline void put_signal(const SignalPut& put) {
-  const std::uint64_t count = put.mine->put + 1;
+  const std::uint64_t count = put.mine->put + (put.counted ? 0 : 1);
   put.mine->put = count;
   store_release_system(&put.theirs->value, count);
 }

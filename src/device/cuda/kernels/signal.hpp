@@ -8,7 +8,7 @@
 
 namespace tandem::cuda {
 
-/// By value, so that a captured graph owns them: 64 × 16 and 64 × 24 bytes, together within the 4 KiB of a kernel's
+/// By value, so that a captured graph owns them: 64 × 24 bytes each, together within the 4 KiB of a kernel's
 /// parameters.
 struct SignalArguments {
   SignalPut puts[max_signals];
@@ -28,6 +28,7 @@ struct SignalAndWaitArguments {
 
 [[nodiscard]] cudaError_t launch_signal(const SignalArguments& arguments, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_wait(const WaitArguments& arguments, cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_wait_and_count(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 
 /// Loads the code now: a lazy load at the first launch may synchronise the context, and never ends if a kernel
