@@ -158,8 +158,8 @@ int bench_beside(const World& world, const BenchOptions& given) {
   report.set("operation", name(options.operation));
   report.set("algorithm", options.algorithm);
   report.set("tensors", bench.form().name);
-  if (bench.sms()) {
-    report.set("sms", *bench.sms());
+  if (bench.sms()) report.set("sms", *bench.sms());
+  if (bench.sms().value_or(0) > 0) {
     report.comment(format("the collective has {} SMs, which the product leaves to it", *bench.sms()));
   }
   report.comment("");

@@ -37,8 +37,8 @@ struct CollectiveOptions {
   std::size_t piece_bytes = 0;
   /// CUDA: how many multiprocessors its kernels may take at most; nullopt: as measured best. Copies are left to copy
   /// engines then (where the stream takes no batch, see Device::copy_batch: all that go to another GPU). With 0 there
-  /// are no kernels beside them but those of one block that signal and wait; sums need 1 at least. No effect on the
-  /// host.
+  /// are no kernels beside them but those of one block that signal and wait; sums need 1 at least. What runs beside a
+  /// product finds them if that leaves them (GemmSpec::leave_sms, LinearOptions::leave_sms). No effect on the host.
   std::optional<int> sms{};
   /// Whether plain views may be given whose rows, of the first dimension, lie apart (each row dense). all_gather,
   /// all_to_all and broadcast alone take them, and move all by copies of rows then, with no kernel, mail or fetch.

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/device/signal.hpp"
+
 #include "device/on_device.hpp"
 #include "support/cuda/occupied_gpu.hpp"
 
@@ -81,6 +83,18 @@ TEST_P(CopyEngineTest, NorDoesABatchOfOneOnThisGpu) {
     });
     if (HasFatalFailure()) return;
   }
+}
+
+TEST_P(CopyEngineTest, NorDoesASignalThatIsCounted) {
+  std::vector<SignalWord> counts(2);
+  counts[0].put = 7;
+  const Buffer words = upload(counts);
+  const SignalPut put{.mine = words.data_as<SignalWord>(), .theirs = words.data_as<SignalWord>() + 1, .counted = true};
+  expect_none_taken([&](const Stream& stream) {
+    device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = size}});
+    device().signal(stream, {&put, 1});
+  });
+  EXPECT_EQ(download<SignalWord>(words)[1].value, 7U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, CopyEngineTest, ::testing::Values(DeviceType::cuda), type_name);
