@@ -27,6 +27,18 @@ template <typename Body> void in_batches(std::span<const int> ranks, const Body&
   }
 }
 
+/// The same with what is put to each and what is waited for from each: `body(puts, waits)`.
+template <typename PutTo, typename WaitFor, typename Body>
+void in_pairs(std::span<const int> ranks, const PutTo& put_to, const WaitFor& wait_for, const Body& body) {
+  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalPut, capacity> puts;
+    std::array<SignalWait, capacity> waits;
+    std::ranges::transform(batch, puts.begin(), put_to);
+    std::ranges::transform(batch, waits.begin(), wait_for);
+    body(std::span<const SignalPut>(puts).first(batch.size()), std::span<const SignalWait>(waits).first(batch.size()));
+  });
+}
+
 }  // namespace
 
 SignalPad::SignalPad(Team team, std::vector<SignalWord*> words, std::uint32_t channels, std::uint32_t operation)
@@ -102,14 +114,9 @@ void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std
                                std::uint32_t counted) const {
   check(ranks, channel);
   check(ranks, counted);
-  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
-    std::array<SignalPut, capacity> puts;
-    std::array<SignalWait, capacity> waits;
-    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, counted); });
-    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, 1); });
-    team_.device().wait_and_count(stream, std::span(waits).first(batch.size()), std::span(puts).first(batch.size()),
-                                  team_.control());
-  });
+  in_pairs(
+      ranks, [&](int rank) { return put_to(rank, counted); }, [&](int rank) { return wait_for(rank, channel, 1); },
+      [&](auto puts, auto waits) { team_.device().wait_and_count(stream, waits, puts, team_.control()); });
 }
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
@@ -129,14 +136,9 @@ void SignalPad::exchange_signals(StreamRef stream, std::span<const int> ranks, s
     return;
   }
   check(ranks, channel);
-  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
-    std::array<SignalPut, capacity> puts;
-    std::array<SignalWait, capacity> waits;
-    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, channel); });
-    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, 1); });
-    team_.device().signal_and_wait(stream, std::span(puts).first(batch.size()), std::span(waits).first(batch.size()),
-                                   team_.control());
-  });
+  in_pairs(
+      ranks, [&](int rank) { return put_to(rank, channel); }, [&](int rank) { return wait_for(rank, channel, 1); },
+      [&](auto puts, auto waits) { team_.device().signal_and_wait(stream, puts, waits, team_.control()); });
 }
 
 void SignalPad::barrier(StreamRef stream, std::uint32_t channel) const { exchange_signals(stream, others_, channel); }
