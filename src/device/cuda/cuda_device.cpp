@@ -120,7 +120,7 @@ class CudaDevice final : public Device {
   void trace_collect() override;
 
  private:
-  /// Signals that are counted.
+  /// Signals that are counted; at most `max_signals`.
   void send_counts(StreamRef stream, std::span<const SignalPut> puts);
   [[nodiscard]] int max_blocks() const noexcept { return properties_.multiprocessors * blocks_per_multiprocessor; }
   void copy_blocking(void* dst, const void* src, std::size_t bytes);
@@ -434,9 +434,10 @@ void CudaDevice::launch(StreamRef stream, std::function<void()> function) {
 
 void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
   if (puts.empty()) return;
+  const SignalArguments arguments = arguments_of(puts);
   if (std::ranges::all_of(puts, &SignalPut::counted)) return send_counts(stream, puts);
   const CurrentContext current(*context_);
-  check(launch_signal(arguments_of(puts), native(stream)), "a signal");
+  check(launch_signal(arguments, native(stream)), "a signal");
 }
 
 // By the engines that copied what the signals are of, in their order. A copy begins after all that was queued before it
@@ -445,9 +446,6 @@ void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
 // products, which often fill all multiprocessors to their last kilobyte of shared memory, until one of them ends.
 void CudaDevice::send_counts(StreamRef stream, std::span<const SignalPut> puts) {
   std::array<Copy, max_signals> counts;
-  if (puts.size() > counts.size()) {
-    throw InvalidArgument(format("{} signals in one call; at most {}", puts.size(), max_signals));
-  }
   std::ranges::transform(puts, counts.begin(), [](const SignalPut& put) {
     return Copy{.dst = &put.theirs->value, .src = &put.mine->put, .bytes = sizeof put.mine->put, .path = Path::link};
   });
