@@ -206,9 +206,8 @@ int bench(Arguments arguments) {
   add_gradient(app, options.gradient);
   app.add_option_function<Text>(
          "--beside", [&](const Text& text) { options.beside = parse_shape("--beside", text); },
-         "collectives: beside a product of this size on each rank, which on cuda leaves them their --sms (default: 24 "
-         "to "
-         "sums, 0 to copies)")
+         "collectives: beside a product of this size on each rank, which on cuda leaves as many multiprocessors as "
+         "--sms says (default: 24 for sums, none for copies)")
       ->type_name("M,N,K");
   auto* plain_flag = app.add_flag("--plain", plain, "collectives on plain tensors");
   app.add_flag(

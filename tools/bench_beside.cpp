@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,9 +37,10 @@ constexpr int sms_of_sums = 24;
 
 /// What a collective beside a product is best given, unless the options say. Copies by kernels would wait until the
 /// product leaves them multiprocessors.
-std::optional<int> sms_for(const BenchOptions& options, DeviceType device) {
-  if (options.sms || device != DeviceType::cuda) return options.sms;
-  if (adds(options.operation)) return sms_of_sums;
+std::optional<int> sms_for(const BenchOptions& options, const World& world) {
+  if (options.sms || world.device().id().type != DeviceType::cuda) return options.sms;
+  // Of a small GPU, or one that ranks share, a quarter of what a rank has.
+  if (adds(options.operation)) return std::clamp(world.team().resident_blocks() / 4, 1, sms_of_sums);
   return options.algorithm == "auto" ? std::optional(0) : std::nullopt;
 }
 
@@ -48,7 +50,7 @@ class BesideBench {
       : world_(world),
         options_(options),
         form_(form_of(options)),
-        sms_(sms_for(options, world.device().id().type)),
+        sms_(sms_for(options, world)),
         stream_(world.device()),
         clocks_(world.team()),
         timing_(world.team(), stream_, options.blocking, &clocks_),
@@ -78,10 +80,7 @@ class BesideBench {
     CollectiveRun run(team, problem, form_);
     const CollectiveData data(problem, options_.seed);
     const auto communicate = [&](StreamRef stream) { run(plan, stream); };
-    const auto compute = [&](StreamRef stream) {
-      const TraceRange range(team.device(), stream, "GEMM", TraceKind::compute);
-      product_(stream);
-    };
+    const auto compute = [&](StreamRef stream) { product_(stream); };
     const auto compute_beside = [&](StreamRef stream) {
       const TraceRange range(team.device(), stream, "GEMM", TraceKind::compute);
       multiply_beside(stream);

@@ -74,7 +74,7 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
         problem.kind == LinearKind::all_gather_linear || problem.kind == LinearKind::linear_weight_gradient;
     options.sms = static_cast<int>(random.between(gathers ? 0 : 1, 40));
   }
-  if (random.chance(10)) options.leave_sms = static_cast<int>(random.between(1, 64));
+  if (random.chance(10)) options.leave_sms = static_cast<int>(random.between(1, 8));
   return options;
 }
 
