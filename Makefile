@@ -12,18 +12,19 @@ NVCC := $(or $(CUDACXX),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2
 ifneq ($(NVCC),)
 export CUDACXX := $(NVCC)
 endif
-# With a GPU and a toolkit that CMake takes, the demo and the tests use it. PRESET=release keeps to the host. A driver in
-# trouble may say so on stdout, or not answer at all.
+# With a GPU and a toolkit that CMake takes, the demo and the tests use it. PRESET=release keeps to the host.
 toolkit = oldest=$$(sed -n 's/^set(TANDEM_OLDEST_CUDA \(.*\))$$/\1/p' cmake/TandemCuda.cmake); \
   found=$$($(NVCC) --version | sed -n 's/.* release \([0-9.]*\),.*/\1/p'); \
   printf '%s\n' "$$oldest" "$${found:-0}" | sort --version-sort --check=silent && echo usable
-gpu = timeout 10 nvidia-smi -L 2>/dev/null | grep '^GPU '
+# Looked for when first needed, and once. A driver in trouble may say so on stdout, or not answer at all.
+GPUS = $(eval GPUS := $(shell timeout 10 nvidia-smi -L 2>/dev/null | grep '^GPU '))$(GPUS)
 ifndef PRESET
-# Looked for when first needed, and once.
-PRESET = $(eval PRESET := $(if $(and $(NVCC),$(shell $(toolkit)),$(shell $(gpu))),cuda,release))$(PRESET)
+PRESET = $(eval PRESET := $(if $(and $(NVCC),$(shell $(toolkit)),$(GPUS)),cuda,release))$(PRESET)
 endif
 # Warnings are errors in CI, not for users.
 CONFIGURE ?= $(if $(CI),-DTANDEM_WERROR=ON)
+# How many tests run side by side; one with GPUs, whose time and memory they would share.
+TEST_JOBS ?= $(if $(GPUS),1,2)
 # How much the stress tests do; `make stress` does all of it.
 TANDEM_TEST_SCALE ?= 0.1
 export TANDEM_TEST_SCALE
@@ -37,7 +38,7 @@ install = $(if $(filter no,$(INSTALL)),:,scripts/install_dependencies.sh --for $
 # $(call build,PRESET[,TARGETS])
 build = cmake --preset $(1) $(CONFIGURE) && cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
 # $(call ctest,PRESET,OPTIONS): the results go to build/PRESET/results.xml, too.
-ctest = ctest --preset $(1) --output-junit results.xml $(2) $(TESTS)
+ctest = ctest --preset $(1) --parallel $(TEST_JOBS) --output-junit results.xml $(2) $(TESTS)
 
 .PHONY: help
 help: ## list these targets

@@ -43,7 +43,7 @@ lint=(clang-format-19 clang-tidy-19 shellcheck)
 bench=(openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
 launchers=(mpich)  # its mpiexec.hydra; Open MPI is what benchmarks are compiled with
 model=(spin)
-again=(ccache)  # the build with CUDA compiles most files as the one without did
+again=(ccache)  # where its cache outlives the run
 
 wanted=("${test[@]}")
 for purpose in "${purposes[@]}"; do
