@@ -119,7 +119,7 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals) {
                              me_, ranks_, to_string(device().id())));
   }
   if (options_.staging && !options_.strided) {
-    letter_bytes_ = std::min(piece_bytes_, collective_tuning(device().id().type).letter_bytes);
+    letter_bytes_ = std::min(piece_bytes_, longest_letter(collective_tuning(device().id().type), ranks_));
   }
   const bool staging = options_.staging && ranks_ > 1;
   opened_ = signals;
@@ -233,7 +233,7 @@ bool Collective::takes_staging(std::size_t bytes) const noexcept {
 
 bool Collective::takes_mail(std::size_t bytes, int copies) const noexcept {
   if (!automatic_) return options_.algorithm == "mail";
-  return letter_bytes_ != 0 && mail_wins(collective_tuning(device().id().type), bytes, copies);
+  return letter_bytes_ != 0 && bytes <= longest_letter(collective_tuning(device().id().type), ranks_, copies);
 }
 
 std::size_t Collective::one_kernel_bytes(std::size_t limit) const noexcept {
@@ -346,9 +346,8 @@ std::string Collective::small_too() const {
 std::string Collective::with_mail(int copies, const std::string& otherwise) const {
   if (options_.algorithm == "mail") return format("by mail, in letters of up to {} bytes", letter_bytes_);
   if (!automatic_ || letter_bytes_ == 0) return otherwise;
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
-  const std::size_t longest = tuning.mailed_bytes / static_cast<std::size_t>(std::max(copies, 1));
-  return format("messages of up to {} bytes by mail; {}", std::min(tuning.letter_bytes, longest), otherwise);
+  return format("messages of up to {} bytes by mail; {}",
+                longest_letter(collective_tuning(device().id().type), ranks_, copies), otherwise);
 }
 
 std::string Collective::with_one_kernel(std::int64_t count, const std::string& otherwise, std::string_view what) const {

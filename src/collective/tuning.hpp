@@ -18,10 +18,11 @@ struct CollectiveTuning {
   std::size_t piece_bytes;               ///< of a message through staging memory: on the host it stays in the cache
   std::size_t one_shot_bytes;            ///< an all-reduce of plain views up to here is read whole by every rank
   std::size_t one_shot_symmetric_bytes;  ///< the same of symmetric tensors, which have no copies to save
-  std::size_t staged_bytes;      ///< up to here (of one rank) one exchange less is worth a copy through staging memory
-  std::size_t letter_bytes;      ///< up to here a message to one peer goes by mail; 0: the device sends none
-  std::size_t mailed_bytes;      ///< and up to here a message that goes to every peer, all its copies together
-  std::size_t one_kernel_bytes;  ///< up to here an all-reduce is one kernel's, where the device has one for it
+  std::size_t staged_bytes;       ///< up to here (of one rank) one exchange less is worth a copy through staging memory
+  std::size_t letter_bytes;       ///< up to here a message to one peer goes by mail; 0: the device sends none
+  std::size_t only_letter_bytes;  ///< the same between two ranks, each of which writes one letter and reads one
+  std::size_t mailed_bytes;       ///< and up to here a message that goes to every peer, all its copies together
+  std::size_t one_kernel_bytes;   ///< up to here an all-reduce is one kernel's, where the device has one for it
   std::size_t one_kernel_link_bytes;  ///< the same of what a rank sends where shards are gathered, or summed
   std::size_t direct_above_bytes;     ///< above this (by mail) one kernel works on symmetric tensors instead
   std::size_t direct_gather_bytes;    ///< up to here (on a rank's links) for gathers: then copies are as fast
@@ -44,6 +45,7 @@ struct CollectiveTuning {
               .one_shot_symmetric_bytes = std::size_t{4} << 10,
               .staged_bytes = std::size_t{4} << 10,
               .letter_bytes = std::size_t{1} << 10,
+              .only_letter_bytes = std::size_t{2} << 10,
               .mailed_bytes = std::size_t{2} << 10,
               .one_kernel_bytes = 0,
               .one_kernel_link_bytes = 0,
@@ -64,6 +66,7 @@ struct CollectiveTuning {
               .one_shot_symmetric_bytes = std::size_t{128} << 10,
               .staged_bytes = 0,
               .letter_bytes = 0,
+              .only_letter_bytes = 0,
               .mailed_bytes = 0,
               .one_kernel_bytes = std::size_t{4} << 20,
               .one_kernel_link_bytes = std::size_t{4} << 20,
@@ -147,9 +150,10 @@ struct OneKernelLimit {
   return bytes <= tuning.staged_bytes;
 }
 
-/// Whether messages of so many bytes go by mail, where nothing else was asked for. Each is written `copies` times.
-[[nodiscard]] constexpr bool mail_wins(const CollectiveTuning& tuning, std::size_t bytes, int copies) noexcept {
-  return bytes <= tuning.letter_bytes && bytes * static_cast<std::size_t>(copies) <= tuning.mailed_bytes;
+/// The longest message that so many ranks send by mail where nothing else was asked for, each written `copies` times.
+[[nodiscard]] constexpr std::size_t longest_letter(const CollectiveTuning& tuning, int ranks, int copies = 1) noexcept {
+  const std::size_t letter = ranks == 2 ? tuning.only_letter_bytes : tuning.letter_bytes;
+  return std::min(letter, tuning.mailed_bytes / static_cast<std::size_t>(std::max(copies, 1)));
 }
 
 /// From how many bytes of the largest shard on a collective reads plain views where they are, in so many rounds, where
