@@ -94,6 +94,8 @@ class LinearBench {
       return seconds > 0 ? nlohmann::ordered_json(seconds * 1e6) : nlohmann::ordered_json();
     };
     values["predicted_stepwise_us"] = if_any(choice.predicted.t_stepwise);
+    values["predicted_growing_us"] = if_any(choice.predicted.t_growing);
+    values["predicted_shrinking_us"] = if_any(choice.predicted.t_shrinking);
     values["predicted_direct_us"] = if_any(choice.predicted.t_direct);
     const std::string wire = options_.wire ? add_wire(values, times, wrong) : "";
     clocks_.add_to(values);

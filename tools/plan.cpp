@@ -134,6 +134,8 @@ int plan_linear(const PlanOptions& options) {
         {"t_sequence_us", predicted.t_sequence * 1e6},
         {"t_pipeline_us", predicted.t_pipeline * 1e6},
         {"t_stepwise_us", predicted.t_stepwise * 1e6},
+        {"t_growing_us", predicted.t_growing * 1e6},
+        {"t_shrinking_us", predicted.t_shrinking * 1e6},
         {"t_direct_us", predicted.t_direct * 1e6},
         {"t_ideal_us", predicted.t_ideal() * 1e6}});
   return success;

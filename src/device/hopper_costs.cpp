@@ -14,6 +14,7 @@ CostTable hopper_costs(int multiprocessors, double memory_bytes_per_second) noex
           .link_bytes_per_second = 360e9,
           .link_latency_seconds = 10e-6,
           .push_gap_seconds = 5e-6,
+          .takes_beside_pushes_cost = 0.4,
           .store_bytes_per_second = 220e9,
           .memory_bytes_per_second = 0.75 * memory_bytes_per_second,
           .weights_bytes_per_second = 0.85 * memory_bytes_per_second,
@@ -21,6 +22,7 @@ CostTable hopper_costs(int multiprocessors, double memory_bytes_per_second) noex
           .weights_hold_up_compute = false,
           .stores_hold_up_compute = 0.3,
           .finer_groups_may_cost = 0.003,
+          .slowest_rank = 1.05,
           .overlap_must_gain = 0.02,
           .kernels_reach_peers = true,
           .copies_cost_compute = false};

@@ -20,7 +20,13 @@ std::vector<std::string> linear_algorithms(LinearKind kind) {
   return is_reduction(kind) ? named(scattering_algorithms) : named(gathering_algorithms);
 }
 
-bool has_groups(std::string_view algorithm) noexcept { return algorithm == pipeline || algorithm == stepwise; }
+bool has_groups(std::string_view algorithm) noexcept { return algorithm == pipeline || adds_step_by_step(algorithm); }
+
+std::vector<ShardPart> rounds_of(std::string_view algorithm, int count) {
+  if (algorithm == growing) return growing_parts(count);
+  if (algorithm == shrinking) return shrinking_parts(count);
+  return equal_parts(count);
+}
 
 std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, const LinearOptions& options) {
   if (spec.gradient_dtype != f32 && kind != LinearKind::linear_weight_gradient) {
@@ -40,9 +46,10 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
     return format("{} groups were asked for on a team of {}; possible: 1 to {}", *options.groups, ranks, most);
   }
   if (options.groups && options.algorithm != "auto" && !has_groups(options.algorithm)) {
-    return format("{} groups were asked for of algorithm '{}', which has none; groups go with '{}'{}", *options.groups,
-                  options.algorithm, pipeline,
-                  kind == LinearKind::linear_all_reduce ? format(" and '{}'", stepwise) : "");
+    return format(
+        "{} groups were asked for of algorithm '{}', which has none; groups go with '{}'{}", *options.groups,
+        options.algorithm, pipeline,
+        kind == LinearKind::linear_all_reduce ? format(", '{}', '{}' and '{}'", stepwise, growing, shrinking) : "");
   }
   const int fewest_sms = is_reduction(kind) ? 1 : 0;
   if (options.sms && *options.sms < fewest_sms) {

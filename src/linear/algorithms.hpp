@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/reduce.hpp"
@@ -14,11 +15,14 @@
 
 #include "base/format.hpp"
 #include "collective/tuning.hpp"
+#include "linear/groups.hpp"
 
 namespace tandem {
 
 inline constexpr std::string_view pipeline = "pipeline";
 inline constexpr std::string_view stepwise = "stepwise";
+inline constexpr std::string_view growing = "growing";
+inline constexpr std::string_view shrinking = "shrinking";
 inline constexpr std::string_view direct = "direct";
 inline constexpr std::string_view sequence = "sequence";
 
@@ -26,7 +30,12 @@ inline constexpr std::string_view sequence = "sequence";
 /// all ranks, as LinearOptions::algorithm names them.
 inline constexpr std::array gathering_algorithms{pipeline, sequence};
 inline constexpr std::array scattering_algorithms{pipeline, direct, sequence};
-inline constexpr std::array reducing_algorithms{pipeline, stepwise, direct, sequence};
+inline constexpr std::array reducing_algorithms{pipeline, stepwise, growing, shrinking, direct, sequence};
+
+/// Whether each of an all-reduce's rounds is added up before the next one begins.
+[[nodiscard]] constexpr bool adds_step_by_step(std::string_view algorithm) noexcept {
+  return algorithm == stepwise || algorithm == growing || algorithm == shrinking;
+}
 
 /// Whether a plan of this kind adds up over ranks.
 [[nodiscard]] constexpr bool is_reduction(LinearKind kind) noexcept {
@@ -37,6 +46,9 @@ inline constexpr std::array reducing_algorithms{pipeline, stepwise, direct, sequ
 /// empty if one does. For an error that names the plan, and the rank where there is one.
 [[nodiscard]] std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks,
                                          const LinearOptions& options);
+
+/// The rounds of an all-reduce, at least 1, as parts of every rank's rows.
+[[nodiscard]] std::vector<ShardPart> rounds_of(std::string_view algorithm, int count);
 
 /// Whether one kernel, on all ranks' memory, takes rows of so many bytes: vector accesses have to fit them.
 [[nodiscard]] constexpr bool kernel_takes_rows(int ranks, std::size_t row_bytes) noexcept {

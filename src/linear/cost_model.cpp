@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -23,9 +24,6 @@ constexpr int groups_for_each_shard = 4;
 constexpr int groups_for_the_only_shard = 8;
 /// In how many rounds an all-reduce may run.
 constexpr int most_rounds = 8;
-
-/// How much longer than another rank's the same products of a rank may take: by its clocks, or by who shares its cores.
-constexpr double slowest_rank = 1.1;
 
 /// The times of an operation's pieces, from a device's constants.
 class Pieces {
@@ -88,30 +86,24 @@ class Pieces {
   /// By an algorithm that has groups.
   [[nodiscard]] double in_groups(std::string_view algorithm, int groups) const {
     if (groups == 0) return sequence();  // a team of one
-    const double parts = kind_ == LinearKind::linear_all_reduce ? groups : static_cast<double>(groups) / peers();
-    // The fork, the join, and a hop before or after each group; and weights for products of a shard's parts.
-    const double hops = (groups + 2) * costs_.hop_seconds + packing(1 / std::max(parts, 1.0));
+    if (kind_ == LinearKind::linear_all_reduce) return in_rounds(algorithm, rounds_of(algorithm, groups));
+    const double parts = static_cast<double>(groups) / peers();
+    const double hops = hops_of(groups, 1 / std::max(parts, 1.0));
     if (costs_.copies_cost_compute) {
-      if (kind_ == LinearKind::linear_all_reduce) return hops + groups * ranks_ * gemm(1.0 / groups) + comm();
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
-    if (algorithm == stepwise) return hops + in_rounds(groups, true);
-    if (is_reduction(kind_) && own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
-    if (kind_ == LinearKind::linear_all_reduce) return hops + in_rounds(groups, false);
-    return hops + (is_reduction(kind_) ? leaving(groups) : arriving(groups));
+    if (!is_reduction(kind_)) return hops + arriving(groups);
+    return hops + (own_product_adds(spec_, ranks_, groups) ? between_two(groups) : leaving(groups));
   }
   /// Into how many groups, up to `most`, to cut what travels by such an algorithm.
   [[nodiscard]] int best_groups(std::string_view algorithm, int most) const {
-    const int fewest = std::min(1, most);
-    // Rounds whose products end within a tile cost more than the model knows: where there are tiles, the rows are
-    // halved.
-    const bool halves = kind_ == LinearKind::linear_all_reduce && costs_.gemm_tile > 0;
-    const auto next = [halves](int candidate) { return halves ? 2 * candidate : candidate + 1; };
-    double best = in_groups(algorithm, fewest);
-    for (int c = fewest; c != 0 && c <= most; c = next(c)) best = std::min(best, in_groups(algorithm, c));
-    int groups = fewest;
-    for (int c = fewest; c != 0 && c <= most; c = next(c)) {
-      if (in_groups(algorithm, c) <= (1 + costs_.finer_groups_may_cost) * best) groups = c;
+    int groups = std::min(1, most);
+    double best = in_groups(algorithm, groups);
+    for (int c = 1; c <= most; ++c) {
+      if (is_known(c)) best = std::min(best, in_groups(algorithm, c));
+    }
+    for (int c = 1; c <= most; ++c) {
+      if (is_known(c) && in_groups(algorithm, c) <= (1 + costs_.finer_groups_may_cost) * best) groups = c;
     }
     return groups;
   }
@@ -125,11 +117,23 @@ class Pieces {
     const double stores = shard_bytes() / costs_.store_bytes_per_second;
     const double hold_up = costs_.stores_hold_up_compute;
     const double theirs = peers() * (hold_up > 0 ? std::max(gemm(1) + hold_up * stores, stores) : gemm(1));
-    const double arrived = std::max(slowest_rank * theirs, peers() * stores) + latency();
+    const double arrived = std::max(costs_.slowest_rank * theirs, peers() * stores) + latency();
     return hops + std::max(theirs + gemm(1), arrived) + epilogue();
   }
 
  private:
+  /// Whether the model knows what so many groups cost. Where products are made in tiles, rounds that end within one
+  /// cost more than it says, so rows are halved; and so do reductions' groups of the end of a shard and the beginning
+  /// of the next.
+  [[nodiscard]] bool is_known(int groups) const {
+    if (costs_.gemm_tile == 0) return true;
+    if (kind_ == LinearKind::linear_all_reduce) return std::has_single_bit(static_cast<unsigned>(groups));
+    return kind_ != LinearKind::linear_reduce_scatter || groups == 1 || groups % peers() == 0;
+  }
+  /// The fork, the join, and a hop before or after each group; and weights for products of a shard's parts.
+  [[nodiscard]] double hops_of(int groups, double smallest_part) const {
+    return (groups + 2) * costs_.hop_seconds + packing(smallest_part);
+  }
   [[nodiscard]] double rows_of(double shards) const {
     return std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
   }
@@ -205,39 +209,61 @@ class Pieces {
     for (const ShardGroup& group : equal_groups(peers(), groups)) {
       compute += products(group);
       // Copies of which each starts when the one before has arrived.
-      arrived = std::max(arrived, slowest_rank * compute) + static_cast<double>(group.size()) * latency() +
+      arrived = std::max(arrived, costs_.slowest_rank * compute) + static_cast<double>(group.size()) * latency() +
                 size_in_shards(group) * wire();
     }
     return std::max(compute + gemm(1), arrived) + epilogue();
   }
+  /// An all-reduce's.
+  [[nodiscard]] double in_rounds(std::string_view algorithm, const std::vector<ShardPart>& rounds) const {
+    const int count = static_cast<int>(rounds.size());
+    const double hops = hops_of(count, std::min(rounds.front().size(), rounds.back().size()));
+    if (costs_.copies_cost_compute) {
+      double products = 0;
+      for (const ShardPart& round : rounds) products += ranks_ * gemm(round.size());
+      return hops + products + comm();
+    }
+    const bool adds = own_product_adds(spec_, ranks_, count);
+    if (adds_step_by_step(algorithm)) return hops + in_rounds(rounds, true, adds);
+    return hops + (adds ? between_two(count) : in_rounds(rounds, false, false));
+  }
   /// Each round a part of every rank's rows: the peers' parts leave as they are computed, and then the sums, of this
   /// round (`at_once`) or of the one before. Where products add, nothing is left to be summed behind them.
-  [[nodiscard]] double in_rounds(int rounds, bool at_once) const {
-    const double part = 1.0 / rounds;
-    const double sum =
-        own_product_adds(spec_, ranks_, rounds) ? 0 : costs_.gemm_launch_seconds + part * memory(ranks_ + 2);
+  [[nodiscard]] double in_rounds(const std::vector<ShardPart>& rounds, bool at_once, bool adds) const {
     double compute = 0;
     double link = 0;     // when it has carried all so far
+    double taken = 0;    // the sums so far
     double arrived = 0;  // the last round's products
-    const auto reduce_and_take = [&] {
-      compute = std::max(compute, arrived) + sum;
-      link = std::max(link, compute) + latency() + part * peers() * wire();
+    // What crosses from `from` on beside copies the other way, which are busy until `until`, costs both.
+    const auto beside = [&](double from, double until, double seconds) {
+      return costs_.takes_beside_pushes_cost * std::clamp(until - from, 0.0, seconds);
     };
-    for (int round = 0; round < rounds; ++round) {
-      double leaves = link;
+    const auto reduce_and_take = [&](double part) {
+      const double sum = adds ? 0 : costs_.gemm_launch_seconds + part * memory(ranks_ + 2);
+      const double take = part * peers() * wire();
+      compute = std::max(compute, arrived) + sum;
+      link = std::max(link, compute) + beside(compute, link, take) + latency() + take;
+      taken = link;
+    };
+    double before = 0;  // the size of the round before
+    for (const ShardPart& round : rounds) {
+      const double part = round.size();
+      double leaves = link + beside(costs_.slowest_rank * (compute + gemm(part)), taken, part * peers() * wire());
       for (int peer = 0; peer < peers(); ++peer) {
         compute += gemm(part);
-        leaves = std::max(leaves, slowest_rank * compute) + latency() + part * wire();
+        leaves = std::max(leaves, costs_.slowest_rank * compute) + latency() + part * wire();
       }
       link = leaves;
-      if (!at_once && round > 0) reduce_and_take();
+      if (!at_once && before > 0) reduce_and_take(before);
       arrived = leaves;
+      if (adds) compute = std::max(compute, arrived);  // the own product begins with what the peer sent
       compute += gemm(part);
+      before = part;
       if (!at_once) continue;
-      reduce_and_take();
+      reduce_and_take(part);
       compute += latency();  // the peers' sums are waited for in front of the next product
     }
-    if (!at_once) reduce_and_take();
+    if (!at_once) reduce_and_take(before);
     return link;
   }
   /// The peer's rows in parts that leave as they are computed, then the own ones, which add what has come; the sums of
@@ -250,7 +276,7 @@ class Pieces {
     double link = 0;
     for (int i = 0; i < parts; ++i) {
       compute += gemm(part);
-      link = std::max(link, slowest_rank * compute) + crossing;
+      link = std::max(link, costs_.slowest_rank * compute) + crossing;
       arrived.push_back(link);
     }
     for (int i = 0; i < parts; ++i) {
@@ -270,6 +296,13 @@ class Pieces {
   int ranks_;
   const CostTable& costs_;
   std::int64_t shard_;
+};
+
+/// A way that has groups, and where its prediction goes.
+struct InGroups {
+  std::string_view algorithm;
+  double LinearPrediction::* seconds;
+  int groups = 0;
 };
 
 }  // namespace
@@ -299,12 +332,6 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   }
   const int most = most_groups(kind, spec, ranks);
   const Pieces pieces(kind, spec, ranks, costs);
-  const auto groups_of = [&](std::string_view algorithm) {
-    return options.groups ? std::min(*options.groups, most) : pieces.best_groups(algorithm, most);
-  };
-  const bool has_rounds = kind == LinearKind::linear_all_reduce;
-  const int groups = groups_of(pipeline);
-  const int steps = has_rounds ? groups_of(stepwise) : 0;
   LinearChoice choice;
   choice.sms = options.sms;
   choice.leave_sms = options.leave_sms;
@@ -312,32 +339,41 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   predicted.t_gemm = pieces.whole();
   predicted.t_comm = pieces.comm();
   predicted.t_sequence = pieces.sequence();
-  predicted.t_pipeline = pieces.in_groups(pipeline, groups);
-  if (has_rounds) predicted.t_stepwise = pieces.in_groups(stepwise, steps);
+  std::vector<InGroups> ways{{pipeline, &LinearPrediction::t_pipeline}};
+  if (kind == LinearKind::linear_all_reduce) {
+    ways.push_back({stepwise, &LinearPrediction::t_stepwise});
+    ways.push_back({growing, &LinearPrediction::t_growing});
+    ways.push_back({shrinking, &LinearPrediction::t_shrinking});
+  }
+  for (InGroups& way : ways) {
+    way.groups = options.groups ? std::min(*options.groups, most) : pieces.best_groups(way.algorithm, most);
+    predicted.*way.seconds = pieces.in_groups(way.algorithm, way.groups);
+  }
   if (is_reduction(kind)) predicted.t_direct = ranks == 1 ? predicted.t_sequence : pieces.straight();
 
-  const bool steps_win = has_rounds && predicted.t_stepwise < predicted.t_pipeline;
-  const double in_groups = steps_win ? predicted.t_stepwise : predicted.t_pipeline;
-  const bool direct_wins = is_reduction(kind) && predicted.t_direct <= in_groups;
-  const double overlapped = direct_wins ? predicted.t_direct : in_groups;
+  const auto seconds = [&](const InGroups& way) { return predicted.*way.seconds; };
+  const InGroups& fastest = *std::ranges::min_element(ways, {}, seconds);
+  const bool direct_wins = is_reduction(kind) && predicted.t_direct <= seconds(fastest);
+  const double overlapped = direct_wins ? predicted.t_direct : seconds(fastest);
   if (options.algorithm != "auto") {
     choice.algorithm = options.algorithm;
     choice.why = "asked for";
   } else if (options.groups) {
-    choice.algorithm = steps_win ? stepwise : pipeline;
+    choice.algorithm = fastest.algorithm;
     choice.why = "groups were asked for";
   } else if (ranks == 1) {
     choice.algorithm = sequence;
     choice.why = "one rank has nobody to talk to";
   } else if (overlapped < (1 - costs.overlap_must_gain) * predicted.t_sequence) {
-    choice.algorithm = direct_wins ? direct : steps_win ? stepwise : pipeline;
+    choice.algorithm = direct_wins ? direct : fastest.algorithm;
     choice.why = "overlap is predicted to win";
   } else {
     choice.algorithm = sequence;
     choice.why = costs.copies_cost_compute ? "copies cost the cores that compute: there is nothing to hide behind"
                                            : "overlap is predicted to gain too little";
   }
-  if (has_groups(choice.algorithm)) choice.groups = choice.algorithm == stepwise ? steps : groups;
+  const auto chosen = std::ranges::find(ways, choice.algorithm, &InGroups::algorithm);
+  if (chosen != ways.end()) choice.groups = chosen->groups;
   return choice;
 }
 
@@ -348,10 +384,11 @@ std::string to_string(const LinearChoice& choice) {
   };
   return format(
       "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
-      "us{}{}, ideal {:.1f} us",
+      "us{}{}{}{}, ideal {:.1f} us",
       choice.algorithm, choice.groups > 0 ? format(" in {} group{}", choice.groups, choice.groups == 1 ? "" : "s") : "",
       choice.why, p.t_gemm * 1e6, p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6,
-      if_any("stepwise", p.t_stepwise), if_any("direct", p.t_direct), p.t_ideal() * 1e6);
+      if_any("stepwise", p.t_stepwise), if_any("growing", p.t_growing), if_any("shrinking", p.t_shrinking),
+      if_any("direct", p.t_direct), p.t_ideal() * 1e6);
 }
 
 }  // namespace tandem

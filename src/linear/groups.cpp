@@ -39,6 +39,19 @@ std::vector<ShardPart> equal_parts(int count) {
   return parts;
 }
 
+std::vector<ShardPart> growing_parts(int count) {
+  std::vector<ShardPart> parts;
+  for (int i = 0; i < count; ++i) parts.push_back({.from = i * i, .to = (i + 1) * (i + 1), .of = count * count});
+  return parts;
+}
+
+std::vector<ShardPart> shrinking_parts(int count) {
+  std::vector<ShardPart> parts = growing_parts(count);
+  std::ranges::reverse(parts);
+  for (ShardPart& part : parts) part = {.from = part.of - part.to, .to = part.of - part.from, .of = part.of};
+  return parts;
+}
+
 ShardGroup whole_shards(int first, int count) {
   ShardGroup group;
   for (int shard = first; shard < first + count; ++shard) group.push_back({.shard = shard});

@@ -25,6 +25,11 @@ struct ShardPart {
 /// A shard in so many equal parts, at least 1.
 [[nodiscard]] std::vector<ShardPart> equal_parts(int count);
 
+/// The same in parts of 1 : 3 : 5 and so on.
+[[nodiscard]] std::vector<ShardPart> growing_parts(int count);
+/// And with the largest first.
+[[nodiscard]] std::vector<ShardPart> shrinking_parts(int count);
+
 /// What a pipeline multiplies at once, in order: at most one part of each shard, none left out in between.
 using ShardGroup = std::vector<ShardPart>;
 

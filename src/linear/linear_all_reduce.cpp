@@ -3,7 +3,6 @@
 
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
-#include "linear/groups.hpp"
 #include "linear/linear_all_reduce/state.hpp"
 
 namespace tandem {
@@ -12,11 +11,11 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
                               std::uint32_t operation)
     : team(its_team),
       spec(its_spec),
-      rounds(equal_parts(std::max(choice.groups, 1))),
-      algorithm(team.size() == 1
-                    ? &State::alone
-                    : algorithm_named(choice.algorithm, reducing_algorithms,
-                                      {&State::pipeline, &State::stepwise, &State::direct, &State::sequence})),
+      rounds(rounds_of(choice.algorithm, std::max(choice.groups, 1))),
+      algorithm(team.size() == 1 ? &State::alone
+                                 : algorithm_named(choice.algorithm, reducing_algorithms,
+                                                   {&State::pipeline, &State::stepwise, &State::stepwise,
+                                                    &State::stepwise, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::all, operation),
       communication(team) {}
 

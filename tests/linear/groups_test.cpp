@@ -35,6 +35,21 @@ TEST(Groups, PartsAreEqual) {
   }
 }
 
+TEST(Groups, PartsGrowOrShrinkByOddNumbers) {
+  for (int count = 1; count <= 8; ++count) {
+    const std::vector<ShardPart> grow = growing_parts(count);
+    const std::vector<ShardPart> shrink = shrinking_parts(count);
+    EXPECT_EQ(grow.size(), static_cast<std::size_t>(count));
+    EXPECT_EQ(shrink.size(), static_cast<std::size_t>(count));
+    expect_all_in_order({grow}, 1);
+    expect_all_in_order({shrink}, 1);
+    for (std::size_t i = 0; i < grow.size(); ++i) {
+      EXPECT_DOUBLE_EQ(size_in_shards({grow[i]}), (2.0 * static_cast<double>(i) + 1) / (count * count));
+      EXPECT_DOUBLE_EQ(size_in_shards({grow[i]}), size_in_shards({shrink[grow.size() - 1 - i]}));
+    }
+  }
+}
+
 TEST(Groups, HoldEachShardOnceAndInOrder) {
   for (int shards = 0; shards <= 8; ++shards) {
     for (int groups = 1; groups <= 4 * shards; ++groups) {

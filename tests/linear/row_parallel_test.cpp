@@ -315,7 +315,7 @@ TEST_P(AllReduceRounds, AreAddedUpOneByOneOrBesideEachOther) {
       const auto check = [&](const LinearSpec& spec, const LinearOptions& options, int runs) {
         check_plan<LinearAllReduce>(world, world.team(), spec, options, runs);
       };
-      for (const char* algorithm : {"stepwise", "pipeline"}) {
+      for (const char* algorithm : {"stepwise", "growing", "shrinking", "pipeline"}) {
         for (const int groups : {2, 3, 8}) {
           const LinearOptions options{.algorithm = algorithm, .groups = groups};
           check({.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);

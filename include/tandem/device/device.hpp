@@ -41,6 +41,7 @@ struct CostTable {
   double link_bytes_per_second = 0;       ///< one rank to one peer, large copies
   double link_latency_seconds = 0;        ///< fixed cost of one copy and its signal
   double push_gap_seconds = 0;            ///< from one push to the next (Device::push), beside its bytes' time
+  double takes_beside_pushes_cost = 0;    ///< of the time in which copies from peers and to them cross together
   double store_bytes_per_second = 0;      ///< a product's results into a peer's memory
   double memory_bytes_per_second = 0;     ///< read plus write, by a reduction
   double weights_bytes_per_second = 0;    ///< how fast a product reads weights that no cache holds
@@ -50,6 +51,7 @@ struct CostTable {
   bool weights_hold_up_compute = true;    ///< else a product reads its weights while it multiplies
   double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
   double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step
+  double slowest_rank = 1.1;              ///< the same products of a rank may take so many times another rank's time
   double overlap_must_gain = 0;           ///< of the sequence's time: for less the simpler way is taken
   bool kernels_reach_peers = false;       ///< what follows a product is one kernel's, at the link's pace
   bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind

@@ -30,7 +30,9 @@ struct LinearPrediction {
   double t_sequence = 0;  ///< one after the other
   double t_pipeline = 0;  ///< overlapped, in as many groups as were asked for, or are best
   double t_stepwise = 0;  ///< the same of an all-reduce whose rounds are added up one by one; otherwise 0
-  double t_direct = 0;    ///< with products that go straight into the peers' memory; 0 where nothing is reduced
+  double t_growing = 0;   ///< and whose rounds grow, or shrink, as they are
+  double t_shrinking = 0;
+  double t_direct = 0;  ///< with products that go straight into the peers' memory; 0 where nothing is reduced
   [[nodiscard]] double t_ideal() const noexcept { return t_gemm > t_comm ? t_gemm : t_comm; }
 };
 
@@ -50,6 +52,8 @@ struct LinearChoice {
 ///             for peers of the next round, which have left by then: a slow link does not wait for sums
 ///   stepwise  of an all-reduce: the same rounds, but each is added up before the next one begins, so that its sums
 ///             travel beside all of the next: for where products take longer than the link
+///   growing   stepwise in rounds of 1 : 3 : 5 and so on, so that the link starts early: for where it takes longer
+///   shrinking the other way round, so that little is left to be added up and taken behind the last product
 ///   direct    of the operations that reduce: products store their results straight into their owners' memory
 ///   sequence  one after the other
 [[nodiscard]] TANDEM_API std::vector<std::string> linear_algorithms(LinearKind kind);

@@ -19,7 +19,7 @@ struct LinearAllReduce::State {
   /// In rounds of one part of every rank's rows: while one is multiplied, the products of the one before travel, and
   /// the sums of that before them. Of two ranks, the peer's rows of all rounds first, then the own ones, which add.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
-  /// In the same rounds: while one is multiplied, the sums of the one before travel.
+  /// In rounds, too, equal ones or not: while one is multiplied, the sums of the one before travel.
   void stepwise(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies into the peers' memory, so that rows travel as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);

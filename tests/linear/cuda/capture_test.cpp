@@ -85,8 +85,8 @@ void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, G
   team.barrier();
 }
 
-template <typename Check> void for_each_plan(std::initializer_list<const char*> algorithms, const Check& check) {
-  for (const char* algorithm : algorithms) {
+template <typename Check> void for_each_plan(LinearKind kind, const Check& check) {
+  for (const std::string& algorithm : linear_algorithms(kind)) {
     for (const DType dtype : {f32, bf16}) check(LinearOptions{.algorithm = algorithm}, dtype);
   }
 }
@@ -97,7 +97,7 @@ constexpr std::int64_t k = 40;
 
 void check_gathering(const Team& team) {
   const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
-  for_each_plan({"pipeline", "sequence"}, [&](const LinearOptions& options, DType dtype) {
+  for_each_plan(LinearKind::all_gather_linear, [&](const LinearOptions& options, DType dtype) {
     AllGatherLinear plan(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     std::vector<GuardedTensor> inputs;
     inputs.emplace_back(team, Dims{own, k}, dtype);
@@ -106,7 +106,7 @@ void check_gathering(const Team& team) {
     check_replays(team, inputs, y, dtype, plan.describe(),
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   });
-  for_each_plan({"pipeline", "sequence"}, [&](const LinearOptions& options, DType dtype) {
+  for_each_plan(LinearKind::linear_weight_gradient, [&](const LinearOptions& options, DType dtype) {
     for (const DType gradient : testing::gradient_dtypes(dtype)) {
       const LinearSpec spec{.m = m, .n = n, .k = k, .dtype = dtype, .gradient_dtype = gradient};
       LinearWeightGradient plan(team, spec, GatheredOperand::x, options);
@@ -133,12 +133,12 @@ void check_reducing(const Team& team) {
     check_replays(team, inputs, y, dtype, plan.describe(),
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   };
-  for_each_plan({"pipeline", "direct", "sequence"}, [&](const LinearOptions& options, DType dtype) {
+  for_each_plan(LinearKind::linear_reduce_scatter, [&](const LinearOptions& options, DType dtype) {
     LinearReduceScatter scatter(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     check(scatter, GuardedTensor(team, {own, n}, dtype), dtype);
   });
-  for_each_plan({"pipeline", "stepwise", "direct", "sequence"}, [&](LinearOptions options, DType dtype) {
-    if (options.algorithm == "stepwise" && team.size() > 1) options.groups = 3;
+  for_each_plan(LinearKind::linear_all_reduce, [&](LinearOptions options, DType dtype) {
+    if (has_groups(options.algorithm) && team.size() > 1) options.groups = 3;
     LinearAllReduce reduce(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     check(reduce, GuardedTensor(team, {m, n}, dtype), dtype);
   });
