@@ -86,12 +86,14 @@ void Plan::expect(const TensorView& view, std::string_view argument, DType dtype
 
 void Plan::expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                         std::string_view other_argument) const {
-  if (view.bytes() == 0 || other.bytes() == 0 || !view.is_dense() || !other.is_dense()) return;
+  const std::size_t bytes = view.bytes();
+  const std::size_t other_bytes = other.bytes();
   const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
   const auto other_begin = reinterpret_cast<std::uintptr_t>(other.data());
-  if (begin >= other_begin + other.bytes() || other_begin >= begin + view.bytes()) return;
-  refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; they must not", argument, view.bytes(),
-                view.data(), other_argument, other.bytes(), other.data()));
+  if (begin >= other_begin + other_bytes || other_begin >= begin + bytes) return;
+  if (bytes == 0 || other_bytes == 0 || !view.is_dense() || !other.is_dense()) return;
+  refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; they must not", argument, bytes, view.data(),
+                other_argument, other_bytes, other.data()));
 }
 
 std::uint64_t Plan::capture_of(StreamRef stream) const {

@@ -163,6 +163,7 @@ class SymmetricMemory::State {
   void rendezvous(std::string_view contents) {
     const std::string_view call =
         contents.empty() ? "rendezvous of symmetric memory" : "rendezvous of a symmetric tensor";
+    const auto offset = static_cast<std::size_t>(data - held->segment->data());
     Announcement mine{contents.empty() ? text() : format("{} in {}", contents, text()), offset, pad_offset, {}, {}};
     or_abort(team, call, [&] {
       team.collect();
@@ -187,8 +188,8 @@ class SymmetricMemory::State {
     or_abort(team, call, [&] { map(std::move(all)); });
     held->reach->id = id;
     if (team.log().enabled(LogLevel::trace)) {
-      team.log().write(LogLevel::trace, format("rendezvous of {}, at {} here", my_terms,
-                                               static_cast<const void*>(held->segment->data() + offset)));
+      team.log().write(LogLevel::trace,
+                       format("rendezvous of {}, at {} here", my_terms, static_cast<const void*>(data)));
     }
   }
 
@@ -217,7 +218,7 @@ class SymmetricMemory::State {
   std::uint32_t channels;
   std::size_t bytes;
   Reclaimed<Held> held{team, std::make_shared<Held>()};
-  std::size_t offset = 0;
+  std::byte* data = nullptr;  ///< in its segment
   std::size_t pad_offset = 0;
   SignalPad pad;  // not in there: it holds the team, and what the team lets go of later must not
 
@@ -262,10 +263,11 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
   make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
   state->held->segment = state->allocate(total);
   state->held->pad_segment = state->held->segment;
+  state->data = state->held->segment->data();
   allocations().remember(state->held->segment, bytes);
   if (team.log().enabled(LogLevel::trace)) {
-    team.log().write(LogLevel::trace, format("allocated {}, at {}", state->text(),
-                                             static_cast<const void*>(state->held->segment->data())));
+    team.log().write(LogLevel::trace,
+                     format("allocated {}, at {}", state->text(), static_cast<const void*>(state->data)));
   }
   return SymmetricMemory(std::move(state));
 }
@@ -279,7 +281,7 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
                team.rank(), *left));
   }
   state->held->segment = state->backend->adopt(data, bytes);
-  state->offset = static_cast<std::size_t>(static_cast<std::byte*>(data) - state->held->segment->data());
+  state->data = static_cast<std::byte*>(data);
   // Another team may signal beside that allocation: this one gets a pad of its own.
   make_room_for_descriptors(1, team.log());
   state->held->pad_segment = state->allocate(state->pad_bytes());
@@ -317,7 +319,7 @@ bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr &
 const Team& SymmetricMemory::team() const { return state().team; }
 std::string_view SymmetricMemory::backend() const { return state().backend->name(); }
 std::size_t SymmetricMemory::bytes() const { return state().bytes; }
-std::byte* SymmetricMemory::data() const { return state().held->segment->data() + state().offset; }
+std::byte* SymmetricMemory::data() const { return state().data; }
 
 std::byte* SymmetricMemory::remote(int rank) const {
   const State& state = reachable_state();

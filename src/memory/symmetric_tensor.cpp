@@ -2,6 +2,7 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 
 #include <cstdint>
+#include <utility>
 
 #include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
@@ -16,6 +17,9 @@ std::size_t bytes_of(const Dims& sizes, DType dtype) {
 }
 
 }  // namespace
+
+SymmetricTensor::SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DType dtype)
+    : memory_(std::move(memory)), local_(memory_.data(), sizes, dtype, memory_.team().device().id()) {}
 
 SymmetricTensor SymmetricTensor::empty(const Team& team, const Dims& sizes, DType dtype, const MemoryOptions& options) {
   return {SymmetricMemory::allocate(team, bytes_of(sizes, dtype), options), sizes, dtype};
@@ -32,20 +36,20 @@ SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& 
 
 void SymmetricTensor::rendezvous() {
   // The memory alone would take [2, 8] for [4, 4]: they are of one size.
-  memory_.rendezvous(format("{}{}", name(dtype_), to_string(sizes_)));
+  memory_.rendezvous(format("{}{}", name(dtype()), to_string(sizes())));
 }
 
-TensorView SymmetricTensor::local() const { return {memory_.data(), sizes_, dtype_, team().device().id()}; }
-
-TensorView SymmetricTensor::remote(int rank) const {
-  return {memory_.remote(rank), sizes_, dtype_, team().device().id()};
+const TensorView& SymmetricTensor::local() const& {
+  static_cast<void>(memory_.state());  // throws where there is none
+  return local_;
 }
+
+TensorView SymmetricTensor::remote(int rank) const { return {memory_.remote(rank), sizes(), dtype(), local_.device()}; }
 
 TensorView SymmetricTensor::contiguous_view() const {
   auto* base = memory_.contiguous();
-  Dims strides =
-      sizes_.dense_strides().prepended(static_cast<std::int64_t>(memory_.contiguous_stride() / size_of(dtype_)));
-  return {base, sizes_.prepended(team().size()), strides, dtype_, team().device().id()};
+  Dims strides = local_.strides().prepended(static_cast<std::int64_t>(memory_.contiguous_stride() / size_of(dtype())));
+  return {base, sizes().prepended(team().size()), strides, dtype(), local_.device()};
 }
 
 }  // namespace tandem

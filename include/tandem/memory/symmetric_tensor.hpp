@@ -31,11 +31,12 @@ class TANDEM_API SymmetricTensor {
 
   [[nodiscard]] const Team& team() const { return memory_.team(); }
   [[nodiscard]] const SymmetricMemory& memory() const noexcept { return memory_; }
-  [[nodiscard]] const Dims& sizes() const noexcept { return sizes_; }
-  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] const Dims& sizes() const noexcept { return local_.sizes(); }
+  [[nodiscard]] DType dtype() const noexcept { return local_.dtype(); }
 
   /// This rank's part.
-  [[nodiscard]] TensorView local() const;
+  [[nodiscard]] const TensorView& local() const&;
+  [[nodiscard]] TensorView local() && { return std::as_const(*this).local(); }
   /// The part of the team's rank `rank`, after the rendezvous. Throws InvalidArgument before it and for a rank outside
   /// of [0, team size).
   [[nodiscard]] TensorView remote(int rank) const;
@@ -49,12 +50,10 @@ class TANDEM_API SymmetricTensor {
   [[nodiscard]] const SignalPad& signal_pad() const { return memory_.signal_pad(); }
 
  private:
-  SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DType dtype) noexcept
-      : memory_(std::move(memory)), sizes_(sizes), dtype_(dtype) {}
+  SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DType dtype);
 
   SymmetricMemory memory_;
-  Dims sizes_{0};
-  DType dtype_ = DType::f32;
+  TensorView local_;  // made once: operations on few elements take no longer than a few of them
 };
 
 }  // namespace tandem
