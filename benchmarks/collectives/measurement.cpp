@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,8 @@ std::string name(Operation operation) { return std::string(names[static_cast<std
 
 [[noreturn]] void refuse(std::string_view option, std::string_view value) {
   std::fprintf(stderr,
-               "%.*s %.*s: expected --ranks N, --op all_reduce|all_gather|reduce_scatter, --begin BYTES, --end BYTES, "
+               "%.*s %.*s: expected --ranks N, --op all_reduce|all_gather|reduce_scatter, --begin SIZE, --end SIZE "
+               "(64, 4K, 1M), "
                "--factor F (2 or more), --seconds S, --time median|mean or --bind core|none\n",
                static_cast<int>(option.size()), option.data(), static_cast<int>(value.size()), value.data());
   std::exit(2);
@@ -147,18 +149,22 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
-    const auto number = [&] {
+    // `units`: what may stand behind it, each 1024 times as much as the one before.
+    const auto number = [&](std::string_view units = "") {
       char* end = nullptr;
-      const double parsed = std::strtod(value.c_str(), &end);
-      if (value.empty() || *end != '\0' || !(parsed > 0)) refuse(option, value);
+      double parsed = std::strtod(value.c_str(), &end);
+      const std::string_view unit = end;
+      const std::size_t at = units.find(unit);
+      if (value.empty() || unit.size() > 1 || at == std::string_view::npos || !(parsed > 0)) refuse(option, value);
+      if (!unit.empty()) parsed *= std::pow(1024, at + 1);
       return parsed;
     };
     if (option == "--ranks") {
       options.ranks = static_cast<int>(number());
     } else if (option == "--begin") {
-      options.begin = static_cast<std::size_t>(number());
+      options.begin = static_cast<std::size_t>(number("KMG"));
     } else if (option == "--end") {
-      options.end = static_cast<std::size_t>(number());
+      options.end = static_cast<std::size_t>(number("KMG"));
     } else if (option == "--factor" && number() >= 2) {
       options.factor = static_cast<std::size_t>(number());
     } else if (option == "--seconds") {
