@@ -26,7 +26,7 @@ std::string name(Operation operation) { return std::string(names[static_cast<std
   std::fprintf(stderr,
                "%.*s %.*s: expected --ranks N, --op all_reduce|all_gather|reduce_scatter, --begin SIZE, --end SIZE "
                "(64, 4K, 1M), "
-               "--factor F (2 or more), --seconds S, --time median|mean or --bind core|none\n",
+               "--factor F (2 or more), --seconds S or --bind core|none\n",
                static_cast<int>(option.size()), option.data(), static_cast<int>(value.size()), value.data());
   std::exit(2);
 }
@@ -125,9 +125,9 @@ void measure(Library& library, Operation operation, std::size_t size, const Opti
   library.maximum(first);
   std::ranges::sort(first);
   const double guess = std::max(first[first.size() / 2], 1e-7);
-  const auto iterations = static_cast<std::size_t>(std::clamp(options.seconds / guess, 1.0 * fewest, 1.0 * most));
-  const double time =
-      options.mean ? mean_of_iterations(library, iterations) : median_of_iterations(library, iterations);
+  const auto iterations = static_cast<std::size_t>(std::clamp(options.seconds / 2 / guess, 1.0 * fewest, 1.0 * most));
+  const double time = median_of_iterations(library, iterations);
+  const double mean = mean_of_iterations(library, iterations);
 
   problem.fill(key + 1);
   library.run();
@@ -136,9 +136,9 @@ void measure(Library& library, Operation operation, std::size_t size, const Opti
   library.maximum(worst);
   if (library.rank() != 0) return;
   const double algbw = static_cast<double>(problem.bytes()) / time * 1e-9;
-  std::printf("%s %s %d %zu %zu float %s %.2f %.3f %.3f %.0f\n", library.name().c_str(), name(operation).c_str(),
+  std::printf("%s %s %d %zu %zu float %s %.2f %.2f %.3f %.3f %.0f\n", library.name().c_str(), name(operation).c_str(),
               library.ranks(), problem.bytes(), problem.count(), operation == Operation::all_gather ? "none" : "sum",
-              time * 1e6, algbw, algbw * problem.link_share(), worst[0]);
+              time * 1e6, mean * 1e6, algbw, algbw * problem.link_share(), worst[0]);
   std::fflush(stdout);
 }
 
@@ -169,8 +169,6 @@ Options parse(int argc, char** argv) {
       options.factor = static_cast<std::size_t>(number());
     } else if (option == "--seconds") {
       options.seconds = number();
-    } else if (option == "--time" && (value == "median" || value == "mean")) {
-      options.mean = value == "mean";
     } else if (option == "--bind" && (value == "core" || value == "none")) {
       options.bind = value == "core";
     } else if (const auto* at = std::ranges::find(names, value); option == "--op" && at != names.end()) {

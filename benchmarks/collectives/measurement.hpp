@@ -40,22 +40,22 @@ struct Options {
   std::size_t end = std::size_t{16} << 20;
   std::size_t factor = 4;
   double seconds = 0.2;  ///< for each size
-  bool mean = false;     ///< an iteration's time: see `measure`
   bool bind = true;      ///< rank r runs on core r mod cores, as mpirun would have it; else where the system puts it
 };
 
-/// From `--ranks N --op NAME --begin BYTES --end BYTES --factor F --seconds S --time median|mean
-/// --bind core|none`. Says what is allowed and ends the process where something else is given.
+/// From `--ranks N --op NAME --begin SIZE --end SIZE --factor F --seconds S --bind core|none`, a size as
+/// 64, 4K or 1M. Says what is allowed and ends the process where something else is given.
 [[nodiscard]] Options parse(int argc, char** argv);
 
 /// Binds this process and the threads that it will start; first thing of every rank.
 void place(const Options& options, int rank);
 
 /// Measures every operation and size. Rank 0 prints a line for each:
-///   library op ranks size count type redop time_us algbw busbw #wrong
-/// An iteration's time is the greatest of all ranks; the median over the iterations counts. Or, of `mean`, each rank's
-/// time for all iterations, one behind the other, by their number, as nccl-tests have it; the greatest of all ranks.
-/// Ranks that share a core come through two iterations in each of their turns: of every iteration one of them is late.
+///   library op ranks size count type redop time_us mean_us algbw busbw #wrong
+/// An iteration's time is the greatest of all ranks, and the median over the iterations counts. The mean, from
+/// iterations of its own, is a rank's time for all of them, one behind the other, by their number, as nccl-tests have
+/// it; the greatest of all ranks. They differ where ranks share a core: those come through two iterations in each of
+/// their turns, so of every iteration one of them is late.
 void measure(Library& library, const Options& options);
 
 }  // namespace measurement

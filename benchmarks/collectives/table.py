@@ -8,16 +8,17 @@ from collections import defaultdict
 
 ORDER = ["tandem", "tandem-plain", "openmpi", "gloo"]
 OURS = ORDER[:2]
+MEASURES = ["median", "mean"]  # of the time: the first two figures
 LEVEL = 0.05  # times that differ by no more than this share of the peer's are level
 
 
 def load(lines):
-    """{(ranks, op): {(size, count, type, redop): {library: (#wrong, (time, algbw, busbw))}}}, all of it in order: medians
-    of the rounds, and None for the figures of what was wrong once."""
+    """{(ranks, op): {(size, count, type, redop): {library: (#wrong, (time, mean, algbw, busbw))}}}, all of it in order:
+    medians of the rounds, and None for the figures of what was wrong once."""
     rounds = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for line in lines:
-        library, op, ranks, size, count, dtype, redop, time, algbw, busbw, wrong = line.split()
-        measured = (int(wrong), float(time), float(algbw), float(busbw))
+        library, op, ranks, size, count, dtype, redop, time, mean, algbw, busbw, wrong = line.split()
+        measured = (int(wrong), float(time), float(mean), float(algbw), float(busbw))
         rounds[int(ranks), op][int(size), int(count), dtype, redop][library].append(measured)
 
     def together(runs):
@@ -32,39 +33,43 @@ def table(cases):
     lines = []
     for (ranks, op), rows in cases.items():
         lines += [f"\n{op}, {ranks} ranks",
-                  f"{'library':>14}{'size':>12}{'count':>12}{'type':>7}{'redop':>7}{'time':>12}{'algbw':>9}{'busbw':>9}"
+                  f"{'library':>14}{'size':>12}{'count':>12}{'type':>7}{'redop':>7}{'time':>12}{'mean':>12}{'algbw':>9}"
+                  f"{'busbw':>9}"
                   f"{'#wrong':>8}",
-                  f"{'':>14}{'(B)':>12}{'(elements)':>12}{'':>7}{'':>7}{'(us)':>12}{'(GB/s)':>9}{'(GB/s)':>9}"]
+                  f"{'':>14}{'(B)':>12}{'(elements)':>12}{'':>7}{'':>7}{'(us)':>12}{'(us)':>12}{'(GB/s)':>9}"
+                  f"{'(GB/s)':>9}"]
         for (size, count, dtype, redop), libraries in rows.items():
             for library, (wrong, figures) in libraries.items():
                 row = f"{library:>14}{size:>12}{count:>12}{dtype:>7}{redop:>7}"
                 if figures is None:  # no speed of a wrong result
-                    lines.append(f"{row}{'-':>12}{'-':>9}{'-':>9}{wrong:>8}")
+                    lines.append(f"{row}{'-':>12}{'-':>12}{'-':>9}{'-':>9}{wrong:>8}")
                     continue
-                time, algbw, busbw = figures
-                lines.append(f"{row}{time:>12.2f}{algbw:>9.3f}{busbw:>9.3f}{wrong:>8}")
+                time, mean, algbw, busbw = figures
+                lines.append(f"{row}{time:>12.2f}{mean:>12.2f}{algbw:>9.3f}{busbw:>9.3f}{wrong:>8}")
     return lines
 
 
-def standing(cases, own):
-    """In how many rows one of Tandem's ways is ahead of the better peer, level with it, and behind; the latter by name."""
+def standing(cases, own, measure):
+    """In how many rows one of Tandem's ways is ahead of the better peer, level with it, and behind, by one of MEASURES;
+    those behind by name."""
+    at = MEASURES.index(measure)
     counts = {"ahead": 0, "level": 0, "behind": 0}
     behind = []
     for (ranks, op), rows in cases.items():
         for (size, *_), libraries in rows.items():
-            peers = {library: figures[0] for library, (_, figures) in libraries.items()
+            peers = {library: figures[at] for library, (_, figures) in libraries.items()
                      if library not in OURS and figures is not None}
             if own not in libraries or libraries[own][1] is None or not peers:
                 continue
             best = min(peers, key=peers.get)
-            time = libraries[own][1][0]
+            time = libraries[own][1][at]
             ratio = time / peers[best]
             outcome = "behind" if ratio > 1 + LEVEL else "ahead" if ratio < 1 - LEVEL else "level"
             counts[outcome] += 1
             if outcome == "behind":
                 behind.append(f"  behind: {op} of {size} B by {ranks} ranks, {time:.2f} us, {best} {peers[best]:.2f} us "
                               f"({ratio:.2f} of it)")
-    return [f"{own}, {sum(counts.values())} rows with a peer: {counts['ahead']} ahead of the better peer, "
+    return [f"{own}, {sum(counts.values())} rows with a peer, by the {measure}: {counts['ahead']} ahead of the better peer, "
             f"{counts['level']} level with it (within {LEVEL:.0%}), {counts['behind']} behind"] + behind
 
 
@@ -74,7 +79,8 @@ def render(lines):
     wrong = [f"{own}: wrong in {op} of {size} B by {ranks} ranks, {libraries[own][0]} elements"
              for own in OURS for (ranks, op), rows in cases.items() for (size, *_), libraries in rows.items()
              if own in libraries and libraries[own][0]]
-    return table(cases) + [""] + [line for own in OURS for line in standing(cases, own)] + wrong, not wrong
+    return table(cases) + [""] + [line for own in OURS for measure in MEASURES
+                                   for line in standing(cases, own, measure)] + wrong, not wrong
 
 
 def main():

@@ -17,36 +17,43 @@ sys.path.append(str(COLLECTIVES))
 import table  # noqa: E402
 
 
-def line(library, time, wrong=0, op="all_reduce", ranks=2, size=1024):
-    return f"{library} {op} {ranks} {size} {size // 4} float sum {time:.2f} 1.000 2.000 {wrong}\n"
+def line(library, time, wrong=0, op="all_reduce", ranks=2, size=1024, mean=1):
+    return f"{library} {op} {ranks} {size} {size // 4} float sum {time:.2f} {mean:.2f} 1.000 2.000 {wrong}\n"
 
 
 class Table(unittest.TestCase):
     def test_has_the_medians_of_the_rounds(self):
-        lines, right = table.render([line("tandem", time) for time in (3, 900, 2)] + [line("gloo", 50)])
+        lines, right = table.render([line("tandem", time, mean=time / 2) for time in (3, 900, 2)] + [line("gloo", 50)])
         self.assertTrue(right)
         text = "\n".join(lines)
-        self.assertRegex(text, r"(?m)^ +tandem +1024 +256 +float +sum +3\.00 +1\.000 +2\.000 +0$")
-        self.assertRegex(text, r"(?m)^ +gloo +1024 +256 +float +sum +50\.00 +1\.000 +2\.000 +0$")
+        self.assertRegex(text, r"(?m)^ +tandem +1024 +256 +float +sum +3\.00 +1\.50 +1\.000 +2\.000 +0$")
+        self.assertRegex(text, r"(?m)^ +gloo +1024 +256 +float +sum +50\.00 +1\.00 +1\.000 +2\.000 +0$")
 
     def test_shows_no_time_of_what_was_wrong_once(self):
         lines, right = table.render([line("gloo", 2, wrong) for wrong in (0, 7)] + [line("tandem", 3), line("openmpi", 4)])
         self.assertTrue(right)  # a peer's matter
-        self.assertRegex("\n".join(lines), r"(?m)^ +gloo +1024 +256 +float +sum +- +- +- +7$")
-        self.assertIn("tandem, 1 rows with a peer: 1 ahead of the better peer, 0 level with it (within 5%), 0 behind", lines)
+        self.assertRegex("\n".join(lines), r"(?m)^ +gloo +1024 +256 +float +sum +- +- +- +- +7$")
+        self.assertIn("tandem, 1 rows with a peer, by the median: 1 ahead of the better peer, 0 level with it (within 5%), "
+                      "0 behind", lines)
 
     def test_ends_with_how_many_rows_are_ahead_level_and_behind(self):
         rows = []
         for size, own, plain in ((1024, 0.94, 1.06), (4096, 0.96, 1.04), (8192, 1.04, 0.5), (16384, 1.06, 0.5)):
-            rows += [line("tandem", 100 * own, size=size), line("tandem-plain", 100 * plain, size=size),
+            rows += [line("tandem", 100 * own, size=size, mean=2), line("tandem-plain", 100 * plain, size=size, mean=0.5),
                      line("openmpi", 100, size=size), line("gloo", 500, size=size)]
         lines, right = table.render(rows)
         self.assertTrue(right)
         self.assertEqual(lines[lines.index("") + 1:], [
-            "tandem, 4 rows with a peer: 1 ahead of the better peer, 2 level with it (within 5%), 1 behind",
+            "tandem, 4 rows with a peer, by the median: 1 ahead of the better peer, 2 level with it (within 5%), 1 behind",
             "  behind: all_reduce of 16384 B by 2 ranks, 106.00 us, openmpi 100.00 us (1.06 of it)",
-            "tandem-plain, 4 rows with a peer: 2 ahead of the better peer, 1 level with it (within 5%), 1 behind",
-            "  behind: all_reduce of 1024 B by 2 ranks, 106.00 us, openmpi 100.00 us (1.06 of it)"])
+            "tandem, 4 rows with a peer, by the mean: 0 ahead of the better peer, 0 level with it (within 5%), 4 behind",
+            *(f"  behind: all_reduce of {size} B by 2 ranks, 2.00 us, openmpi 1.00 us (2.00 of it)"
+              for size in (1024, 4096, 8192, 16384)),
+            "tandem-plain, 4 rows with a peer, by the median: 2 ahead of the better peer, 1 level with it (within 5%), "
+            "1 behind",
+            "  behind: all_reduce of 1024 B by 2 ranks, 106.00 us, openmpi 100.00 us (1.06 of it)",
+            "tandem-plain, 4 rows with a peer, by the mean: 4 ahead of the better peer, 0 level with it (within 5%), "
+            "0 behind"])
 
     def test_counts_each_operation_and_number_of_ranks(self):
         rows = [line(library, time, op=op, ranks=ranks) for library, time in (("tandem", 9), ("gloo", 5))
@@ -58,7 +65,8 @@ class Table(unittest.TestCase):
 
     def test_compares_with_nobody_where_no_peer_is_right(self):
         lines, _ = table.render([line("tandem", 1), line("gloo", 2, wrong=1)])
-        self.assertIn("tandem, 0 rows with a peer: 0 ahead of the better peer, 0 level with it (within 5%), 0 behind", lines)
+        self.assertIn("tandem, 0 rows with a peer, by the median: 0 ahead of the better peer, 0 level with it (within 5%), "
+                      "0 behind", lines)
 
     def test_says_where_tandem_is_wrong(self):
         lines, right = table.render([line("tandem-plain", 1, wrong=3), line("tandem", 1), line("openmpi", 2)])
