@@ -34,6 +34,13 @@ constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .stores_hold_up_compute = 0.3,
                         .copies_cost_compute = false};
 
+/// Where products are made in tiles, as on a GPU of 132 multiprocessors.
+CostTable in_tiles(CostTable costs) {
+  costs.gemm_tile = 128;
+  costs.gemm_tiles_at_once = 132;
+  return costs;
+}
+
 TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
   for (const LinearKind kind : {LinearKind::all_gather_linear, LinearKind::linear_reduce_scatter,
                                 LinearKind::linear_all_reduce, LinearKind::linear_weight_gradient}) {
@@ -221,10 +228,8 @@ TEST(CostModel, AGradientOf16BitsIsHalfToWriteForAProductThatWaitsForIt) {
 }
 
 TEST(CostModel, AProductTakesWavesOfTheTilesThatRunAtOnce) {
-  CostTable tiled = gpu;
+  CostTable tiled = in_tiles(gpu);
   tiled.cache_bytes = 1e12;
-  tiled.gemm_tile = 128;
-  tiled.gemm_tiles_at_once = 132;
   const auto product = [](std::int64_t m, std::int64_t n, const CostTable& costs) {
     const LinearSpec spec{.m = m, .n = n, .k = 8192, .dtype = bf16};
     return choose(LinearKind::all_gather_linear, spec, 2, costs).predicted.t_gemm;
@@ -355,9 +360,7 @@ TEST(CostModel, WhatIsTakenWhilePushesCrossCostsALinkThatBothSlow) {
 }
 
 TEST(CostModel, RoundsHalveTheRowsWhereProductsAreMadeInTiles) {
-  CostTable tiled = gpu;
-  tiled.gemm_tile = 128;
-  tiled.gemm_tiles_at_once = 132;
+  CostTable tiled = in_tiles(gpu);
   tiled.store_bytes_per_second = gpu.store_bytes_per_second / 20;  // no products straight to peers
   std::vector<int> seen;
   for (std::int64_t k = 2048; k <= 65536; k += 2048) {
@@ -371,9 +374,7 @@ TEST(CostModel, RoundsHalveTheRowsWhereProductsAreMadeInTiles) {
 }
 
 TEST(CostModel, ReductionsCutShardsAlikeWhereProductsAreMadeInTiles) {
-  CostTable tiled = gpu;
-  tiled.gemm_tile = 128;
-  tiled.gemm_tiles_at_once = 132;
+  CostTable tiled = in_tiles(gpu);
   tiled.cache_bytes = 1e12;
   tiled.store_bytes_per_second = 1;
   std::vector<int> seen;
