@@ -11,22 +11,22 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
                               std::uint32_t operation)
     : team(its_team),
       spec(its_spec),
-      rounds(rounds_of(choice.algorithm, std::max(choice.groups, 1))),
       algorithm(team.size() == 1 ? &State::alone
                                  : algorithm_named(choice.algorithm, reducing_algorithms,
                                                    {&State::pipeline, &State::stepwise, &State::stepwise,
                                                     &State::stepwise, &State::direct, &State::sequence})),
-      sums(team, spec, choice, PartialSums::Rows::all, operation),
+      sums(team, spec, choice, PartialSums::Rows::all, rounds_of(choice.algorithm, std::max(choice.groups, 1)),
+           operation),
       communication(team) {}
 
-void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, const ShardPart& part, StreamRef stream,
+void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream,
                                            StreamRef waiting) {
   sums.offer_sums(stream);
   CommunicationStream& taking = communication.last();
   // Not ahead of the products that the sums are of: on a GPU a wait keeps a multiprocessor from those.
   sums.wait_for_sums(waiting);
   taking.follow(stream);
-  sums.take_sums(run, part, taking.ref());
+  sums.take_sums(run, round, taking.ref());
 }
 
 LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options)

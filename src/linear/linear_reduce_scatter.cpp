@@ -15,7 +15,11 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
       algorithm(team.size() == 1 ? &State::alone
                                  : algorithm_named(choice.algorithm, scattering_algorithms,
                                                    {&State::pipeline, &State::direct, &State::sequence})),
-      sums(team, spec, choice, PartialSums::Rows::own, operation),
+      // Between two ranks groups may be rounds.
+      sums(team, spec, choice, PartialSums::Rows::own,
+           equal_parts(
+               has_groups(choice.algorithm) && own_product_adds(spec, team.size(), choice.groups) ? choice.groups : 1),
+           operation),
       communication(team) {}
 
 LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)

@@ -92,7 +92,7 @@ MeetingPlace meeting_of(const Team& team, const LinearSpec& spec, const LinearCh
 }  // namespace
 
 PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows,
-                         std::uint32_t operation)
+                         std::vector<ShardPart> its_rounds, std::uint32_t operation)
     : team_(team),
       spec_(spec),
       row_bytes_(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
@@ -101,12 +101,13 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                            region_alignment)),
       tail_offset_(checked_mul(region_bytes_, static_cast<std::size_t>(team.size()))),
       rows_(rows),
+      rounds_(std::move(its_rounds)),
       sms_(choice.sms),
       copies_(choice.algorithm != direct),
       meeting_(meeting_of(team, spec, choice, rows, operation)),
       lanes_(meeting_ && meets_always(team, spec, rows) ? MailLanes() : lanes_of(team, spec, choice, rows, operation)),
       slots_(team, takes_kernels() || team.size() == 1 ? 0 : checked_add(tail_offset_, has_tail() ? region_bytes_ : 0),
-             2, operation),
+             1 + rounds(), operation),
       staging_(team, plan_buffer(team, choice.algorithm == direct || meeting_ || team.size() == 1
                                            ? 0
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
@@ -164,10 +165,6 @@ std::size_t PartialSums::bytes_before(const Operands& run, int owner, const RowR
   return static_cast<std::size_t>(rows.begin - shard_rows(run.m, team_.size(), owner).begin) * row_bytes_;
 }
 
-void PartialSums::multiply_own(const Operands& run, const ShardPart& part, StreamRef stream) {
-  multiply_own(run, part, region(team_.rank(), team_.rank()), stream);
-}
-
 void PartialSums::multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream) {
   own_ = sums;
   const RowRange rows = own_rows(run.m, part);
@@ -180,7 +177,8 @@ void PartialSums::multiply_own(const Operands& run, const ShardPart& part, std::
   multiply(run, rows, spec_.beta, sums + before, stream);
 }
 
-void PartialSums::push(const Operands& run, const ShardPart& part, Signal signal, StreamRef stream) const {
+void PartialSums::push(const Operands& run, const ShardPart& part, bool last, std::uint32_t round,
+                       StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
   const int& owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
   const RowRange rows = part_rows(run.m, team_.size(), owner, part);
@@ -188,18 +186,13 @@ void PartialSums::push(const Operands& run, const ShardPart& part, Signal signal
                                .src = staged(rows.begin),
                                .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
                                .path = Path::link});
-  if (signal == Signal::one) slots_.signal(stream, slot_, std::span(&owner, 1), in_region);
-  if (signal == Signal::counted) slots_.signal_counted(stream, slot_, std::span(&owner, 1), in_region);
+  if (last) slots_.signal_counted(stream, slot_, std::span(&owner, 1), in_region(round));
 }
 
-void PartialSums::take_slot(StreamRef stream, Signal signal) {
+void PartialSums::take_slot(StreamRef stream) {
   slot_ = slots_.next();
   // In front of all products (see ShardGather::take_slot).
-  if (signal == Signal::counted) {
-    slots_.take_and_count(stream, slot_, slots_.peers(), in_region);
-  } else {
-    slots_.take(stream, slot_, slots_.peers());
-  }
+  slots_.take_and_count(stream, slot_, slots_.peers(), in_region(0), rounds());
   weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
   adding_weights_ = Weights::first;
 }
@@ -211,7 +204,7 @@ void PartialSums::multiply_alone(const Operands& run, StreamRef stream) {
 
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStreams& communication) {
-  take_slot(stream, Signal::counted);
+  take_slot(stream);
   for (const ShardGroup& group : groups) {
     for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
@@ -219,28 +212,29 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
     communication.follow(stream);
     // One signal for all parts of a shard: what was pushed before on this stream has arrived before it.
     for (const ShardPart& part : group) {
-      push(run, part, part.ends_shard() ? Signal::counted : Signal::none, communication[part.shard].ref());
+      push(run, part, part.ends_shard(), 0, communication[part.shard].ref());
     }
   }
-  multiply_own(run, whole_shard, stream);
+  multiply_own(run, 0, stream);
 }
 
-void PartialSums::multiply_peers(const Operands& run, ShardPart part, StreamRef stream,
+void PartialSums::multiply_peers(const Operands& run, std::uint32_t round, StreamRef stream,
                                  CommunicationStreams& communication) {
+  ShardPart part = rounds_[round];
   for (part.shard = 0; part.shard < std::ssize(slots_.peers()); ++part.shard) {
     const int owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
     multiply_staged(run, part_rows(run.m, team_.size(), owner, part), stream);
     communication[part.shard].follow(stream);
-    push(run, part, Signal::one, communication[part.shard].ref());
+    push(run, part, true, round, communication[part.shard].ref());
   }
 }
 
-void PartialSums::multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream) {
+void PartialSums::multiply_adding(const Operands& run, std::uint32_t round, StreamRef stream) {
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.wait(stream, slot_, slots_.peers(), in_region);
+    slots_.wait(stream, slot_, slots_.peers(), in_region(round));
   }
-  const RowRange rows = own_rows(run.m, part);
+  const RowRange rows = own_rows(run.m, rounds_[round]);
   const std::size_t before = bytes_before(run, team_.rank(), rows);
   const GemmOperands into{.d = (has_tail() ? tail(team_.rank()) : run.y) + before,
                           .c = region(team_.rank(), slots_.peers().front()) + before,
@@ -289,7 +283,7 @@ void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
   push_all(run, stream);
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.exchange(stream, slot_, in_region);
+    slots_.exchange(stream, slot_, in_region(0));
   }
   add(run, whole_shard, stream);
 }
@@ -310,9 +304,9 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
     multiply(run, rows, 0.0F, region(peer, team_.rank()), stream);
     communication.follow(stream);
     team_.device().cross_link(communication.ref(), last_row);
-    slots_.signal(communication.ref(), slot_, std::span(&peer, 1), in_region);
+    slots_.signal_counted(communication.ref(), slot_, std::span(&peer, 1), in_region(0));
   }
-  multiply_own(run, whole_shard, stream);
+  multiply_own(run, 0, stream);
 }
 
 Reduction PartialSums::sum_of(const Operands& run, std::span<const void* const> sources,
@@ -407,12 +401,12 @@ void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
   lanes_.exchange(stream, exchange);
 }
 
-void PartialSums::reduce(const Operands& run, const ShardPart& part, StreamRef stream) {
+void PartialSums::reduce(const Operands& run, std::uint32_t round, StreamRef stream) {
   {
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.wait(stream, slot_, slots_.peers(), in_region);
+    slots_.wait(stream, slot_, slots_.peers(), in_region(round));
   }
-  add(run, part, stream);
+  add(run, rounds_[round], stream);
 }
 
 void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stream) const {
@@ -434,10 +428,10 @@ void PartialSums::wait_for_sums(StreamRef stream) const {
   slots_.wait(stream, slot_, slots_.peers(), in_tail);
 }
 
-void PartialSums::take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const {
+void PartialSums::take_sums(const Operands& run, std::uint32_t round, StreamRef stream) const {
   std::vector<Copy> copies;
   for (const int peer : slots_.peers()) {
-    const RowRange rows = part_rows(run.m, team_.size(), peer, part);
+    const RowRange rows = part_rows(run.m, team_.size(), peer, rounds_[round]);
     copies.push_back({.dst = all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes_,
                       .src = tail(peer) + bytes_before(run, peer, rows),
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,

@@ -40,7 +40,10 @@ class PartialSums {
   };
 
   /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take.
-  PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows, std::uint32_t operation);
+  /// `rounds`: what runs in rounds, part after part of every rank's rows, whatever `shard` these name; one, the whole,
+  /// for what does not.
+  PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows,
+              std::vector<ShardPart> rounds, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
   /// What its runs use.
@@ -53,20 +56,23 @@ class PartialSums {
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStreams& communication);
 
-  // The same in rounds, each of one part of every rank's rows, whatever `shard` the part names.
+  // The same in rounds, each of one part of every rank's rows.
 
-  /// Begins a run in rounds.
-  void take_slot(StreamRef stream) { take_slot(stream, Signal::one); }
+  [[nodiscard]] std::uint32_t rounds() const noexcept { return static_cast<std::uint32_t>(rounds_.size()); }
+  /// Begins a run.
+  void take_slot(StreamRef stream);
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
-  void multiply_peers(const Operands& run, ShardPart part, StreamRef stream, CommunicationStreams& communication);
-  void multiply_own(const Operands& run, const ShardPart& part, StreamRef stream);
+  void multiply_peers(const Operands& run, std::uint32_t round, StreamRef stream, CommunicationStreams& communication);
+  void multiply_own(const Operands& run, std::uint32_t round, StreamRef stream) {
+    multiply_own(run, rounds_[round], region(team_.rank(), team_.rank()), stream);
+  }
   /// Between two ranks: whether the products of the own rows, behind all of the peer's, add what that one has sent.
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
   /// Waits for the peer's same part of the own rows, and multiplies: product + peer's part + bias, into y, or into the
   /// slot's tail where both ranks take it from.
-  void multiply_adding(const Operands& run, const ShardPart& part, StreamRef stream);
-  /// Waits for the others' same part of the own rows, and adds.
-  void reduce(const Operands& run, const ShardPart& part, StreamRef stream);
+  void multiply_adding(const Operands& run, std::uint32_t round, StreamRef stream);
+  /// Waits for the others' same part of the own rows, and adds: y = activation(Σ + bias).
+  void reduce(const Operands& run, std::uint32_t round, StreamRef stream);
 
   /// `in_sequence` runs kernels behind the product, and leaves all rows that the caller is to have.
   [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
@@ -77,8 +83,7 @@ class PartialSums {
   void in_sequence(const Operands& run, StreamRef stream);
   /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams);
-  /// Waits for the others' parts of the own rows, and adds: y = activation(Σ + bias).
-  void reduce(const Operands& run, StreamRef stream) { reduce(run, whole_shard, stream); }
+  void reduce(const Operands& run, StreamRef stream) { reduce(run, 0, stream); }
   /// The peers may push into this run's slot again, and write what they have in its tail. After `reduce` and
   /// `take_sums`.
   void finish(StreamRef stream) const {
@@ -93,7 +98,7 @@ class PartialSums {
   /// kernel that comes as a product begins may have to wait until that one ends.
   void wait_for_sums(StreamRef stream) const;
   /// Copies them into y.
-  void take_sums(const Operands& run, const ShardPart& part, StreamRef stream) const;
+  void take_sums(const Operands& run, std::uint32_t round, StreamRef stream) const;
   /// Copies the own ones into y, all that `multiply_adding` made, while the peers' last are on their way: beside those
   /// of each part they slow the link.
   void keep_sums(const Operands& run, StreamRef stream) const;
@@ -101,14 +106,14 @@ class PartialSums {
   void spread_sums(const Operands& run, StreamRef stream) const {
     offer_sums(stream);
     wait_for_sums(stream);
-    take_sums(run, whole_shard, stream);
+    take_sums(run, 0, stream);
   }
 
  private:
   static constexpr ShardPart whole_shard{};
-  // What ranks signal to each other.
-  static constexpr std::uint32_t in_region = 0;  // a part of your rows' products is there
-  static constexpr std::uint32_t in_tail = 1;    // sums of mine are there
+  // What ranks signal to each other: sums of mine are there, and a round's part of your rows' products is.
+  static constexpr std::uint32_t in_tail = 0;
+  static constexpr std::uint32_t in_region(std::uint32_t round) noexcept { return 1 + round; }
 
   void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
     multiply(*gemm_, weights_, run, rows, {.d = d, .beta = beta}, stream);
@@ -132,11 +137,8 @@ class PartialSums {
   /// Whether that is faster than what goes by mail, which then would take two steps.
   [[nodiscard]] bool stores_into_all(const Operands& run) const;
   void take_sums_in_meeting(const Operands& run, StreamRef stream) const;
-  /// What tells an owner that a part is there; `counted` when the slot was taken, where it gets one signal in a run.
-  enum class Signal : std::uint8_t { none, one, counted };
-  void take_slot(StreamRef stream, Signal signal);
-  /// To its owner.
-  void push(const Operands& run, const ShardPart& part, Signal signal, StreamRef stream) const;
+  /// To its owner; the last that this one gets in a round with its signal, counted when the slot was taken.
+  void push(const Operands& run, const ShardPart& part, bool last, std::uint32_t round, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
   void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
   /// The own rows of a part.
@@ -170,6 +172,7 @@ class PartialSums {
   std::size_t region_bytes_;  ///< of a slot, for what one rank sends
   std::size_t tail_offset_;
   Rows rows_;
+  std::vector<ShardPart> rounds_;
   std::optional<int> sms_;
   bool copies_;           ///< products are pushed, not stored by who makes them
   MeetingPlace meeting_;  ///< where what is large is kernels', and all ranks' products lie in their memory

@@ -111,12 +111,26 @@ void SignalPad::put(StreamRef stream, std::span<const int> ranks, std::uint32_t 
 }
 
 void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
-                               std::uint32_t counted) const {
+                               std::uint32_t counted, std::uint32_t channels) const {
+  if (channels < 1 || channels > max_signals) {
+    throw InvalidArgument(format("signals on {} channels were to be counted on rank {}; allowed: 1 to {}", channels,
+                                 team_.rank(), max_signals));
+  }
   check(ranks, channel);
   check(ranks, counted);
-  in_pairs(
-      ranks, [&](int rank) { return put_to(rank, counted); }, [&](int rank) { return wait_for(rank, channel, 1); },
-      [&](auto puts, auto waits) { team_.device().wait_and_count(stream, waits, puts, team_.control()); });
+  check(ranks, counted + channels - 1);
+  const std::size_t at_once = max_signals / channels;  // ranks
+  for (std::size_t first = 0; first < ranks.size(); first += at_once) {
+    std::array<SignalPut, max_signals> puts;
+    std::array<SignalWait, max_signals> waits;
+    std::size_t put = 0;
+    std::size_t waited = 0;
+    for (const int rank : ranks.subspan(first, std::min(at_once, ranks.size() - first))) {
+      waits[waited++] = wait_for(rank, channel, 1);
+      for (std::uint32_t i = 0; i < channels; ++i) puts[put++] = put_to(rank, counted + i);
+    }
+    team_.device().wait_and_count(stream, std::span(waits).first(waited), std::span(puts).first(put), team_.control());
+  }
 }
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,

@@ -55,8 +55,9 @@ void Slots::take(StreamRef stream, int slot, std::span<const int> readers) const
   pad_.wait_signals(stream, readers, channel(slot, 0));
 }
 
-void Slots::take_and_count(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const {
-  pad_.wait_and_count(stream, readers, channel(slot, 0), channel(slot, 1 + arrival));
+void Slots::take_and_count(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival,
+                           std::uint32_t arrivals) const {
+  pad_.wait_and_count(stream, readers, channel(slot, 0), channel(slot, 1 + arrival), arrivals);
 }
 
 void Slots::signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const {

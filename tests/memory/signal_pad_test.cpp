@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <random>
 #include <span>
 #include <thread>
@@ -41,6 +42,57 @@ class Pad : public testing::OnEachDevice {
     });
   }
 };
+
+TEST_P(Pad, CountsOfSeveralChannelsAreMadeAtOnceAndReleasedOneByOne) {
+  for (const int ranks : team_sizes()) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      constexpr int counted = 40;  // of more than one rank in several calls of the device
+      auto inbox = ready(team, counted * team.size(), 1 + counted);
+      const auto outbox = ready(team, counted);
+      const auto seen = ready(team, counted * team.size());
+      std::vector<int> others;
+      for (int step = 1; step < team.size(); ++step) others.push_back((team.rank() + step) % team.size());
+      const Stream stream(world.device());
+      const auto element = [](const TensorView& view, int i) { return view.data_as<std::int32_t>() + i; };
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::int32_t> sent(counted);
+        std::iota(sent.begin(), sent.end(), 1000 * round + 100 * team.rank());
+        world.device().upload(outbox.local().data(), sent.data(), outbox.local().bytes());
+        inbox.signal_pad().put_signals(stream, others, 0);  // the credit
+        inbox.signal_pad().wait_and_count(stream, others, 0, 1, counted);
+        for (int step = 0; step < counted; ++step) {
+          const int i = (step * 7 + round) % counted;  // in any order
+          for (const int rank : others) {
+            world.device().copy(stream, {.dst = element(inbox.remote(rank), counted * team.rank() + i),
+                                         .src = element(outbox.local(), i),
+                                         .bytes = sizeof(std::int32_t),
+                                         .path = Path::link});
+          }
+          inbox.signal_pad().put_counted(stream, others, static_cast<std::uint32_t>(1 + i));
+        }
+        for (int i = 0; i < counted; ++i) {
+          inbox.signal_pad().wait_signals(stream, others, static_cast<std::uint32_t>(1 + i));
+          for (const int rank : others) {
+            const int at = counted * rank + i;
+            world.device().copy(
+                stream,
+                {.dst = element(seen.local(), at), .src = element(inbox.local(), at), .bytes = sizeof(std::int32_t)});
+          }
+        }
+        team.synchronize(stream);
+        std::vector<std::int32_t> got(static_cast<std::size_t>(counted * team.size()));
+        world.device().download(got.data(), seen.local().data(), seen.local().bytes());
+        for (const int rank : others) {
+          for (int i = 0; i < counted; ++i) {
+            EXPECT_EQ(got[static_cast<std::size_t>(counted * rank + i)], 1000 * round + 100 * rank + i);
+          }
+        }
+      }
+      team.barrier();
+    });
+  }
+}
 
 TEST_P(Pad, ASignalFollowsItsData) {
   for (const int ranks : team_sizes()) {
@@ -245,6 +297,9 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
     const int peer = 1 - world.rank();
     EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 0, 4), InvalidArgument);
     EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 4, 0), InvalidArgument);
+    for (const std::uint32_t channels : {0U, 5U, 65U}) {
+      EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 0, 0, channels), InvalidArgument) << channels;
+    }
     EXPECT_THROW(pad.put_counted(stream, std::span(&peer, 1), 4), InvalidArgument);
     EXPECT_THROW(pad.barrier(stream, 99), InvalidArgument);
     EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 0})), InvalidArgument);

@@ -39,8 +39,10 @@ class TANDEM_API SignalPad {
   /// What `put_signal` puts, for who queues it together with a copy (Device::push).
   [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
   /// A wait for one signal from each of `ranks`, which also counts one to each on channel `counted`, that follows
-  /// later: by `put_counted` or as `signal_to` with `counted` set (see Device::wait_and_count).
-  void wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t counted) const;
+  /// later: by `put_counted` or as `signal_to` with `counted` set (see Device::wait_and_count). The same on `channels`
+  /// channels from that one on, 1 to `max_signals`.
+  void wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t counted,
+                      std::uint32_t channels = 1) const;
   void put_counted(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   /// A signal to each of `ranks`, which are others, then a wait for one from each, in one step of the device.
   void exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;

@@ -28,12 +28,11 @@ struct LinearAllReduce::State {
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
 
-  /// Lets the others take the sums of `part`, and takes theirs when they are there, for which `waiting` waits.
-  void exchange_sums(const PartialSums::Operands& run, const ShardPart& part, StreamRef stream, StreamRef waiting);
+  /// Lets the others take the sums of the round, and takes theirs when they are there, for which `waiting` waits.
+  void exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream, StreamRef waiting);
 
   Team team;
   LinearSpec spec;
-  std::vector<ShardPart> rounds;  ///< of every rank's rows
   Algorithm algorithm;
   PartialSums sums;
   CommunicationStreams communication;

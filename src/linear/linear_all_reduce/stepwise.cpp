@@ -5,16 +5,16 @@ namespace tandem {
 
 void LinearAllReduce::State::stepwise(const PartialSums::Operands& run, StreamRef stream) {
   sums.take_slot(stream);
-  for (const ShardPart& part : rounds) {
-    sums.multiply_peers(run, part, stream, communication);
+  for (std::uint32_t round = 0; round < sums.rounds(); ++round) {
+    sums.multiply_peers(run, round, stream, communication);
     if (sums.product_adds()) {
-      sums.multiply_adding(run, part, stream);
+      sums.multiply_adding(run, round, stream);
     } else {
-      sums.multiply_own(run, part, stream);
-      sums.reduce(run, part, stream);
+      sums.multiply_own(run, round, stream);
+      sums.reduce(run, round, stream);
     }
     // Where the next products begin: beside them, a wait would keep a GPU's multiprocessor from those.
-    exchange_sums(run, part, stream, stream);
+    exchange_sums(run, round, stream, stream);
   }
   if (sums.product_adds()) sums.keep_sums(run, stream);
   communication.rejoin(stream);

@@ -6,8 +6,10 @@ namespace tandem {
 void LinearReduceScatter::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
   if (sums.product_adds()) {
     sums.take_slot(stream);
-    for (const ShardGroup& group : groups) sums.multiply_peers(run, group.front(), stream, communication);
-    for (const ShardGroup& group : groups) sums.multiply_adding(run, group.front(), stream);
+    for (std::uint32_t round = 0; round < sums.rounds(); ++round) {
+      sums.multiply_peers(run, round, stream, communication);
+    }
+    for (std::uint32_t round = 0; round < sums.rounds(); ++round) sums.multiply_adding(run, round, stream);
   } else {
     sums.multiply_overlapped(run, groups, stream, communication);
     sums.reduce(run, stream);
