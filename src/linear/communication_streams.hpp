@@ -12,8 +12,8 @@
 namespace tandem {
 
 /// A plan's streams for copies that follow one another: two where engines copy for several peers, so that the start of
-/// a copy, and the signal behind it, do not hold up the next one. Copies whose signals only their order tells apart, as
-/// those to one peer, take the same stream.
+/// a copy, and the signal behind it, do not hold up the next one. Copies to one peer take the same stream: the signal
+/// behind the last of them speaks for all.
 class CommunicationStreams {
  public:
   /// Collective, as CommunicationStream's.

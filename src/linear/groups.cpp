@@ -10,10 +10,11 @@ namespace tandem {
 namespace {
 
 /// Where numerator/denominator of a shard's rows end. A round number of rows, where there are many: products are
-/// computed in tiles.
+/// computed in tiles. No more than the smallest part has, so that none is empty.
 std::int64_t cut(std::int64_t rows, std::int64_t numerator, std::int64_t denominator) noexcept {
+  const std::int64_t least = rows / std::max(denominator, std::int64_t{16});
   const auto granule =
-      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max(rows / 16, std::int64_t{1}))));
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max(least, std::int64_t{1}))));
   return numerator == denominator ? rows : rows * numerator / denominator / granule * granule;
 }
 

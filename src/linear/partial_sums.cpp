@@ -112,7 +112,7 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
                                            ? 0
                                            : checked_mul(static_cast<std::size_t>(spec.m), row_bytes_))),
       gemm_(team, tuned_gemm(team, leaving(choice.leave_sms, partial_product(spec, team.size())))),
-      product_adds_(has_groups(choice.algorithm) && own_product_adds(spec, team.size(), choice.groups)),
+      product_adds_(own_product_adds(spec, team.size(), static_cast<int>(rounds()))),
       adding_gemm_(team, adding_gemm(team, spec, choice.leave_sms, product_adds_)) {}
 
 std::vector<std::shared_ptr<void>> PartialSums::parts() const {

@@ -59,7 +59,7 @@ class PartialSums {
   // The same in rounds, each of one part of every rank's rows.
 
   [[nodiscard]] std::uint32_t rounds() const noexcept { return static_cast<std::uint32_t>(rounds_.size()); }
-  /// Begins a run.
+  /// Begins a run in rounds.
   void take_slot(StreamRef stream);
   /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
   void multiply_peers(const Operands& run, std::uint32_t round, StreamRef stream, CommunicationStreams& communication);
@@ -83,6 +83,7 @@ class PartialSums {
   void in_sequence(const Operands& run, StreamRef stream);
   /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams);
+  /// Of what does not run in rounds: waits for the others' parts of the own rows, and adds.
   void reduce(const Operands& run, StreamRef stream) { reduce(run, 0, stream); }
   /// The peers may push into this run's slot again, and write what they have in its tail. After `reduce` and
   /// `take_sums`.
@@ -102,7 +103,7 @@ class PartialSums {
   /// Copies the own ones into y, all that `multiply_adding` made, while the peers' last are on their way: beside those
   /// of each part they slow the link.
   void keep_sums(const Operands& run, StreamRef stream) const;
-  /// All three for the whole, behind `reduce`.
+  /// All three, of what does not run in rounds, behind `reduce`.
   void spread_sums(const Operands& run, StreamRef stream) const {
     offer_sums(stream);
     wait_for_sums(stream);

@@ -12,31 +12,19 @@
 namespace tandem {
 namespace {
 
-/// Calls `body.operator()<capacity>(batch)` for all of `ranks`, as many at a time as a device takes. Few ranks get few
-/// places: to clear all of them would cost as much as the signals.
-template <typename Body> void in_batches(std::span<const int> ranks, const Body& body) {
+/// Calls `body.operator()<capacity>(batch)` for all of `ranks`, as many at a time as a device takes with so many
+/// signals to each. Few signals get few places: to clear all of them would cost as much as the signals.
+template <typename Body> void in_batches(std::span<const int> ranks, std::size_t to_each, const Body& body) {
   constexpr std::size_t few = 8;
-  if (ranks.size() <= few) {
+  if (ranks.size() * to_each <= few) {
     if (!ranks.empty()) body.template operator()<few>(ranks);
     return;
   }
   while (!ranks.empty()) {
-    const auto batch = ranks.first(std::min(ranks.size(), max_signals));
+    const auto batch = ranks.first(std::min(ranks.size(), max_signals / to_each));
     body.template operator()<max_signals>(batch);
     ranks = ranks.subspan(batch.size());
   }
-}
-
-/// The same with what is put to each and what is waited for from each: `body(puts, waits)`.
-template <typename PutTo, typename WaitFor, typename Body>
-void in_pairs(std::span<const int> ranks, const PutTo& put_to, const WaitFor& wait_for, const Body& body) {
-  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
-    std::array<SignalPut, capacity> puts;
-    std::array<SignalWait, capacity> waits;
-    std::ranges::transform(batch, puts.begin(), put_to);
-    std::ranges::transform(batch, waits.begin(), wait_for);
-    body(std::span<const SignalPut>(puts).first(batch.size()), std::span<const SignalWait>(waits).first(batch.size()));
-  });
 }
 
 }  // namespace
@@ -99,7 +87,7 @@ void SignalPad::put_counted(StreamRef stream, std::span<const int> ranks, std::u
 
 void SignalPad::put(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, bool counted) const {
   check(ranks, channel);
-  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+  in_batches(ranks, 1, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalPut, capacity> puts;
     std::ranges::transform(batch, puts.begin(), [&](int rank) {
       SignalPut put = put_to(rank, channel);
@@ -119,24 +107,23 @@ void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std
   check(ranks, channel);
   check(ranks, counted);
   check(ranks, counted + channels - 1);
-  const std::size_t at_once = max_signals / channels;  // ranks
-  for (std::size_t first = 0; first < ranks.size(); first += at_once) {
-    std::array<SignalPut, max_signals> puts;
-    std::array<SignalWait, max_signals> waits;
-    std::size_t put = 0;
-    std::size_t waited = 0;
-    for (const int rank : ranks.subspan(first, std::min(at_once, ranks.size() - first))) {
-      waits[waited++] = wait_for(rank, channel, 1);
-      for (std::uint32_t i = 0; i < channels; ++i) puts[put++] = put_to(rank, counted + i);
+  in_batches(ranks, channels, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalPut, capacity> puts;
+    std::array<SignalWait, capacity> waits;
+    auto put = puts.begin();
+    for (const int rank : batch) {
+      for (std::uint32_t i = 0; i < channels; ++i) *put++ = put_to(rank, counted + i);
     }
-    team_.device().wait_and_count(stream, std::span(waits).first(waited), std::span(puts).first(put), team_.control());
-  }
+    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, 1); });
+    team_.device().wait_and_count(stream, std::span(waits).first(batch.size()),
+                                  std::span(puts).first(batch.size() * channels), team_.control());
+  });
 }
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
   check(ranks, channel);
-  in_batches(ranks, [&]<std::size_t capacity>(std::span<const int> batch) {
+  in_batches(ranks, 1, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalWait, capacity> waits;
     std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, count); });
     team_.device().wait(stream, std::span(waits).first(batch.size()), team_.control());
@@ -150,9 +137,14 @@ void SignalPad::exchange_signals(StreamRef stream, std::span<const int> ranks, s
     return;
   }
   check(ranks, channel);
-  in_pairs(
-      ranks, [&](int rank) { return put_to(rank, channel); }, [&](int rank) { return wait_for(rank, channel, 1); },
-      [&](auto puts, auto waits) { team_.device().signal_and_wait(stream, puts, waits, team_.control()); });
+  in_batches(ranks, 1, [&]<std::size_t capacity>(std::span<const int> batch) {
+    std::array<SignalPut, capacity> puts;
+    std::array<SignalWait, capacity> waits;
+    std::ranges::transform(batch, puts.begin(), [&](int rank) { return put_to(rank, channel); });
+    std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, 1); });
+    team_.device().signal_and_wait(stream, std::span(puts).first(batch.size()), std::span(waits).first(batch.size()),
+                                   team_.control());
+  });
 }
 
 void SignalPad::barrier(StreamRef stream, std::uint32_t channel) const { exchange_signals(stream, others_, channel); }

@@ -56,8 +56,8 @@ void Slots::take(StreamRef stream, int slot, std::span<const int> readers) const
 }
 
 void Slots::take_and_count(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival,
-                           std::uint32_t arrivals) const {
-  pad_.wait_and_count(stream, readers, channel(slot, 0), channel(slot, 1 + arrival), arrivals);
+                           std::uint32_t many) const {
+  pad_.wait_and_count(stream, readers, channel(slot, 0), channel(slot, 1 + arrival), many);
 }
 
 void Slots::signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/groups.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
 
@@ -46,6 +48,30 @@ TEST(Groups, PartsGrowOrShrinkByOddNumbers) {
     for (std::size_t i = 0; i < grow.size(); ++i) {
       EXPECT_DOUBLE_EQ(size_in_shards({grow[i]}), (2.0 * static_cast<double>(i) + 1) / (count * count));
       EXPECT_DOUBLE_EQ(size_in_shards({grow[i]}), size_in_shards({shrink[grow.size() - 1 - i]}));
+    }
+  }
+}
+
+TEST(Groups, NoPartOfManyRowsIsEmptyAndPartsOfRowsGrowOrShrink) {
+  for (int count = 1; count <= 8; ++count) {
+    for (const std::int64_t rows : {64, 65, 100, 683, 1366, 2048, 4099}) {
+      const auto counts = [&](const std::vector<ShardPart>& parts) {
+        std::vector<std::int64_t> result;
+        std::int64_t next = 0;
+        for (const ShardPart& part : parts) {
+          const RowRange range = part_rows(rows, 1, 0, part);
+          EXPECT_EQ(range.begin, next);
+          EXPECT_GT(range.count, 0) << count << " parts of " << rows;
+          next += range.count;
+          result.push_back(range.count);
+        }
+        EXPECT_EQ(next, rows);
+        return result;
+      };
+      counts(equal_parts(count));
+      EXPECT_TRUE(std::ranges::is_sorted(counts(growing_parts(count)))) << count << " parts of " << rows;
+      EXPECT_TRUE(std::ranges::is_sorted(counts(shrinking_parts(count)), std::greater<>()))
+          << count << " parts of " << rows;
     }
   }
 }

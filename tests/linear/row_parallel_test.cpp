@@ -320,6 +320,7 @@ TEST_P(AllReduceRounds, AreAddedUpOneByOneOrBesideEachOther) {
           const LinearOptions options{.algorithm = algorithm, .groups = groups};
           check({.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);
           check({.m = 7, .n = 5, .k = 3, .dtype = bf16, .activation = Activation::gelu_tanh}, options, 3);
+          check({.m = 7, .n = 5, .k = 3}, options, 3);  // two ranks' own products add, also nothing to nothing
         }
       }
     });

@@ -47,7 +47,7 @@ TEST_P(Pad, CountsOfSeveralChannelsAreMadeAtOnceAndReleasedOneByOne) {
   for (const int ranks : team_sizes()) {
     on(ranks, [](World& world) {
       const Team& team = world.team();
-      constexpr int counted = 40;  // of more than one rank in several calls of the device
+      constexpr int counted = 20;  // of three ranks in a call of the device
       auto inbox = ready(team, counted * team.size(), 1 + counted);
       const auto outbox = ready(team, counted);
       const auto seen = ready(team, counted * team.size());

@@ -30,7 +30,7 @@ struct LinearPrediction {
   double t_sequence = 0;  ///< one after the other
   double t_pipeline = 0;  ///< overlapped, in as many groups as were asked for, or are best
   double t_stepwise = 0;  ///< the same of an all-reduce whose rounds are added up one by one; otherwise 0
-  double t_growing = 0;   ///< and whose rounds grow, or shrink, as they are
+  double t_growing = 0;   ///< the same in rounds that grow, or shrink
   double t_shrinking = 0;
   double t_direct = 0;  ///< with products that go straight into the peers' memory; 0 where nothing is reduced
   [[nodiscard]] double t_ideal() const noexcept { return t_gemm > t_comm ? t_gemm : t_comm; }

@@ -73,10 +73,10 @@ class TANDEM_API Slots {
   // are checked (InvalidArgument); slots are those that `next` gave, and an arrival is below `arrivals`.
 
   void take(StreamRef stream, int slot, std::span<const int> readers) const;
-  /// The same, which also counts the signals of `arrivals` arrivals from this one on, one of each to each: they follow
-  /// as `signal_counted`, or `signal_to` with `counted` set.
+  /// The same, which also counts the signals of so many arrivals from this one on, all below `arrivals`, one of each to
+  /// each: they follow as `signal_counted`, or `signal_to` with `counted` set.
   void take_and_count(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival,
-                      std::uint32_t arrivals = 1) const;
+                      std::uint32_t many = 1) const;
   void signal(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
   void signal_counted(StreamRef stream, int slot, std::span<const int> readers, std::uint32_t arrival) const;
   /// `signal` to one reader, for who queues it together with the copy (Device::push).

@@ -34,7 +34,7 @@ class TANDEM_API SymmetricTensor {
   [[nodiscard]] const Dims& sizes() const noexcept { return local_.sizes(); }
   [[nodiscard]] DType dtype() const noexcept { return local_.dtype(); }
 
-  /// This rank's part.
+  /// This rank's part. The view is this handle's own: copy it to have it for longer.
   [[nodiscard]] const TensorView& local() const&;
   [[nodiscard]] TensorView local() && { return std::as_const(*this).local(); }
   /// The part of the team's rank `rank`, after the rendezvous. Throws InvalidArgument before it and for a rank outside

@@ -440,8 +440,8 @@ void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
   check(launch_signal(arguments, native(stream)), "a signal");
 }
 
-// By the engines that copied what the signals are of, in their order. A copy begins after all that was queued before it
-// in its stream is complete, and performed at the peer's memory where it was written there, as a kernel does (see
+// By copy engines. A copy begins after all that was queued before it in its stream, copies or products that stored at a
+// peer, is complete, and performed at the peer's memory where it was written there, as a kernel does (see
 // kernels/signal.cu); and eight bytes on eight are written at once. A kernel would have to find a place beside the
 // products, which often fill all multiprocessors to their last kilobyte of shared memory, until one of them ends.
 void CudaDevice::send_counts(StreamRef stream, std::span<const SignalPut> puts) {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "tandem/linear/linear_all_reduce.hpp"
 
-#include "linear/groups.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
