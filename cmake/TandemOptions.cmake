@@ -13,6 +13,7 @@ option(TANDEM_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TANDEM_BENCHMARKS "Build the micro-benchmarks" OFF)
 option(TANDEM_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TANDEM_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
+option(TANDEM_UNITY_PROGRAMS "Compile several sources at a time, but for the library's" OFF)
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)

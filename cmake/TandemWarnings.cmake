@@ -7,7 +7,7 @@ function(tandem_warnings target)
       -Wformat=2 -Wimplicit-fallthrough -Wextra-semi
       -Wno-maybe-uninitialized)  # GCC 12 sees std::optional uninitialized where it is not
   if(CMAKE_UNITY_BUILD)  # what a source keeps to itself is then seen by those compiled with it
-    list(APPEND warnings -Wno-shadow -Wno-subobject-linkage)
+    list(APPEND warnings -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -Wno-subobject-linkage)
   endif()
   if(TANDEM_WERROR AND NOT TANDEM_SANITIZE)
     list(APPEND warnings -Werror)

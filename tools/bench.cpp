@@ -17,7 +17,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* help_of_bench = R"(
 Collectives print nccl-tests' columns. SIZE is what a rank gets of all_gather, gives to reduce_scatter and all_to_all,
 and the whole of all_reduce and broadcast. The first line says in which tensors: those that the algorithm takes, and of
 all_to_all's without one the push into a symmetric output. algbw = size / time; busbw = algbw times
@@ -57,7 +57,7 @@ bool may_be_symmetric(Operation operation) {
   return is_collective(operation) || operation == Operation::linear_all_reduce;
 }
 
-constexpr std::array<OptionOfSome, 9> own_options_of_some{
+constexpr std::array<OptionOfSome, 9> bench_options_of_some{
     {{"-b", is_collective, "collectives"},
      {"-e", is_collective, "collectives"},
      {"-f", is_collective, "collectives"},
@@ -69,7 +69,7 @@ constexpr std::array<OptionOfSome, 9> own_options_of_some{
      {"--root", is_broadcast, "broadcast"}}};
 
 void check(const BenchOptions& options, const CLI::App& app) {
-  expect_taken(options.operation, app, own_options_of_some);
+  expect_taken(options.operation, app, bench_options_of_some);
   if (app.count("-f") != 0 && app.count("-i") != 0) {
     throw InvalidArgument("-f and -i were given; allowed: one of them, since sizes go up by a factor or by a step");
   }
@@ -158,7 +158,7 @@ void write_timeline(const World& world, const BenchOptions& options) {
 int bench(Arguments arguments) {
   BenchOptions options;
   CLI::App app("Measures an operation: how fast it is, and whether it is right", "bench");
-  app.footer(footer);
+  app.footer(help_of_bench);
   using Text = std::string;
   const auto integer = [&app](const char* flags, const char* option, const char* help, auto& target, std::int64_t least,
                               std::int64_t most = std::numeric_limits<int>::max()) {

@@ -22,7 +22,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* help_of_plan = R"(
 Linear operations: --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered,
 K where y is reduced). The cost model answers for rank 0, which has the largest share, or the plan cache where it knows
 better (see `tandem tune`); no ranks are started. With --device cuda it answers also where there is no GPU, by the
@@ -38,7 +38,7 @@ Examples:
   tandem plan all_reduce -n 4 --size 64M
 )";
 
-constexpr std::array<OptionOfSome, 1> own_options_of_some{{{"--size", is_collective, "collectives"}}};
+constexpr std::array<OptionOfSome, 1> plan_options_of_some{{{"--size", is_collective, "collectives"}}};
 
 struct PlanOptions {
   Operation operation = Operation::all_reduce;
@@ -179,7 +179,7 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
 int plan(Arguments arguments) {
   PlanOptions options;
   CLI::App app("Says what an operation would run, why, and how long that is predicted to take", "plan");
-  app.footer(footer);
+  app.footer(help_of_plan);
   using Text = std::string;
   add_operation(app, options.operation, operation_names());
   add_rank_options(app, options.ranks);
@@ -201,7 +201,7 @@ int plan(Arguments arguments) {
   add_sms(app, options.sms);
   add_output(app, "--json", options.json, "write it as JSON; - is stdout, without the text");
   if (const auto code = parse(app, arguments)) return *code;
-  expect_taken(options.operation, app, own_options_of_some);
+  expect_taken(options.operation, app, plan_options_of_some);
   expect_options(options.operation, options.algorithm, options.dtype, options.tf32);
   expect_epilogue(options.epilogue);
   return is_linear(options.operation) ? plan_linear(options) : plan_collective(options, arguments);

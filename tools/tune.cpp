@@ -28,7 +28,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* help_of_tune = R"(
 For each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered, K where y
 is reduced), each algorithm and number of groups runs in turns with what the cost model would choose; the best of them
 then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
@@ -307,7 +307,7 @@ void expect_usable(const PlanCache& cache) {
 int tune(Arguments arguments) {
   TuneOptions options;
   CLI::App app("Measures the ways to run a linear operation, and keeps the fastest for its plans", "tune");
-  app.footer(footer);
+  app.footer(help_of_tune);
   using Text = std::string;
   add_operation(app, options.operation, linear_names());
   add_rank_options(app, options.ranks);

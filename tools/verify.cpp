@@ -24,7 +24,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr const char* footer = R"(
+constexpr const char* help_of_verify = R"(
 A case is a random team of the ranks (any order, any size), a plan with random sizes, dtype, layouts, algorithm and
 options, and a few runs of it on random data. Sizes are odd, tiny or nothing as often as not; outputs hold poison
 before, and ranks are held up at random points of one case in four. Every element is compared with an fp64 reference:
@@ -168,7 +168,7 @@ int report(const World& world, const VerifyOptions& options, const Verification&
 int verify(Arguments arguments) {
   VerifyOptions options;
   CLI::App app("Runs random cases of the operations, and compares every element with an fp64 reference", "verify");
-  app.footer(footer);
+  app.footer(help_of_verify);
   options.operations = parse_operations("all");
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   app.add_option_function<std::string>(

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <sched.h>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ constexpr std::array<std::string_view, 3> names{"all_reduce", "all_gather", "red
 constexpr int warm_up = 20;
 constexpr int fewest = 10;
 constexpr int most = 20'000;
+constexpr int most_fresh = 200;  // ranks take half a millisecond and more to agree on each one's beginning
 
 std::string name(Operation operation) { return std::string(names[static_cast<std::size_t>(operation)]); }
 
@@ -26,7 +28,7 @@ std::string name(Operation operation) { return std::string(names[static_cast<std
   std::fprintf(stderr,
                "%.*s %.*s: expected --ranks N, --op all_reduce|all_gather|reduce_scatter, --begin SIZE, --end SIZE "
                "(64, 4K, 1M), "
-               "--factor F (2 or more), --seconds S or --bind core|none\n",
+               "--factor F (2 or more), --seconds S, --data still|fresh or --bind core|none\n",
                static_cast<int>(option.size()), option.data(), static_cast<int>(value.size()), value.data());
   std::exit(2);
 }
@@ -53,6 +55,16 @@ class Case {
   void fill(std::uint64_t seed) {
     const std::size_t inputs = operation_ == Operation::all_gather ? count_ : total_;
     for (std::size_t i = 0; i < inputs; ++i) library_.input()[i] = element(seed, library_.rank(), i);
+  }
+
+  /// Every element of the input is written, and every one of the result read, by this rank.
+  void use() {
+    const std::size_t inputs = operation_ == Operation::all_gather ? count_ : total_;
+    const std::size_t outputs = operation_ == Operation::reduce_scatter ? count_ : total_;
+    float read = 0;
+    for (std::size_t i = 0; i < outputs; ++i) read += library_.output()[i];
+    const float sign = std::isnan(read) ? 1.0F : -1.0F;  // the result decides, so that nobody leaves the reading out
+    for (std::size_t i = 0; i < inputs; ++i) library_.input()[i] *= sign;
   }
 
   [[nodiscard]] double wrong(std::uint64_t seed) {
@@ -86,27 +98,57 @@ class Case {
   std::size_t total_ = 0;
 };
 
+using Clock = std::chrono::steady_clock;  // one for all processes of a machine
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
 double timed(Library& library) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   library.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
+}
+
+double median(std::vector<double>& times) {
+  std::ranges::sort(times);
+  return times[times.size() / 2];
 }
 
 double median_of_iterations(Library& library, std::size_t iterations) {
   std::vector<double> times(iterations);
   for (double& time : times) time = timed(library);
   library.maximum(times);
-  std::ranges::sort(times);
-  return times[times.size() / 2];
+  return median(times);
 }
 
 double mean_of_iterations(Library& library, std::size_t iterations) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (std::size_t i = 0; i < iterations; ++i) library.run();
-  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
-  std::vector<double> mean{all.count() / static_cast<double>(iterations)};
+  std::vector<double> mean{seconds_since(begin) / static_cast<double>(iterations)};
   library.maximum(mean);
   return mean[0];
+}
+
+/// A moment that is the same for all ranks, and is there when this returns. `ahead`: how long it takes until all know.
+Clock::time_point begin_together(Library& library, Clock::duration& ahead) {
+  std::vector<double> latest{std::chrono::duration<double>((Clock::now() + ahead).time_since_epoch()).count()};
+  library.maximum(latest);
+  const Clock::time_point begin(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(latest[0])));
+  if (Clock::now() > begin) ahead *= 2;  // too late for this time
+  while (Clock::now() < begin) ::sched_yield();
+  return begin;
+}
+
+std::vector<double> times_with_fresh_data(Library& library, Case& problem, std::size_t iterations) {
+  Clock::duration ahead = std::chrono::microseconds{500};
+  std::vector<double> times(iterations);
+  for (double& time : times) {
+    problem.use();
+    const Clock::time_point begin = begin_together(library, ahead);
+    library.run();
+    time = seconds_since(begin);
+  }
+  library.maximum(times);
+  return times;
 }
 
 void measure(Library& library, Operation operation, std::size_t size, const Options& options) {
@@ -123,11 +165,19 @@ void measure(Library& library, Operation operation, std::size_t size, const Opti
   std::vector<double> first(warm_up);
   for (double& time : first) time = timed(library);
   library.maximum(first);
-  std::ranges::sort(first);
-  const double guess = std::max(first[first.size() / 2], 1e-7);
-  const auto iterations = static_cast<std::size_t>(std::clamp(options.seconds / 2 / guess, 1.0 * fewest, 1.0 * most));
-  const double time = median_of_iterations(library, iterations);
-  const double mean = mean_of_iterations(library, iterations);
+  const double guess = std::max(median(first), 1e-7);
+  const auto iterations = static_cast<std::size_t>(
+      std::clamp(options.seconds / 2 / guess, 1.0 * fewest, 1.0 * (options.fresh ? most_fresh : most)));
+  double time = 0;
+  double mean = 0;
+  if (options.fresh) {
+    std::vector<double> times = times_with_fresh_data(library, problem, iterations);
+    time = median(times);
+    mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+  } else {
+    time = median_of_iterations(library, iterations);
+    mean = mean_of_iterations(library, iterations);
+  }
 
   problem.fill(key + 1);
   library.run();
@@ -169,6 +219,8 @@ Options parse(int argc, char** argv) {
       options.factor = static_cast<std::size_t>(number());
     } else if (option == "--seconds") {
       options.seconds = number();
+    } else if (option == "--data" && (value == "still" || value == "fresh")) {
+      options.fresh = value == "fresh";
     } else if (option == "--bind" && (value == "core" || value == "none")) {
       options.bind = value == "core";
     } else if (const auto* at = std::ranges::find(names, value); option == "--op" && at != names.end()) {

@@ -40,11 +40,12 @@ struct Options {
   std::size_t end = std::size_t{16} << 20;
   std::size_t factor = 4;
   double seconds = 0.2;  ///< for each size
+  bool fresh = false;    ///< each rank writes its input and reads its result between iterations, as programs do
   bool bind = true;      ///< rank r runs on core r mod cores, as mpirun would have it; else where the system puts it
 };
 
-/// From `--ranks N --op NAME --begin SIZE --end SIZE --factor F --seconds S --bind core|none`, a size as
-/// 64, 4K or 1M. Says what is allowed and ends the process where something else is given.
+/// From `--ranks N --op NAME --begin SIZE --end SIZE --factor F --seconds S --data still|fresh --bind core|none`, a
+/// size as 64, 4K or 1M. Says what is allowed and ends the process where something else is given.
 [[nodiscard]] Options parse(int argc, char** argv);
 
 /// Binds this process and the threads that it will start; first thing of every rank.
@@ -56,6 +57,8 @@ void place(const Options& options, int rank);
 /// iterations of its own, is a rank's time for all of them, one behind the other, by their number, as nccl-tests have
 /// it; the greatest of all ranks. They differ where ranks share a core: those come through two iterations in each of
 /// their turns, so of every iteration one of them is late.
+/// With fresh data there is nothing to follow one behind the other: all ranks begin an iteration at one moment, and the
+/// mean is that of the same iterations.
 void measure(Library& library, const Options& options);
 
 }  // namespace measurement

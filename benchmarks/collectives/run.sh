@@ -8,14 +8,17 @@ set -euo pipefail
 usage() {
   cat <<'USAGE'
 usage: benchmarks/collectives/run.sh [--ranks "2 3 4"] [--rounds N] [--build DIR] [--op NAME] [--begin SIZE]
-                                     [--end SIZE] [--factor F] [--seconds S] [--bind core|none]
+                                     [--end SIZE] [--factor F] [--seconds S] [--data still|fresh]
+                                     [--bind core|none]
 
 Sizes are of the whole message, in bytes, or with K, M or G behind the number. Each library runs all of them in turn, N
 rounds long (default 3), so that a busy moment of the machine hurts none alone; the medians of the rounds are printed.
 "tandem" works on symmetric tensors, "tandem-plain" on any memory. "time" is the median of a round's iterations, each as
-long as its slowest rank; "mean" that of iterations one behind the other, as nccl-tests have it. Below the tables: in how
-many rows Tandem is ahead of the better peer, level with it, and behind, by either, and each row where it is behind. Ends
-with 1 if one of Tandem's results was wrong, or a library ended with an error.
+long as its slowest rank; "mean" that of iterations one behind the other, as nccl-tests have it. There nobody writes an
+input again or reads a result; with --data fresh each rank does both between iterations, as a program would, and all begin
+each at one moment. Below the tables: in how many rows Tandem is ahead of the better peer, level with it, and behind, by
+either, and each row where it is behind. Ends with 1 if one of Tandem's results was wrong, or a library ended with an
+error.
 USAGE
 }
 
@@ -28,7 +31,7 @@ while (($#)); do
     --ranks) ranks=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
-    --op | --begin | --end | --factor | --seconds | --bind) pass+=("$1" "$2"); shift 2 ;;
+    --op | --begin | --end | --factor | --seconds | --data | --bind) pass+=("$1" "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "run.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
   esac

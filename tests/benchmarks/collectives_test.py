@@ -76,17 +76,28 @@ class Table(unittest.TestCase):
 
 
 class Program(unittest.TestCase):
-    def test_measures_every_operation_on_both_kinds_of_memory(self):
+    @staticmethod
+    def run_program(*arguments):
         program = Path(os.environ["TANDEM_TEST_BUILD"]) / "benchmarks" / "collectives" / "collectives-tandem"
-        command = [program, "--ranks", "3", "--begin", "20000", "--end", "20000", "--seconds", "0.01"]
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        cases = table.load(run.stdout.splitlines())
-        self.assertEqual(list(cases), [(3, "all_gather"), (3, "all_reduce"), (3, "reduce_scatter")])
-        for case, rows in cases.items():
-            libraries, = rows.values()
-            self.assertEqual({library: wrong for library, (wrong, _) in libraries.items()},
-                             {"tandem": 0, "tandem-plain": 0}, case)
+        command = [program, "--ranks", "3", "--begin", "20000", "--end", "20000", "--seconds", "0.01", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+
+    def test_measures_every_operation_on_both_kinds_of_memory(self):
+        for data in ("still", "fresh"):
+            run = self.run_program("--data", data)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            cases = table.load(run.stdout.splitlines())
+            self.assertEqual(list(cases), [(3, "all_gather"), (3, "all_reduce"), (3, "reduce_scatter")])
+            for case, rows in cases.items():
+                libraries, = rows.values()
+                self.assertEqual({library: wrong for library, (wrong, _) in libraries.items()},
+                                 {"tandem": 0, "tandem-plain": 0}, (data, case))
+
+    def test_refuses_what_it_does_not_know(self):
+        run = self.run_program("--data", "stale")
+        self.assertEqual(run.returncode, 2, run.stdout)
+        self.assertIn("--data stale: expected", run.stderr)
+        self.assertIn("--data still|fresh", run.stderr)
 
 
 class Driver(unittest.TestCase):
