@@ -36,18 +36,19 @@ def hidden(runs):
     return [] if any(wrong for wrong, _, _ in runs) else sorted(percent for _, percent, _ in runs)
 
 
-def in_all(cases, operation, ranks):
-    """Of all that an operation's cases have to hide, the percentage that is hidden; more than all of one hides nothing
-    of another."""
+def in_all(cases, operation, teams):
+    """Of all that an operation's cases on teams of these sizes have to hide, the percentage that is hidden; more than all
+    of one hides nothing of another."""
     hides = has = 0
     for (name, _, _), figures in cases.items():
-        percents = hidden(figures.get(ranks, []))
-        if name != operation or not percents:
-            continue
-        to_hide = statistics.median(us for _, _, us in figures[ranks])
-        hides += min(statistics.median(percents), 100) * to_hide
-        has += to_hide
-    return f"{hides / has:.0f} % on {ranks} ranks" if has else f"- on {ranks} ranks"
+        for ranks in teams:
+            percents = hidden(figures.get(ranks, []))
+            if name != operation or not percents:
+                continue
+            to_hide = statistics.median(us for _, _, us in figures[ranks])
+            hides += min(statistics.median(percents), 100) * to_hide
+            has += to_hide
+    return f"{hides / has:.0f} %" if has else "-"
 
 
 def text(percents):
@@ -80,7 +81,8 @@ def render(documents):
                 enough += 1
             else:
                 below.append(f"# less than {ENOUGH} %: {what}: {statistics.median(percents):.1f}")
-    sums = [f"# of all that it could, {operation} hides " + ", ".join(in_all(cases, operation, ranks) for ranks in teams)
+    sums = [f"# of all that it could, {operation} hides {in_all(cases, operation, teams)}: " +
+            ", ".join(f"{in_all(cases, operation, [ranks])} on {ranks} ranks" for ranks in teams)
             for operation in dict.fromkeys(operation for operation, _, _ in cases)]
     return lines + below + wrong + sums + [f"# {enough} of {total} hide {ENOUGH} % or more"], bool(cases) and not wrong
 

@@ -30,14 +30,14 @@ class Table(unittest.TestCase):
         self.assertTrue(right)
         self.assertRegex(lines[1], r"^# operation +link +M,N,K +2 ranks +3 ranks$")
         self.assertRegex(lines[2], r"^  all_gather_linear +20us,0\.2GB/s +8,4,2 +91 \(64 to 120\) +85 \(85 to 85\)$")
-        self.assertEqual(lines[3:], ["# of all that it could, all_gather_linear hides 91 % on 2 ranks, 85 % on 3 ranks",
+        self.assertEqual(lines[3:], ["# of all that it could, all_gather_linear hides 88 %: 91 % on 2 ranks, 85 % on 3 ranks",
                                      "# 2 of 2 hide 80 % or more"])
 
     def test_adds_up_what_each_operation_hides(self):
         lines, _ = table.render([run_of(150, to_hide=30), run_of(60, to_hide=10, link="50us,0.2GB/s"),
                                  run_of(70, operation="linear_reduce_scatter", ranks=3)])
-        self.assertEqual(lines[-3:-1], ["# of all that it could, all_gather_linear hides 90 % on 2 ranks, - on 3 ranks",
-                                        "# of all that it could, linear_reduce_scatter hides - on 2 ranks, 70 % on 3 ranks"])
+        self.assertEqual(lines[-3:-1], ["# of all that it could, all_gather_linear hides 90 %: 90 % on 2 ranks, - on 3 ranks",
+                                        "# of all that it could, linear_reduce_scatter hides 70 %: - on 2 ranks, 70 % on 3 ranks"])
 
     def test_counts_what_was_measured_and_names_what_hides_less(self):
         lines, right = table.render([run_of(79.96), run_of(80, ranks=4), run_of(40, operation="linear_reduce_scatter"),
@@ -53,7 +53,7 @@ class Table(unittest.TestCase):
         self.assertFalse(right)
         self.assertRegex(lines[2], r" +- +95 \(95 to 95\)$")
         self.assertEqual(lines[-3:], ["# wrong: all_gather_linear 8,4,2 over 20us,0.2GB/s, 2 ranks: 3 elements",
-                                      "# of all that it could, all_gather_linear hides - on 2 ranks, 95 % on 3 ranks",
+                                      "# of all that it could, all_gather_linear hides 95 %: - on 2 ranks, 95 % on 3 ranks",
                                       "# 1 of 2 hide 80 % or more"])
 
     def test_refuses_what_was_measured_without_a_link(self):
