@@ -7,7 +7,10 @@ function(tandem_warnings target)
       -Wformat=2 -Wimplicit-fallthrough -Wextra-semi
       -Wno-maybe-uninitialized)  # GCC 12 sees std::optional uninitialized where it is not
   if(CMAKE_UNITY_BUILD)  # what a source keeps to itself is then seen by those compiled with it
-    list(APPEND warnings -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -Wno-subobject-linkage)
+    list(APPEND warnings -Wno-subobject-linkage)
+    if(NOT TANDEM_UNITY_PROGRAMS)  # the library's sources have names that collide so; those of programs have none
+      list(APPEND warnings -Wno-shadow)
+    endif()
   endif()
   if(TANDEM_WERROR AND NOT TANDEM_SANITIZE)
     list(APPEND warnings -Werror)

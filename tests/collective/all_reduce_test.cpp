@@ -74,7 +74,7 @@ void check_all_forms(const Team& team, AllReduce& all_reduce, AllReduce& plain, 
   check(out.get(), "plain in place");
 }
 
-constexpr std::int64_t counts[]{0, 1, 2, 5, 63, 64, 1000, 4099, 16384};
+constexpr std::int64_t all_reduce_counts[]{0, 1, 2, 5, 63, 64, 1000, 4099, 16384};
 
 TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
   run([](World& world) {
@@ -86,20 +86,21 @@ TEST_P(AllReduceTest, EveryFormDtypeAndSize) {
       for (const std::string& algorithm : algorithms) {
         AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype},
                              {.algorithm = algorithm, .piece_bytes = 5000});
-        for (const std::int64_t count : counts) {
+        for (const std::int64_t count : all_reduce_counts) {
           check_all_forms(world.team(), all_reduce, all_reduce, count, dtype, ++id);
         }
       }
       AllReduce all_reduce(world.team(), {.count = 16384, .dtype = dtype});
       if (world.device().meets()) {
         AllReduce direct(world.team(), {.count = 16384, .dtype = dtype}, {.algorithm = "direct_kernel"});
-        for (const std::int64_t count : counts) {
+        for (const std::int64_t count : all_reduce_counts) {
           check_all_forms(world.team(), direct, all_reduce, count, dtype, ++id, &all_reduce);
         }
       }
       if (!can_fetch(world.team())) continue;
       AllReduce fetch(world.team(), {.count = 16384, .dtype = dtype}, fetching(5000));
-      for (const std::int64_t count : counts) check_all_forms(world.team(), all_reduce, fetch, count, dtype, ++id);
+      for (const std::int64_t count : all_reduce_counts)
+        check_all_forms(world.team(), all_reduce, fetch, count, dtype, ++id);
     }
   });
 }

@@ -19,23 +19,26 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t count = 1000;
+constexpr std::int64_t few_elements = 1000;
 
 /// A plan on a team of its own, with what it sums.
 struct Sum {
   explicit Sum(World& world)
-      : team(world.team({0, 1})), plan(make(team)), tensor(symmetric(team, {count}, i32)), stream(world.device()) {}
+      : team(world.team({0, 1})),
+        plan(make(team)),
+        tensor(symmetric(team, {few_elements}, i32)),
+        stream(world.device()) {}
 
-  static AllReduce make(const Team& team) { return {team, {.count = count, .dtype = i32}}; }
+  static AllReduce make(const Team& team) { return {team, {.count = few_elements, .dtype = i32}}; }
 
   void start() {
-    const std::vector<std::int32_t> mine(count, team.rank() + 1);
+    const std::vector<std::int32_t> mine(few_elements, team.rank() + 1);
     set(tensor, std::as_bytes(std::span(mine)));
     plan(tensor, stream);
   }
   void finish() {
     team.synchronize(stream);
-    const std::vector<std::int32_t> sums(count, 3);
+    const std::vector<std::int32_t> sums(few_elements, 3);
     const auto bytes = std::as_bytes(std::span(sums));
     expect_bytes(get(tensor), {bytes.begin(), bytes.end()}, "a sum");
   }

@@ -16,16 +16,16 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::size_t longest = 300;
+constexpr std::size_t longest_letter = 300;
 
 class MailTest : public WithControl {
  protected:
   /// `count` mailboxes, side by side.
   [[nodiscard]] Buffer mailboxes(std::size_t count) const {
-    return upload(std::vector<std::byte>(count * mailbox_bytes(longest)));
+    return upload(std::vector<std::byte>(count * mailbox_bytes(longest_letter)));
   }
   [[nodiscard]] static SignalWord* mailbox(const Buffer& boxes, std::size_t i) {
-    return reinterpret_cast<SignalWord*>(boxes.data_as<std::byte>() + i * mailbox_bytes(longest));
+    return reinterpret_cast<SignalWord*>(boxes.data_as<std::byte>() + i * mailbox_bytes(longest_letter));
   }
   [[nodiscard]] static const std::byte* mail_in(const SignalWord* box) {
     return reinterpret_cast<const std::byte*>(box) + mail_offset;
@@ -36,16 +36,16 @@ TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
   // Two ranks, each with a device and a stream; two mailboxes in each direction, in turn.
   const Buffer boxes = mailboxes(4);
-  const std::vector<std::byte> data = random_bytes(2 * (longest + 1));
+  const std::vector<std::byte> data = random_bytes(2 * (longest_letter + 1));
   const auto rank_main = [&](std::size_t me, int& wrong) {
     const auto own = open_device({});
     const Stream stream(*own);
     const std::size_t peer = 1 - me;
-    std::vector<std::byte> got(longest);
-    for (std::size_t bytes = 0; bytes <= longest; ++bytes) {
+    std::vector<std::byte> got(longest_letter);
+    for (std::size_t bytes = 0; bytes <= longest_letter; ++bytes) {
       const std::size_t turn = 2 * (bytes % 2);
       SignalWord* const mine = mailbox(boxes, turn + me);
-      const Letter letter{.message = &data[me * (longest + 1) + longest - bytes],
+      const Letter letter{.message = &data[me * (longest_letter + 1) + longest_letter - bytes],
                           .bytes = bytes,
                           .put = {.mine = mine, .theirs = mailbox(boxes, turn + peer)},
                           .wait = {.word = mine, .peer = static_cast<int>(peer)}};
@@ -53,7 +53,7 @@ TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
       const MailPlace place{got.data(), bytes};
       own->mail(stream, {&letter, 1}, {.sources = {&source, 1}, .places = {&place, 1}}, control_);
       stream.synchronize();
-      wrong += std::memcmp(got.data(), &data[peer * (longest + 1) + longest - bytes], bytes) == 0 ? 0 : 1;
+      wrong += std::memcmp(got.data(), &data[peer * (longest_letter + 1) + longest_letter - bytes], bytes) == 0 ? 0 : 1;
     }
   };
   int wrong[2] = {0, 0};
@@ -68,8 +68,8 @@ TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
 TEST_P(MailTest, WritesNoByteBesideTheMessages) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
   Buffer boxes = mailboxes(3);
-  const std::vector<std::byte> data = random_bytes(longest);
-  const std::array<std::size_t, 3> lengths{longest, 0, 49};
+  const std::vector<std::byte> data = random_bytes(longest_letter);
+  const std::array<std::size_t, 3> lengths{longest_letter, 0, 49};
   std::vector<Letter> letters;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     SignalWord* const box = mailbox(boxes, i);  // to itself: what it waits for is what it sends
@@ -87,7 +87,7 @@ TEST_P(MailTest, WritesNoByteBesideTheMessages) {
     EXPECT_EQ(box->taken, 1U);
     EXPECT_EQ(box->sleepers, 0U);
     EXPECT_EQ(std::memcmp(mail_in(box), data.data(), lengths[i]), 0);
-    for (std::size_t at = mail_offset + lengths[i]; at < mailbox_bytes(longest); ++at) {
+    for (std::size_t at = mail_offset + lengths[i]; at < mailbox_bytes(longest_letter); ++at) {
       ASSERT_EQ(reinterpret_cast<const std::byte*>(box)[at], std::byte{}) << i << " " << at;
     }
   }

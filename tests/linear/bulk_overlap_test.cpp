@@ -34,9 +34,9 @@ using testing::Matrix;
 
 class BulkOverlapTest : public testing::OnEachDevice {};
 
-constexpr std::int64_t m = 37;
-constexpr std::int64_t n = 24;
-constexpr std::int64_t k = 40;
+constexpr std::int64_t product_m = 37;
+constexpr std::int64_t product_n = 24;
+constexpr std::int64_t product_k = 40;
 
 std::uint64_t key_of(std::uint64_t which, int run) {
   return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
@@ -58,16 +58,16 @@ void check_beside_product(World& world, const Team& team, const char* algorithm,
   const auto& device = world.shared_device();
   const auto own = static_cast<std::size_t>(team.rank());
   BulkOverlap bulk(team, {.algorithm = algorithm});
-  const auto gemm = device->gemm({.m = m, .n = n, .k = k, .transpose_b = true});
+  const auto gemm = device->gemm({.m = product_m, .n = product_n, .k = product_k, .transpose_b = true});
   const Stream stream(*device);
   GuardedTensor from(team, {communication.given}, f32);
   GuardedTensor into(team, {communication.made}, f32);
-  GuardedTensor d(team, {m, n}, f32);
-  GuardedTensor copies(team, {communication.made + m * n}, f32);
+  GuardedTensor d(team, {product_m, product_n}, f32);
+  GuardedTensor copies(team, {communication.made + product_m * product_n}, f32);
   for (int run = 0; run < 3; ++run) {
     const std::string what = communication.name + " " + algorithm + ", run " + std::to_string(run);
-    const Matrix a = Matrix::random(key_of(own, run), m, k, f32);
-    const Matrix b = Matrix::random(key_of(50 + own, run), n, k, f32);
+    const Matrix a = Matrix::random(key_of(own, run), product_m, product_k, f32);
+    const Matrix b = Matrix::random(key_of(50 + own, run), product_n, product_k, f32);
     const GuardedTensor a_on = a.on(device, f32);
     const GuardedTensor b_on = b.on(device, f32);
     std::vector<std::vector<double>> given;
@@ -95,9 +95,9 @@ void check_beside_product(World& world, const Team& team, const char* algorithm,
     testing::store(made, f32, wanted.data());
     const std::vector<std::byte> got = copies.get();
     EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), got.begin())) << what;
-    const auto expected = testing::expected_product({.m = m,
-                                                     .n = n,
-                                                     .k = k,
+    const auto expected = testing::expected_product({.m = product_m,
+                                                     .n = product_n,
+                                                     .k = product_k,
                                                      .a = a.values,
                                                      .b = b.transposed().values,
                                                      .start = {},
@@ -113,7 +113,7 @@ void check_beside_product(World& world, const Team& team, const char* algorithm,
 
 /// Each of the five collectives.
 void check_all_beside_products(World& world, const Team& team, const char* algorithm) {
-  for (const Communication& communication : testing::communications(team, m)) {
+  for (const Communication& communication : testing::communications(team, product_m)) {
     check_beside_product(world, team, algorithm, communication);
   }
 }
@@ -141,19 +141,21 @@ TEST_P(BulkOverlapTest, SubTeamsInOddOrders) {
 TEST_P(BulkOverlapTest, TheComputeMayCommunicateToo) {
   on(3, [](World& world) {
     const Team& team = world.team();
-    const RowRange own = shard_rows(m, team.size(), team.rank());
+    const RowRange own = shard_rows(product_m, team.size(), team.rank());
     BulkOverlap bulk(team, {.algorithm = "beside"});
     AllReduce reduce(team, {.count = 500});
-    LinearReduceScatter layer(team, {.m = m, .n = n, .k = k});
+    LinearReduceScatter layer(team, {.m = product_m, .n = product_n, .k = product_k});
     const Stream stream(*world.shared_device());
     std::vector<std::vector<std::byte>> alone;
     for (const bool together : {false, true}) {
       for (int run = 0; run < 5; ++run) {
         const auto rank = static_cast<std::uint64_t>(team.rank());
-        const GuardedTensor x = Matrix::random(key_of(rank, run), m, k, f32).on(world.shared_device(), f32);
-        const GuardedTensor w = Matrix::random(key_of(9 + rank, run), n, k, f32).on(world.shared_device(), f32);
+        const GuardedTensor x =
+            Matrix::random(key_of(rank, run), product_m, product_k, f32).on(world.shared_device(), f32);
+        const GuardedTensor w =
+            Matrix::random(key_of(9 + rank, run), product_n, product_k, f32).on(world.shared_device(), f32);
         GuardedTensor sums(world.shared_device(), {500}, f32, testing::random_values(key_of(20 + rank, run), 500, f32));
-        GuardedTensor y(team, {own.count, n}, f32);
+        GuardedTensor y(team, {own.count, product_n}, f32);
         const auto communicate = [&](StreamRef on) { reduce(sums.view(), sums.view(), on); };
         const auto compute = [&](StreamRef on) { layer(x.view(), w.view(), y.view(), on); };
         if (together) {

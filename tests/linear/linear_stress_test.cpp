@@ -179,13 +179,13 @@ class Player {
   std::uint64_t number_ = 0;
 };
 
-constexpr int runs = 100;
+constexpr int runs_at_once = 100;
 
 class LinearInterleaving : public testing::OnEachDevice {};
 
 TEST_P(LinearInterleaving, RunsFollowEachOtherOnChangingStreams) {
   for (const int ranks : testing::team_sizes()) {
-    on(ranks, [](World& world) { Player(world.team(), 1, runs).play(); });
+    on(ranks, [](World& world) { Player(world.team(), 1, runs_at_once).play(); });
   }
 }
 
@@ -196,10 +196,10 @@ class LinearStress : public ::testing::TestWithParam<int> {};
 /// 3 · 10^4 runs of the four linear operations, in f32 and by each algorithm, over teams of 2, 3 and 4; the gradient's
 /// gathered operand is x. TANDEM_TEST_SCALE scales it.
 TEST_P(LinearStress, RandomOperationsAndDelays) {
-  const auto batches = static_cast<int>(std::ceil(1e4 / runs * testing::stress_scale()));
+  const auto batches = static_cast<int>(std::ceil(1e4 / runs_at_once * testing::stress_scale()));
   testing::run_ranks(GetParam(),
                      [batches](World& world) {
-                       Player player(world.team(), 2, runs);
+                       Player player(world.team(), 2, runs_at_once);
                        for (int batch = 0; batch < batches; ++batch) player.play();
                      },
                      {.limit = std::chrono::seconds(280)});

@@ -22,46 +22,46 @@ using testing::expect_says;
 
 class TunedChoices : public testing::PlanCacheFolder {};
 
-constexpr LinearSpec spec{.m = 48, .n = 16, .k = 24};
+constexpr LinearSpec tuned_spec{.m = 48, .n = 16, .k = 24};
 const TunedChoice finest{.algorithm = "pipeline", .groups = 8, .seconds = 7e-6};
 
 TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   const auto device = open_device({DeviceType::host, 0});
   const auto key = [&](const LinearSpec& of) { return plan_cache_key(LinearKind::all_gather_linear, of, 3, *device); };
-  LinearSpec same = spec;
+  LinearSpec same = tuned_spec;
   same.bias = true;
   same.activation = Activation::gelu_tanh;
   same.alpha = 2;
   same.beta = 1;
-  EXPECT_EQ(key(same), key(spec));
+  EXPECT_EQ(key(same), key(tuned_spec));
   for (const auto& change :
        {+[](LinearSpec& s) { s.m = 47; }, +[](LinearSpec& s) { s.n = 17; }, +[](LinearSpec& s) { s.k = 23; },
         +[](LinearSpec& s) { s.dtype = bf16; }, +[](LinearSpec& s) { s.tf32 = true; },
         +[](LinearSpec& s) { s.x = Layout::transposed; }, +[](LinearSpec& s) { s.weight = Layout::transposed; },
         +[](LinearSpec& s) { s.gradient_dtype = bf16; }}) {
-    LinearSpec changed = spec;
+    LinearSpec changed = tuned_spec;
     change(changed);
-    EXPECT_NE(key(changed), key(spec)) << key(changed);
+    EXPECT_NE(key(changed), key(tuned_spec)) << key(changed);
   }
-  EXPECT_NE(key(spec), plan_cache_key(LinearKind::linear_all_reduce, spec, 3, *device));
+  EXPECT_NE(key(tuned_spec), plan_cache_key(LinearKind::linear_all_reduce, tuned_spec, 3, *device));
 }
 
 // Else a sum would run as another one was measured.
 TEST(PlanCacheKey, IsAnotherWhereSumsAreMadeInAnotherWay) {
   const auto device = open_device({DeviceType::host, 0});
-  LinearSpec added = spec;
+  LinearSpec added = tuned_spec;
   added.beta = 0.5F;
-  LinearSpec activated = spec;
+  LinearSpec activated = tuned_spec;
   activated.activation = Activation::gelu_erf;
   for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
     const auto differs = [&](const LinearSpec& other, int ranks) {
-      return plan_cache_key(kind, other, ranks, *device) != plan_cache_key(kind, spec, ranks, *device);
+      return plan_cache_key(kind, other, ranks, *device) != plan_cache_key(kind, tuned_spec, ranks, *device);
     };
     for (const int ranks : {2, 3}) {
       EXPECT_TRUE(differs(added, ranks)) << name(kind) << " of " << ranks;
       EXPECT_EQ(differs(activated, ranks), ranks == 2) << name(kind) << " of " << ranks;
     }
-    LinearSpec biased = spec;
+    LinearSpec biased = tuned_spec;
     biased.bias = true;
     EXPECT_FALSE(differs(biased, 2));
     // What is added does not change the way.
@@ -88,11 +88,11 @@ TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {
   on(1, [&](World& world) {
     const Device& device = world.device();
     const auto chosen = [&](const LinearOptions& options, int ranks = 3) {
-      return choose_tuned(LinearKind::all_gather_linear, spec, ranks, device, options, cache(), Log());
+      return choose_tuned(LinearKind::all_gather_linear, tuned_spec, ranks, device, options, cache(), Log());
     };
-    const LinearChoice model = choose(LinearKind::all_gather_linear, spec, 3, device.costs());
+    const LinearChoice model = choose(LinearKind::all_gather_linear, tuned_spec, 3, device.costs());
     EXPECT_EQ(to_string(chosen({})), to_string(model));
-    cache().keep(plan_cache_key(LinearKind::all_gather_linear, spec, 3, device), finest);
+    cache().keep(plan_cache_key(LinearKind::all_gather_linear, tuned_spec, 3, device), finest);
     EXPECT_EQ(chosen({}).algorithm, "pipeline");
     EXPECT_EQ(chosen({}).groups, 8);
     expect_says(to_string(chosen({})), {"pipeline in 8 groups (tuned: it took 7.0 us", cache().path()});
@@ -101,22 +101,22 @@ TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {
     for (const int sms : {0, 8}) {  // it was measured without a limit
       EXPECT_EQ(chosen({.sms = sms}).why, model.why);
     }
-    EXPECT_EQ(chosen({}, 4).why, choose(LinearKind::all_gather_linear, spec, 4, device.costs()).why);
+    EXPECT_EQ(chosen({}, 4).why, choose(LinearKind::all_gather_linear, tuned_spec, 4, device.costs()).why);
   });
 }
 
 TEST_P(TunedChoices, ThatAreNotPossibleAreIgnored) {
   on(1, [&](World& world) {
     const Device& device = world.device();
-    const std::string key = plan_cache_key(LinearKind::all_gather_linear, spec, 3, device);
-    const LinearChoice model = choose(LinearKind::all_gather_linear, spec, 3, device.costs());
+    const std::string key = plan_cache_key(LinearKind::all_gather_linear, tuned_spec, 3, device);
+    const LinearChoice model = choose(LinearKind::all_gather_linear, tuned_spec, 3, device.costs());
     for (const TunedChoice& kept :
          {TunedChoice{"pipeline", 1000, 1e-6}, TunedChoice{"pipeline", -1, 1e-6}, TunedChoice{"direct", 0, 1e-6},
           TunedChoice{"sequence", 2, 1e-6}, TunedChoice{"telepathy", 0, 1e-6}}) {
       cache().keep(key, kept);
       fs::remove(at("log"));
-      const LinearChoice choice =
-          choose_tuned(LinearKind::all_gather_linear, spec, 3, device, {}, cache(), Log(LogLevel::warn, at("log"), 0));
+      const LinearChoice choice = choose_tuned(LinearKind::all_gather_linear, tuned_spec, 3, device, {}, cache(),
+                                               Log(LogLevel::warn, at("log"), 0));
       EXPECT_EQ(to_string(choice), to_string(model)) << kept.algorithm;
       expect_says(contents_of(at("log")), {cache().path(), "is ignored"});
     }
@@ -138,18 +138,18 @@ TEST_P(TunedChoices, AreTheFirstRanksForAll) {
   on(
       3,
       [&](World& world) {
-        const std::string key = plan_cache_key(LinearKind::all_gather_linear, spec, 3, world.device());
+        const std::string key = plan_cache_key(LinearKind::all_gather_linear, tuned_spec, 3, world.device());
         if (world.rank() == 0) PlanCache("plans").keep(key, finest);
         if (world.rank() == 2) PlanCache("plans").keep(key, {.algorithm = "sequence", .groups = 0, .seconds = 1});
         world.team().barrier();
-        const AllGatherLinear plan(world.team(), spec);
+        const AllGatherLinear plan(world.team(), tuned_spec);
         EXPECT_EQ(plan.choice().algorithm, "pipeline");
         EXPECT_EQ(plan.choice().groups, 8);
         expect_says(plan.describe(), {"pipeline in 8 groups", "tuned: it took 7.0 us"});
         // The other order of ranks has another first one.
         const Team reversed = world.team({2, 1, 0});
-        EXPECT_EQ(AllGatherLinear(reversed, spec).choice().algorithm, "sequence");
-        EXPECT_EQ(AllGatherLinear(world.team(), spec, {.algorithm = "sequence"}).choice().why, "asked for");
+        EXPECT_EQ(AllGatherLinear(reversed, tuned_spec).choice().algorithm, "sequence");
+        EXPECT_EQ(AllGatherLinear(world.team(), tuned_spec, {.algorithm = "sequence"}).choice().why, "asked for");
       },
       options);
 }
@@ -176,8 +176,8 @@ TEST_P(TunedChoices, OfADamagedFileAreNone) {
   on(
       2,
       [&](World& world) {
-        const AllGatherLinear plan(world.team(), spec);
-        const LinearChoice model = choose(LinearKind::all_gather_linear, spec, 2, world.device().costs());
+        const AllGatherLinear plan(world.team(), tuned_spec);
+        const LinearChoice model = choose(LinearKind::all_gather_linear, tuned_spec, 2, world.device().costs());
         EXPECT_EQ(to_string(plan.choice()), to_string(model));
       },
       reading(cache().path()));

@@ -24,7 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t team = 7;
+constexpr std::uint64_t team_key = 7;
 constexpr std::uint64_t parcels = 8;  // more than a socket takes
 
 std::array<FileDescriptor, 2> connection() {
@@ -53,7 +53,7 @@ std::vector<Link> links_of(FileDescriptor first, FileDescriptor second) {
 
 void fill(Mesh& mesh, int rank) {
   for (std::uint64_t sequence = 0; sequence < parcels; ++sequence) {
-    mesh.send(rank, team, sequence, {std::vector<std::byte>(60'000), {}});
+    mesh.send(rank, team_key, sequence, {std::vector<std::byte>(60'000), {}});
   }
 }
 
@@ -70,7 +70,7 @@ TEST(Mesh, WhoReadsLateHearsTheGoodbyeAfterAllElse) {
   ASSERT_EQ(heard.wait_for(20s), std::future_status::ready);
   EXPECT_TRUE(heard.get());
   for (std::uint64_t sequence = 0; sequence < parcels; ++sequence) {
-    EXPECT_TRUE(late.try_receive(0, team, sequence)) << sequence;
+    EXPECT_TRUE(late.try_receive(0, team_key, sequence)) << sequence;
   }
   leaving.join();
 }

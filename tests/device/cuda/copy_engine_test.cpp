@@ -15,7 +15,7 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::size_t size = std::size_t{8} << 20;
+constexpr std::size_t copied_bytes = std::size_t{8} << 20;
 constexpr std::chrono::seconds limit{5};
 
 class CopyEngineTest : public OnDevice {
@@ -23,16 +23,16 @@ class CopyEngineTest : public OnDevice {
   void SetUp() override {
     OnDevice::SetUp();
     if (IsSkipped()) return;
-    content_ = OnDevice::random_bytes(size);
+    content_ = OnDevice::random_bytes(copied_bytes);
     source_ = upload(content_);
-    copied_ = memory(size);
+    copied_ = memory(copied_bytes);
   }
 
   /// What `body` queues is there before any kernel gets a multiprocessor.
   template <typename Body> void expect_none_taken(const Body& body) {
     const Stream copies(device(), StreamPriority::high);
     const Stream kernels(device());
-    const Buffer sums = memory(size);
+    const Buffer sums = memory(copied_bytes);
     const std::array<const void*, 1> sources{source_.data()};
     const std::array<void*, 1> destinations{sums.data()};
     const auto add = [&] {
@@ -43,7 +43,7 @@ class CopyEngineTest : public OnDevice {
     add();
     copies.synchronize();
     kernels.synchronize();
-    device().fill(copies, copied_.data(), std::byte{0xff}, size);
+    device().fill(copies, copied_.data(), std::byte{0xff}, copied_bytes);
     copies.synchronize();
     {
       const OccupiedGpu occupied(device().id().index, limit);
@@ -66,20 +66,20 @@ class CopyEngineTest : public OnDevice {
 };
 
 TEST_P(CopyEngineTest, ABatchTakesNoMultiprocessor) {
-  constexpr std::size_t first = size / 3;
+  constexpr std::size_t first = copied_bytes / 3;
   expect_none_taken([&](const Stream& stream) {
     device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = first},
                                            Copy{.dst = copied_.data_as<std::byte>() + first,
                                                 .src = source_.data_as<std::byte>() + first,
-                                                .bytes = size - first}});
+                                                .bytes = copied_bytes - first}});
   });
 }
 
 TEST_P(CopyEngineTest, NorDoesABatchOfOneOnThisGpu) {
   for (const Path path : {Path::local, Path::link}) {  // the memory of a rank that shares this GPU is over a link, too
     expect_none_taken([&](const Stream& stream) {
-      device().copy_batch(stream,
-                          std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = size, .path = path}});
+      device().copy_batch(
+          stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = copied_bytes, .path = path}});
     });
     if (HasFatalFailure()) return;
   }
@@ -91,7 +91,7 @@ TEST_P(CopyEngineTest, NorDoesASignalThatIsCounted) {
   const Buffer words = upload(counts);
   const SignalPut put{.mine = words.data_as<SignalWord>(), .theirs = words.data_as<SignalWord>() + 1, .counted = true};
   expect_none_taken([&](const Stream& stream) {
-    device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = size}});
+    device().copy_batch(stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = copied_bytes}});
     device().signal(stream, {&put, 1});
   });
   EXPECT_EQ(download<SignalWord>(words)[1].value, 7U);
