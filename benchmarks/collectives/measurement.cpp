@@ -53,26 +53,22 @@ class Case {
   [[nodiscard]] std::size_t count() const { return count_; }
 
   void fill(std::uint64_t seed) {
-    const std::size_t inputs = operation_ == Operation::all_gather ? count_ : total_;
-    for (std::size_t i = 0; i < inputs; ++i) library_.input()[i] = element(seed, library_.rank(), i);
+    for (std::size_t i = 0; i < inputs(); ++i) library_.input()[i] = element(seed, library_.rank(), i);
   }
 
   /// Every element of the input is written, and every one of the result read, by this rank.
   void use() {
-    const std::size_t inputs = operation_ == Operation::all_gather ? count_ : total_;
-    const std::size_t outputs = operation_ == Operation::reduce_scatter ? count_ : total_;
     float read = 0;
-    for (std::size_t i = 0; i < outputs; ++i) read += library_.output()[i];
+    for (std::size_t i = 0; i < outputs(); ++i) read += library_.output()[i];
     const float sign = std::isnan(read) ? 1.0F : -1.0F;  // the result decides, so that nobody leaves the reading out
-    for (std::size_t i = 0; i < inputs; ++i) library_.input()[i] *= sign;
+    for (std::size_t i = 0; i < inputs(); ++i) library_.input()[i] *= sign;
   }
 
   [[nodiscard]] double wrong(std::uint64_t seed) {
-    const std::size_t outputs = operation_ == Operation::reduce_scatter ? count_ : total_;
     const std::size_t first =
         operation_ == Operation::reduce_scatter ? count_ * static_cast<std::size_t>(library_.rank()) : 0;
     double wrong = 0;
-    for (std::size_t i = 0; i < outputs; ++i) {
+    for (std::size_t i = 0; i < outputs(); ++i) {
       float expected = 0;
       if (operation_ == Operation::all_gather) {
         expected = element(seed, static_cast<int>(i / count_), i % count_);
@@ -91,6 +87,10 @@ class Case {
   }
 
  private:
+  /// Of one rank.
+  [[nodiscard]] std::size_t inputs() const { return operation_ == Operation::all_gather ? count_ : total_; }
+  [[nodiscard]] std::size_t outputs() const { return operation_ == Operation::reduce_scatter ? count_ : total_; }
+
   Library& library_;
   Operation operation_;
   std::size_t ranks_;
