@@ -36,11 +36,11 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       coming_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
   expect_staging_for({"pull"});
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool staging = options.algorithm == "pull" || (automatic() && !is_always_one_kernel(spec.count));
-  make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals);
+  make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals, ranks() - 1);
   const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
   if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<CommunicationStream>(team);
   everyone_.assign(peers().begin(), peers().end());
@@ -60,7 +60,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
       format("into symmetric tensors {}; into plain views{} {}; copies by {}",
              with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies), small_too(),
              plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
-  set_description(format("{}: {}", describe(), with_mail(ranks() - 1, with_one_kernel(spec.count, otherwise))));
+  set_description(format("{}: {}", describe(), with_mail(with_one_kernel(spec.count, otherwise))));
 }
 
 AllGather::AllGather(AllGather&&) noexcept = default;
@@ -68,10 +68,10 @@ AllGather& AllGather::operator=(AllGather&&) noexcept = default;
 AllGather::~AllGather() = default;
 
 AllGather::Way AllGather::way(std::size_t bytes, Tensors tensors) const noexcept {
-  if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  if (takes_mail(bytes)) return Way::mail;
   const bool symmetric = tensors == Tensors::symmetric_output;
   if (symmetric) {
-    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const CollectiveTuning& tuning = collective_tuning(device().id().type);
     if (takes_direct_kernel(direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes))) {
       return Way::direct_kernel;
     }
@@ -112,7 +112,7 @@ void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) {
 
 void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  const TensorView local = gathered.local();
+  const TensorView& local = gathered.local();
   expect_shard(shard, local, "gathered", split_of(local));
   open(rows_of(shard), gathered, stream);
 }
@@ -231,9 +231,8 @@ void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) {
 
 void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
-  const TensorView local = gathered.local();
-  const Split whole = split_of(local);
-  expect_shard(shard, local, "gathered", whole);
+  const Split whole = split_of(gathered.local());
+  expect_shard(shard, gathered.local(), "gathered", whole);
   gather(rows_of(shard), gathered, whole, stream);
 }
 

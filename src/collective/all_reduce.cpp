@@ -56,7 +56,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   expect_count(spec.count);
   expect_staging_for({"one_shot"});
   expect_sums();
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   const std::size_t most = one_kernel_bytes(tuning.one_kernel_bytes);
   const std::size_t whole = bytes_up_to(most, spec.count);
   const std::size_t one_step = std::min(whole, one_step_up_to(tuning, ranks()));
@@ -67,7 +67,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
   make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
-  make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals);
+  make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals, ranks() - 1);
   if (!automatic() && lanes().bytes() != 0) {
     const bool one_shot = options.algorithm == "one_kernel";
     const std::size_t piece = lanes().bytes() * static_cast<std::size_t>(one_shot ? 1 : ranks());
@@ -98,16 +98,16 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       meeting() && automatic() ? format(", above {} bytes in one kernel", direct_all_reduce_above(tuning, ranks()))
                                : "",
       plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
-  set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
-                         with_mail(ranks() - 1, otherwise), summer()));
+  set_description(
+      format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(), with_mail(otherwise), summer()));
 }
 
 AllReduce::Way AllReduce::way(std::int64_t count, Tensors tensors) const noexcept {
   const std::size_t bytes = bytes_of(count);
   if (ranks() == 1) return Way::copy;
-  if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  if (takes_mail(bytes)) return Way::mail;
   if (tensors == Tensors::plain && takes_fetch(bytes_of(chunk(count, 0).count), fetch_rounds)) return Way::fetch;
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   const bool wins = !automatic() || bytes > direct_all_reduce_above(tuning, ranks());
   if (tensors == Tensors::symmetric_output && meeting() && wins) return Way::direct_kernel;
   const int steps = kernel_steps(count);
@@ -130,7 +130,7 @@ int AllReduce::kernel_steps(std::int64_t count) const noexcept {
   if (lanes().bytes() == 0) return 0;
   if (options().algorithm == "one_kernel") return 1;
   if (options().algorithm == "one_kernel_two_shot") return 2;
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   const std::size_t bytes = bytes_of(count);
   if (!automatic() || bytes > one_kernel_bytes(tuning.one_kernel_bytes)) return 0;
   return bytes <= one_step_up_to(tuning, ranks()) ? 1 : 2;

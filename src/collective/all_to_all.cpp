@@ -84,24 +84,24 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
       count_(spec.count),
       parts_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
-  make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals);
+  make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const std::string otherwise =
       format("into symmetric tensors and out of them {}; between plain views {}; copies by {}",
              with_direct_kernel(tuning.direct_exchange_bytes, "stores into them or loads from them",
                                 "by pushes in rank-rotated order and by pulls"),
              plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
-  set_description(format("{}: {}", describe(), with_mail(1, with_one_kernel(spec.count, otherwise, "parts"))));
+  set_description(format("{}: {}", describe(), with_mail(with_one_kernel(spec.count, otherwise, "parts"))));
 }
 
 AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept {
-  if (takes_mail(bytes, 1)) return Way::mail;
+  if (takes_mail(bytes)) return Way::mail;
   if (tensors != Tensors::plain) {
-    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const CollectiveTuning& tuning = collective_tuning(device().id().type);
     const bool wins = aligned && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_exchange_bytes);
     if (takes_direct_kernel(wins)) return Way::direct_kernel;
   }

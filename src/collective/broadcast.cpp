@@ -71,19 +71,19 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
       pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))),
       passed_on_above_(passed_on_above(device().costs(), readers())) {
   expect_count(spec.count);
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, readers(), readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes);
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t piece = bytes_up_to(piece_bytes(), spec.count);
   // For a plan's life: a slot's credits, and a meeting that needs none, do not know of each other.
   passes_pieces_on_ = staging && meeting() && readers() > 1 && kernel_may_pass_on(piece);
-  make_slots(staging ? piece : 0, signals);
+  make_slots(staging ? piece : 0, signals, readers());
   set_description(format("{}: {}", describe(), in_words()));
 }
 
 std::string Broadcast::in_words() const {
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   std::string copies = pulls_ ? "by pulls from the root" : "by pushes of the root";
   if (!pulls_ && readers() > 1) {
     copies += format(", above {} bytes of shares that the others pass on", passed_on_above_);
@@ -97,7 +97,7 @@ std::string Broadcast::in_words() const {
              plain_views(passes_pieces_on_ ? format("through two slots, {}, by the same kernel", pieces)
                                            : format("through two slots of the root, {}", pieces)),
              copier());
-  std::string small = with_mail(readers(), with_one_kernel(count_, otherwise, "tensors"));
+  std::string small = with_mail(with_one_kernel(count_, otherwise, "tensors"));
   if (!meeting() || !automatic()) return small;
   const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes;
   const bool bounded = readers() == 1 || options().sms.has_value();
@@ -129,9 +129,9 @@ bool Broadcast::kernel_may_pass_on(std::size_t bytes) const noexcept {
 }
 
 Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept {
-  if (takes_mail(bytes, ranks() - 1)) return Way::mail;
+  if (takes_mail(bytes)) return Way::mail;
   if (tensors == Tensors::symmetric_output) {
-    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const CollectiveTuning& tuning = collective_tuning(device().id().type);
     const std::size_t passed_on = bytes * static_cast<std::size_t>(readers());
     const bool passes = passed_on > tuning.direct_pass_bytes && kernel_may_pass_on(bytes);
     const bool stores = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);

@@ -37,15 +37,13 @@ void Plan::set_description(std::string text) {
   team_.log().write(LogLevel::trace, description_);
 }
 
-void Plan::expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const {
+void Plan::refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const {
   if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
   if (!(tensor.team() == team_)) {
     refuse(format("{} is a symmetric tensor of team {}; this plan is of team {}", argument, tensor.team().id(),
                   team_.id()));
   }
-  if (!tensor.memory().is_reachable()) {
-    refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
-  }
+  refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
 }
 
 void Plan::agree_on_run(StreamRef stream, const std::string& given) const {
@@ -88,9 +86,7 @@ void Plan::expect_apart(const TensorView& view, std::string_view argument, const
                         std::string_view other_argument) const {
   const std::size_t bytes = view.bytes();
   const std::size_t other_bytes = other.bytes();
-  const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
-  const auto other_begin = reinterpret_cast<std::uintptr_t>(other.data());
-  if (begin >= other_begin + other_bytes || other_begin >= begin + bytes) return;
+  if (lie_apart(view.data(), bytes, other.data(), other_bytes)) return;
   if (bytes == 0 || other_bytes == 0 || !view.is_dense() || !other.is_dense()) return;
   refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; they must not", argument, bytes, view.data(),
                 other_argument, other_bytes, other.data()));

@@ -33,12 +33,12 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
       sources_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
   expect_sums();
-  const CollectiveTuning tuning = collective_tuning(device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool on_place = options.algorithm == "direct" || options.algorithm == "direct_kernel";
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
-  make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals);
+  make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   std::string meets;
   if (meeting()) {
     meets = automatic() ? format(" (from {} to {} bytes on a rank's links it meets the peers itself)",
@@ -49,14 +49,14 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
       format("from symmetric tensors by one reduction that reads all ranks' memory{}; from plain views{} {}", meets,
              small_too(), plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
-                         with_mail(1, with_one_kernel(spec.count, otherwise)), summer()));
+                         with_mail(with_one_kernel(spec.count, otherwise)), summer()));
 }
 
 ReduceScatter::Way ReduceScatter::way(std::size_t bytes, Tensors tensors) const noexcept {
-  if (takes_mail(bytes, 1)) return Way::mail;
+  if (takes_mail(bytes)) return Way::mail;
   const bool symmetric = tensors == Tensors::symmetric_input;
   if (symmetric && meeting()) {
-    const CollectiveTuning tuning = collective_tuning(device().id().type);
+    const CollectiveTuning& tuning = collective_tuning(device().id().type);
     const bool wins = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_scatter_bytes);
     if (!automatic() || wins) return Way::direct_kernel;
   }
@@ -78,18 +78,18 @@ ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
 void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
-  direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), stream);
+  direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), whole, stream);
 }
 
 void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
-  expect_shard(shard, input.local(), "input", split_of(input.local()));
-  direct(input, shard.data(), stream);
+  const Split whole = split_of(input.local());
+  expect_shard(shard, input.local(), "input", whole);
+  direct(input, shard.data(), whole, stream);
 }
 
-void ReduceScatter::direct(const SymmetricTensor& input, void* shard, StreamRef stream) {
+void ReduceScatter::direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
   expect_algorithm({"direct", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
-  const Split whole = split(input.local());
   expect_alike(stream, [&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
   if (whole.total == 0) return;
   const std::byte* const from = input.memory().data();

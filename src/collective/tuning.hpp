@@ -37,52 +37,48 @@ struct CollectiveTuning {
   std::size_t dear_fetched_twice_bytes;
 };
 
-[[nodiscard]] constexpr CollectiveTuning collective_tuning(DeviceType type) noexcept {
-  switch (type) {
-    case DeviceType::host:
-      return {.piece_bytes = std::size_t{512} << 10,
-              .one_shot_bytes = std::size_t{16} << 10,
-              .one_shot_symmetric_bytes = std::size_t{4} << 10,
-              .staged_bytes = std::size_t{4} << 10,
-              .letter_bytes = std::size_t{1} << 10,
-              .only_letter_bytes = std::size_t{2} << 10,
-              .mailed_bytes = std::size_t{2} << 10,
-              .one_kernel_bytes = 0,
-              .one_kernel_link_bytes = 0,
-              .direct_above_bytes = SIZE_MAX,
-              .direct_gather_bytes = 0,
-              .direct_exchange_bytes = 0,
-              .direct_scatter_bytes = 0,
-              .direct_pass_bytes = SIZE_MAX,
-              .one_step_bytes = 0,
-              .fetched_bytes = std::size_t{16} << 10,
-              .fetched_twice_bytes = std::size_t{64} << 10,
-              .cheap_loan = 3,
-              .dear_fetched_bytes = std::size_t{4} << 20,
-              .dear_fetched_twice_bytes = std::size_t{16} << 20};
-    case DeviceType::cuda:
-      return {.piece_bytes = std::size_t{32} << 20,
-              .one_shot_bytes = std::size_t{128} << 10,
-              .one_shot_symmetric_bytes = std::size_t{128} << 10,
-              .staged_bytes = 0,
-              .letter_bytes = 0,
-              .only_letter_bytes = 0,
-              .mailed_bytes = 0,
-              .one_kernel_bytes = std::size_t{4} << 20,
-              .one_kernel_link_bytes = std::size_t{4} << 20,
-              .direct_above_bytes = std::size_t{2} << 20,
-              .direct_gather_bytes = std::size_t{64} << 20,
-              .direct_exchange_bytes = std::size_t{256} << 20,
-              .direct_scatter_bytes = std::size_t{16} << 20,
-              .direct_pass_bytes = std::size_t{1536} << 10,
-              .one_step_bytes = std::size_t{576} << 10,
-              .fetched_bytes = SIZE_MAX,
-              .fetched_twice_bytes = SIZE_MAX,
-              .cheap_loan = 0,
-              .dear_fetched_bytes = SIZE_MAX,
-              .dear_fetched_twice_bytes = SIZE_MAX};
-  }
-  return {};
+inline constexpr CollectiveTuning host_tuning = {.piece_bytes = std::size_t{512} << 10,
+                                                 .one_shot_bytes = std::size_t{16} << 10,
+                                                 .one_shot_symmetric_bytes = std::size_t{4} << 10,
+                                                 .staged_bytes = std::size_t{4} << 10,
+                                                 .letter_bytes = std::size_t{1} << 10,
+                                                 .only_letter_bytes = std::size_t{2} << 10,
+                                                 .mailed_bytes = std::size_t{2} << 10,
+                                                 .one_kernel_bytes = 0,
+                                                 .one_kernel_link_bytes = 0,
+                                                 .direct_above_bytes = SIZE_MAX,
+                                                 .direct_gather_bytes = 0,
+                                                 .direct_exchange_bytes = 0,
+                                                 .direct_scatter_bytes = 0,
+                                                 .direct_pass_bytes = SIZE_MAX,
+                                                 .one_step_bytes = 0,
+                                                 .fetched_bytes = std::size_t{16} << 10,
+                                                 .fetched_twice_bytes = std::size_t{64} << 10,
+                                                 .cheap_loan = 3,
+                                                 .dear_fetched_bytes = std::size_t{4} << 20,
+                                                 .dear_fetched_twice_bytes = std::size_t{16} << 20};
+inline constexpr CollectiveTuning cuda_tuning = {.piece_bytes = std::size_t{32} << 20,
+                                                 .one_shot_bytes = std::size_t{128} << 10,
+                                                 .one_shot_symmetric_bytes = std::size_t{128} << 10,
+                                                 .staged_bytes = 0,
+                                                 .letter_bytes = 0,
+                                                 .only_letter_bytes = 0,
+                                                 .mailed_bytes = 0,
+                                                 .one_kernel_bytes = std::size_t{4} << 20,
+                                                 .one_kernel_link_bytes = std::size_t{4} << 20,
+                                                 .direct_above_bytes = std::size_t{2} << 20,
+                                                 .direct_gather_bytes = std::size_t{64} << 20,
+                                                 .direct_exchange_bytes = std::size_t{256} << 20,
+                                                 .direct_scatter_bytes = std::size_t{16} << 20,
+                                                 .direct_pass_bytes = std::size_t{1536} << 10,
+                                                 .one_step_bytes = std::size_t{576} << 10,
+                                                 .fetched_bytes = SIZE_MAX,
+                                                 .fetched_twice_bytes = SIZE_MAX,
+                                                 .cheap_loan = 0,
+                                                 .dear_fetched_bytes = SIZE_MAX,
+                                                 .dear_fetched_twice_bytes = SIZE_MAX};
+[[nodiscard]] constexpr const CollectiveTuning& collective_tuning(DeviceType type) noexcept {
+  return type == DeviceType::cuda ? cuda_tuning : host_tuning;
 }
 
 /// Up to how many bytes of a shard one kernel gathers all, or sums for one rank, where the device has one.

@@ -32,7 +32,7 @@ bool takes_kernels(const LinearChoice& choice) { return choice.groups == 0 && ch
 MeetingPlace meeting_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
                         ShardGather::Meanwhile meanwhile, std::uint32_t operation) {
   const std::size_t shard = shard_bytes(team, max_m, row_bytes);
-  const CollectiveTuning tuning = collective_tuning(team.device().id().type);
+  const CollectiveTuning& tuning = collective_tuning(team.device().id().type);
   const bool may = team.device().meets() && takes_kernels(choice) && kernel_takes_rows(team.size(), row_bytes);
   if (!may || meanwhile == ShardGather::Meanwhile::something ||
       !direct_shard_wins(tuning, team.size(), shard, tuning.direct_gather_bytes)) {

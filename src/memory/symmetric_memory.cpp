@@ -316,6 +316,9 @@ void SymmetricMemory::rendezvous(std::string_view contents) {
 }
 
 bool SymmetricMemory::is_reachable() const noexcept { return state_ != nullptr && state_->held->reach.has_value(); }
+bool SymmetricMemory::is_reachable_on(const Team& team) const noexcept {
+  return is_reachable() && state_->team == team;
+}
 const Team& SymmetricMemory::team() const { return state().team; }
 std::string_view SymmetricMemory::backend() const { return state().backend->name(); }
 std::size_t SymmetricMemory::bytes() const { return state().bytes; }

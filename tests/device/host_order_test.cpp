@@ -20,6 +20,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/corked.hpp"
+#include "tandem/device/mail.hpp"
 
 #include "device/on_device.hpp"
 #include "device/one_core.hpp"
@@ -424,6 +425,26 @@ TEST_P(EmulatedLinkTest, AReductionThatCrossesTakesItsTime) {
     stream.synchronize();
   });
   EXPECT_GE(took, transfer + latency);
+}
+
+TEST_P(EmulatedLinkTest, LettersTakeTheirTime) {
+  Stream stream(device());
+  const Buffer boxes = upload(std::vector<std::byte>(2 * mailbox_bytes(bytes)));
+  std::vector<Letter> letters;
+  for (std::size_t i = 0; i < 2; ++i) {
+    auto* const box =
+        reinterpret_cast<SignalWord*>(boxes.data_as<std::byte>() + i * mailbox_bytes(bytes));  // to itself
+    letters.push_back(
+        {.message = source_.data(), .bytes = bytes, .put = {.mine = box, .theirs = box}, .wait = {.word = box}});
+  }
+  WaitControl control{};
+  control.timeout_ns = 20'000'000'000;
+  const auto took = timed([&] {
+    device().mail(stream, letters, {}, &control);
+    stream.synchronize();
+  });
+  EXPECT_GE(took, 2 * transfer + latency);
+  EXPECT_EQ(control.failed, 0U);
 }
 
 TEST_P(EmulatedLinkTest, WhatOtherWorkStoresTakesItsTime) {

@@ -2,6 +2,7 @@
 #include "tandem/device/mail.hpp"
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/corked.hpp"
 
 #include "device/with_control.hpp"
 #include "support/errors.hpp"
@@ -142,6 +144,59 @@ TEST_P(MailTest, MessagesArePutInPlacesOfTheirOwnAsFarAsThereIsRoom) {
     stream.synchronize();
     EXPECT_EQ(out, expected) << total;
   }
+}
+
+// Who sends early saves the peer's time; what comes before on the stream, or is waited for there, comes before all the
+// same.
+TEST_P(MailTest, ALetterSetsOutAtOnceUnlessSomethingComesBeforeIt) {
+  if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
+  const Buffer boxes = mailboxes(1);
+  SignalWord* const box = mailbox(boxes, 0);  // to itself
+  int message = 1;
+  const Letter letter{
+      .message = &message, .bytes = sizeof(message), .put = {.mine = box, .theirs = box}, .wait = {.word = box}};
+  const Stream stream(device());
+  const auto sent = [&] { return std::atomic_ref(box->value).load(); };
+  const auto got = [&] {
+    stream.synchronize();
+    int value = 0;
+    std::memcpy(&value, mail_in(box), sizeof(value));
+    return value;
+  };
+  const auto mail = [&] { device().mail(stream, {&letter, 1}, {}, control_); };
+  mail();
+  EXPECT_EQ(sent(), 1U);
+  EXPECT_EQ(got(), 1);
+
+  std::atomic<bool> released{false};
+  const auto writes = [&](int value) {
+    return [&, value] {
+      while (!released.load()) std::this_thread::yield();
+      message = value;
+    };
+  };
+  device().launch(stream, writes(2));
+  mail();
+  EXPECT_EQ(sent(), 1U);
+  released.store(true);
+  EXPECT_EQ(got(), 2);
+
+  released.store(false);
+  const Stream other(device());
+  Event written(device());
+  device().launch(other, writes(3));
+  order_after(stream, other, written);
+  mail();
+  EXPECT_EQ(sent(), 2U);
+  released.store(true);
+  EXPECT_EQ(got(), 3);
+
+  {
+    const Corked corked(device(), stream);
+    device().fill(stream, &message, std::byte{4}, sizeof(message));
+    mail();
+  }
+  EXPECT_EQ(got(), 0x04040404);
 }
 
 TEST_P(MailTest, TheRecordNamesWhoDidNotWrite) {

@@ -99,8 +99,9 @@ class TANDEM_API Collective : public Plan {
   /// was asked for. Throws Unsupported for that where the device has none.
   void make_meeting(std::int64_t count, int copies, std::size_t above);
   /// Collective, behind make_lanes and make_meeting. `bytes` for each slot (none without staging), and `signals` kinds
-  /// of signals between each two ranks. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
-  void make_slots(std::size_t bytes, std::uint32_t signals);
+  /// of signals between each two ranks; by mail, each message is written `copies` times, as often as there are peers
+  /// who get it. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
+  void make_slots(std::size_t bytes, std::uint32_t signals, int copies);
   /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
   /// run to run; a graph has its slots baked in. So from the first captured run on, no run gets beyond this before all
   /// ranks have come so far.
@@ -251,8 +252,10 @@ class TANDEM_API Collective : public Plan {
   /// after all: that takes one exchange of signals instead of two.
   [[nodiscard]] bool takes_staging(std::size_t bytes) const noexcept;
   /// Whether a run of messages with so many bytes goes by mail, whatever the tensors: in one step, but each is written
-  /// `copies` times, as often as there are peers who get it.
-  [[nodiscard]] bool takes_mail(std::size_t bytes, int copies) const noexcept;
+  /// for every peer who gets it.
+  [[nodiscard]] bool takes_mail(std::size_t bytes) const noexcept {
+    return automatic_ ? letter_bytes_ != 0 && bytes <= mail_bytes_ : options_.algorithm == "mail";
+  }
   /// Of each shard (or of a whole) that one kernel takes at once: up to `limit` where the plan chooses, else pieces.
   [[nodiscard]] std::size_t one_kernel_bytes(std::size_t limit) const noexcept;
   /// Whether a run of shards with so many bytes is one kernel's, whatever the tensors. One that was asked for takes
@@ -287,7 +290,7 @@ class TANDEM_API Collective : public Plan {
   /// ", and anything up to 4096 bytes a rank," behind "plain views", where that is so.
   [[nodiscard]] std::string small_too() const;
   /// How all goes, for `describe`: short messages by mail (see `takes_mail`), else as `otherwise` says.
-  [[nodiscard]] std::string with_mail(int copies, const std::string& otherwise) const;
+  [[nodiscard]] std::string with_mail(const std::string& otherwise) const;
   /// The same, on the ranks' own tensors: by a kernel that `does` it, from so many bytes on up to `most` on a rank's
   /// links.
   [[nodiscard]] std::string with_direct_kernel(std::size_t most, std::string_view does,
@@ -312,6 +315,7 @@ class TANDEM_API Collective : public Plan {
   std::size_t part_bytes_;
   std::size_t batch_bytes_;
   std::size_t letter_bytes_ = 0;  // 0: this plan sends none
+  std::size_t mail_bytes_ = 0;    // of the longest message that goes by mail by itself
   std::uint32_t opened_ = 0;      // what ranks signal in `open_slots`
   Slots slots_;
   MailLanes lanes_;                       // none where no run is one kernel's

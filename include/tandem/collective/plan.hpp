@@ -85,13 +85,24 @@ class TANDEM_API Plan {
   /// Throws InvalidArgument where these share memory, as far as that can be seen: of rows that lie apart it cannot.
   void expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                     std::string_view other_argument) const;
-  /// The same unless both begin at one address, as where an operation runs in place.
+  /// The same of two with as many elements, unless both begin at one address, as where an operation runs in place.
   void expect_same_or_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                             std::string_view other_argument) const {
-    if (view.data() != other.data()) expect_apart(view, argument, other, other_argument);
+    const std::size_t bytes = view.bytes();
+    if (view.data() == other.data() || lie_apart(view.data(), bytes, other.data(), bytes)) return;
+    expect_apart(view, argument, other, other_argument);
+  }
+  /// Whether so many bytes at one address and at another have none in common.
+  [[nodiscard]] static bool lie_apart(const void* one, std::size_t bytes, const void* other,
+                                      std::size_t other_bytes) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(one);
+    const auto other_begin = reinterpret_cast<std::uintptr_t>(other);
+    return begin >= other_begin + other_bytes || other_begin >= begin + bytes;
   }
   /// Throws InvalidArgument unless `tensor` is one that all ranks of this team reach.
-  void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const;
+  void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const {
+    if (!tensor.memory().is_reachable_on(team_)) refuse_unreachable(tensor, argument);
+  }
   /// Collective where TANDEM_CHECK says runs, and else nothing: throws InvalidArgument on every member, naming two,
   /// unless all run this plan, captured or not, and `given()`, in words what they give it, is the same. The last of a
   /// run's checks: who is refused before does not come.
@@ -129,6 +140,7 @@ class TANDEM_API Plan {
     return reinterpret_cast<std::uintptr_t>(view.data()) & (size_of(view.dtype()) - 1);
   }
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
+  [[noreturn]] void refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const;
   void agree_on_run(StreamRef stream, const std::string& given) const;
   /// The capture that `stream`, which has to be one of this rank's device, is in; 0: none.
   [[nodiscard]] std::uint64_t capture_of(StreamRef stream) const;

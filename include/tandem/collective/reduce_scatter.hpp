@@ -42,7 +42,7 @@ class TANDEM_API ReduceScatter final : public Collective {
   void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
 
  private:
-  void direct(const SymmetricTensor& input, void* shard, StreamRef stream);
+  void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void find_sources(const SymmetricTensor& input, const Shard& mine);
   enum class Way : std::uint8_t;
   /// How shards of up to so many bytes go.

@@ -30,7 +30,8 @@ struct Shard {
   if (sizes.size() == 0) return 1;
   const std::int64_t rows = sizes[0];
   const std::int64_t longest = shard_of(rows, ranks, 0).count;
-  return rows == 0 ? 0 : longest * (sizes.numel() / rows);
+  if (rows == 0 || sizes.size() == 1) return longest;
+  return longest * (sizes.numel() / rows);
 }
 
 }  // namespace tandem

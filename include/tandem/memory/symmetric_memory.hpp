@@ -45,6 +45,8 @@ class TANDEM_API SymmetricMemory {
   /// throws why. It is a barrier, since no rank may signal into a pad that its owner has not cleared.
   void rendezvous();
   [[nodiscard]] bool is_reachable() const noexcept;
+  /// The same, for memory of this team.
+  [[nodiscard]] bool is_reachable_on(const Team& team) const noexcept;
 
   [[nodiscard]] const Team& team() const;
   [[nodiscard]] std::string_view backend() const;

@@ -363,23 +363,55 @@ void HostDevice::wait_and_count(StreamRef stream, std::span<const SignalWait> wa
   host_stream(stream).enqueue_with(TaskWeight::light, [](std::span<const SignalPut> all) { count_signals(all); }, puts);
 }
 
+namespace {
+
+/// What `HostDevice::mail` queues. Without an emulated link, letters may go out before the stream comes to it.
+class MailTask {
+ public:
+  MailTask(const MailUse& use, EmulatedLink::Transfer transfer, WaitControl* control) noexcept
+      : control_(control), transfer_(transfer), out_(use.out), count_(use.count), dtype_(use.dtype) {}
+
+  void begin(std::span<const Letter> letters, std::span<const void* const> /*sources*/,
+             std::span<const MailPlace> /*places*/) noexcept {
+    if (transfer_.link != nullptr) return;
+    send(letters);
+    sent_ = true;
+  }
+  void operator()(std::span<const Letter> letters, std::span<const void* const> sources,
+                  std::span<const MailPlace> places) const {
+    if (!sent_) send(letters);
+    wait_letters(letters, *control_);
+    use_mail({sources, places, out_, count_, dtype_});
+  }
+
+ private:
+  void send(std::span<const Letter> letters) const {
+    {
+      const EmulatedLink::Crossing crossing(transfer_);
+      write_letters(letters);
+    }
+    // Behind all messages, not each behind its own: a signal waits for the stores before it, and those of several
+    // messages are on their way side by side.
+    signal_letters(letters);
+  }
+
+  WaitControl* control_;
+  EmulatedLink::Transfer transfer_;
+  void* out_;
+  std::int64_t count_;
+  DType dtype_;
+  bool sent_ = false;
+};
+
+}  // namespace
+
 void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control) {
   std::size_t bytes = 0;
   if (link_) {
     for (const Letter& letter : letters) bytes += letter.bytes;
   }
-  host_stream(stream).enqueue_with(
-      link_ ? TaskWeight::heavy : TaskWeight::light,
-      [control, transfer = transfer(stream, bytes), out = use.out, count = use.count, dtype = use.dtype](
-          std::span<const Letter> all, std::span<const void* const> sources, std::span<const MailPlace> places) {
-        {
-          const EmulatedLink::Crossing crossing(transfer);
-          write_letters(all);
-        }
-        exchange_letters(all, *control);
-        use_mail({sources, places, out, count, dtype});
-      },
-      letters, use.sources, use.places);
+  host_stream(stream).enqueue_with(link_ ? TaskWeight::heavy : TaskWeight::light,
+                                   MailTask(use, transfer(stream, bytes), control), letters, use.sources, use.places);
 }
 
 std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {

@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-// What `Device::mail` does on the host before and after its signals (see exchange_letters), on the calling thread.
+// What `Device::mail` does on the host before its signals go (see signal_letters) and after they have come, on the
+// calling thread.
 
 void write_letters(std::span<const Letter> letters) noexcept;
 void use_mail(const MailUse& use);

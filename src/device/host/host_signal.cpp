@@ -187,10 +187,11 @@ void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexc
   for (const SignalWait& wait : waits) wait_signal(wait, control, began);
 }
 
-void exchange_letters(std::span<const Letter> letters, WaitControl& control) noexcept {
-  // After all messages, not each behind its own: a signal waits for the stores before it, and those of several messages
-  // are on their way side by side.
+void signal_letters(std::span<const Letter> letters) noexcept {
   for (const Letter& letter : letters) put_signal(letter.put);
+}
+
+void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcept {
   std::int64_t began = 0;
   for (const Letter& letter : letters) {
     // Mostly the peer's message is as long as this one, or nearly; its first line comes with the signal.

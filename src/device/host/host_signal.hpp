@@ -13,8 +13,10 @@ namespace tandem {
 void put_signals(std::span<const SignalPut> puts) noexcept;
 void count_signals(std::span<const SignalPut> puts) noexcept;
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept;
-/// The signals of letters that are written, and those of the peers'.
-void exchange_letters(std::span<const Letter> letters, WaitControl& control) noexcept;
+/// The signals of letters that are written.
+void signal_letters(std::span<const Letter> letters) noexcept;
+/// Those of the peers' letters.
+void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcept;
 
 /// Whether the team's waits are to end, for any reason.
 [[nodiscard]] bool aborted(WaitControl& control) noexcept;

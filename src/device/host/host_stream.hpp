@@ -65,7 +65,9 @@ class HostStream {
     put<Stored>(0, [&](std::byte* place) { return ::new (place) Stored(std::forward<Task>(task)); }, weight);
   }
 
-  /// Queues `task` with copies of all `items` behind it; it is called once as task(std::span<const Item>...).
+  /// Queues `task` with copies of all `items` behind it; it is called once as task(std::span<const Item>...). One that
+  /// also has a `begin`, which waits for nobody and does not throw, is called as task.begin(items...) first, right
+  /// here, if all that was queued before has run: so what others wait for need not wait for who drains the stream.
   template <typename Task, typename... Item>
   void enqueue_with(TaskWeight weight, Task&& task, std::span<const Item>... items) {
     static_assert((
@@ -74,6 +76,9 @@ class HostStream {
     using Stored = WithItems<std::decay_t<Task>, Item...>;
     put<Stored>((items.size_bytes() + ...),
                 [&](std::byte* place) {
+                  if constexpr (requires { task.begin(items...); }) {
+                    if (comes_next()) task.begin(items...);
+                  }
                   std::byte* tail = place + sizeof(Stored);
                   const auto add = [&tail](const void* from, std::size_t bytes) {
                     if (bytes != 0) std::memcpy(tail, from, bytes);
@@ -192,6 +197,8 @@ class HostStream {
   [[nodiscard]] std::byte* reserve(std::size_t bytes, void (*run)(void*));
   [[nodiscard]] Segment* new_segment(std::size_t capacity);
   void attend(TaskWeight weight) noexcept;
+  /// For who holds the queue's lock and has reserved a place for a task: whether all before it have run.
+  [[nodiscard]] bool comes_next() const noexcept { return held_ == 1 && passed(ticket()); }
 
   [[nodiscard]] bool try_acquire() noexcept;
   void wake_sleepers() noexcept;
