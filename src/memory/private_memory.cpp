@@ -14,6 +14,7 @@
 
 #include "base/format.hpp"
 #include "team/names.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
@@ -78,14 +79,14 @@ Trial try_all(const Team& team) {
   std::uint64_t value = (std::uint64_t{random()} << 32U) | random();
   const Secret mine{.value = value, .address = &value};
   const std::vector<Parcel> announced = team.exchange(call, parcel_of(&mine, sizeof(mine)));
-  const std::string why = try_to_read(team, announced);
+  const std::string why = or_abort(team, call, [&] { return try_to_read(team, announced); });
   Trial trial;
   for (const Parcel& verdict : team.exchange(call, parcel_of(why.data(), why.size()))) {
     if (verdict.bytes.empty()) continue;
     trial.why_not = {reinterpret_cast<const char*>(verdict.bytes.data()), verdict.bytes.size()};
     return trial;
   }
-  static const double own_cost = measure_cost(team.device());
+  static const double own_cost = or_abort(team, call, [&] { return measure_cost(team.device()); });
   for (const Parcel& parcel : team.exchange(call, parcel_of(&own_cost, sizeof(own_cost)))) {
     double cost = 0;
     if (parcel.bytes.size() == sizeof(cost)) std::memcpy(&cost, parcel.bytes.data(), sizeof(cost));

@@ -369,8 +369,9 @@ void Mesh::run() noexcept {
       if (stopping_) return;
       retry = std::exchange(retry_, false);
     }
-    const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()),
-                                   retry ? static_cast<int>(retry_pause.count()) : -1);
+    // Whoever could not send has woken this thread: to wait for events alone would be no pause.
+    if (retry) std::this_thread::sleep_for(retry_pause);
+    const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), retry ? 0 : -1);
     try {
       const std::lock_guard lock(mutex_);
       for (int i = 0; i < count; ++i) {

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "team/names.hpp"
 
-#include <array>
-#include <unistd.h>
-
 #include "base/format.hpp"
 
 namespace tandem {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 std::string to_string(const PeerInfo& peer) {
   return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);

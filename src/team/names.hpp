@@ -8,9 +8,6 @@
 
 namespace tandem {
 
-/// The name of this machine.
-[[nodiscard]] std::string host_name();
-
 /// "rank 2 (host node7, pid 4242)"
 [[nodiscard]] std::string to_string(const PeerInfo& peer);
 

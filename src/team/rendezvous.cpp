@@ -13,6 +13,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/host_name.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 #include "team/wire.hpp"

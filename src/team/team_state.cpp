@@ -55,7 +55,12 @@ Team::State::State(Core& core, std::uint64_t id, std::vector<int> members)
   rank_ = static_cast<int>(self - members_.begin());
   core_.device()->register_memory(page_.data(), ControlPage::bytes());
   control()->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_.env().timeout).count());
-  core_.enter(*this);
+  try {
+    core_.enter(*this);
+  } catch (...) {
+    core_.device()->unregister_memory(page_.data());
+    throw;
+  }
 }
 
 Team::State::~State() {

@@ -59,6 +59,13 @@ class Lender {
   ::pid_t process_ = -1;
 };
 
+/// Empty where this process may read what the lender has.
+std::string why_not_readable(Device& device, const Lender& lender, const std::vector<std::byte>& data) {
+  std::uint64_t value = 0;
+  const std::string why = device.read_process(lender.process(), data.data(), &value, sizeof(value));
+  return why.empty() ? why : "this system does not let a process read its child's memory: " + why;
+}
+
 class HostFetchTest : public OnDevice {
  protected:
   [[nodiscard]] WaitControl* control() { return &control_; }
@@ -87,9 +94,7 @@ class HostFetchTest : public OnDevice {
 TEST_P(HostFetchTest, ReadsAnyBytesOfAnotherProcess) {
   std::vector<std::byte> data = random_bytes(lent_bytes);
   const Lender lender(data);
-  std::uint64_t value = 0;
-  const std::string why = device().read_process(lender.process(), data.data(), &value, sizeof(value));
-  if (!why.empty()) GTEST_SKIP() << "this system does not let a process read its child's memory: " << why;
+  if (const std::string why = why_not_readable(device(), lender, data); !why.empty()) GTEST_SKIP() << why;
   for (const std::size_t bytes : {1U, 2U, 63U, 4096U, 4097U, 65'536U, 1'000'003U}) {
     for (const std::size_t offset : {0U, 1U, 4095U, 70'000U}) {
       std::vector<std::byte> got(bytes);
@@ -107,9 +112,7 @@ TEST_P(HostFetchTest, ReadsToAnyPlaceInAPage) {
   constexpr std::size_t page = 4096;
   std::vector<std::byte> data = random_bytes(lent_bytes);
   const Lender lender(data);
-  std::uint64_t value = 0;
-  const std::string why = device().read_process(lender.process(), data.data(), &value, sizeof(value));
-  if (!why.empty()) GTEST_SKIP() << "this system does not let a process read its child's memory: " << why;
+  if (const std::string why = why_not_readable(device(), lender, data); !why.empty()) GTEST_SKIP() << why;
   for (const std::size_t bytes : {2047U, 2048U, 32'767U, 32'768U, 32'769U, 100'001U}) {
     for (const std::size_t further : {0U, 1U, 16U, 31U, 32U, 4095U}) {
       std::vector<std::byte> around(bytes + 2 * page, std::byte{0xAA});
@@ -129,6 +132,7 @@ TEST_P(HostFetchTest, ReadsToAnyPlaceInAPage) {
 TEST_P(HostFetchTest, AFailedReadIsRecorded) {
   std::vector<std::byte> data = random_bytes(64);
   const Lender lender(data);
+  if (const std::string why = why_not_readable(device(), lender, data); !why.empty()) GTEST_SKIP() << why;
   void* const nowhere = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   std::vector<std::byte> got(100);
   fetch(lender.process(), nowhere, 0, got);
@@ -176,6 +180,7 @@ TEST_P(FetchTest, ADeviceReadsPrivateMemoryOrSaysThatItDoesNot) {
   if (on_host()) {
     std::vector<std::byte> data = random_bytes(64);
     const Lender lender(data);
+    if (const std::string why = why_not_readable(device(), lender, data); !why.empty()) GTEST_SKIP() << why;
     EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, 0), "");
     EXPECT_EQ(device().read_process(lender.process(), nullptr, &value, sizeof(value)), "Bad address");
     return;

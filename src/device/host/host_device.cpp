@@ -365,7 +365,7 @@ void HostDevice::wait_and_count(StreamRef stream, std::span<const SignalWait> wa
 
 namespace {
 
-/// What `HostDevice::mail` queues. Without an emulated link, letters may go out before the stream comes to it.
+/// What `HostDevice::mail` queues. What has no emulated link to cross may go out before the stream comes to it.
 class MailTask {
  public:
   MailTask(const MailUse& use, EmulatedLink::Transfer transfer, WaitControl* control) noexcept

@@ -36,8 +36,9 @@ HostWorkers::~HostWorkers() {
   work_ready_.notify_all();
   pacemaker_sleeps_.store(0, std::memory_order_seq_cst);
   futex_wake_all(&pacemaker_sleeps_, FutexScope::process);
-  for (std::thread& thread : threads_) thread.join();
+  // The pacemaker first: as long as it runs, it may call a worker, and so start one.
   if (pacemaker_.joinable()) pacemaker_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void HostWorkers::start_once() {

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace tandem {
+
+/// The name of this machine; "unknown" where the system has none.
+[[nodiscard]] std::string host_name();
+
+}  // namespace tandem
