@@ -117,13 +117,20 @@ std::string PlanCache::trouble() const { return path_.empty() ? "" : content_of(
 std::size_t PlanCache::size() const { return path_.empty() ? 0 : content_of(path_).choices.size(); }
 
 std::optional<TunedChoice> PlanCache::find(const std::string& key, const Log& log) const {
-  if (path_.empty()) return std::nullopt;
+  return find_all(std::span(&key, 1), log).front();
+}
+
+std::vector<std::optional<TunedChoice>> PlanCache::find_all(std::span<const std::string> keys, const Log& log) const {
+  std::vector<std::optional<TunedChoice>> all(keys.size());
+  if (path_.empty() || keys.empty()) return all;
   const Content content = content_of(path_);
   if (!content.trouble.empty()) {
     log.write(LogLevel::warn, format("the plan cache '{}' is ignored: {}", path_, content.trouble));
   }
-  const auto found = content.choices.find(key);
-  return found == content.choices.end() ? std::nullopt : std::optional(found->second);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (const auto found = content.choices.find(keys[i]); found != content.choices.end()) all[i] = found->second;
+  }
+  return all;
 }
 
 void PlanCache::keep(const std::string& key, const TunedChoice& choice) const {

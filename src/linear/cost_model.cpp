@@ -346,7 +346,8 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
     ways.push_back({shrinking, &LinearPrediction::t_shrinking});
   }
   for (InGroups& way : ways) {
-    way.groups = options.groups ? std::min(*options.groups, most) : pieces.best_groups(way.algorithm, most);
+    const bool asked = options.groups && (options.algorithm == "auto" || options.algorithm == way.algorithm);
+    way.groups = asked ? std::min(*options.groups, most) : pieces.best_groups(way.algorithm, most);
     predicted.*way.seconds = pieces.in_groups(way.algorithm, way.groups);
   }
   if (is_reduction(kind)) predicted.t_direct = ranks == 1 ? predicted.t_sequence : pieces.straight();

@@ -90,6 +90,12 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
   if (const std::string why = why_impossible(kind, spec, team.size(), options); !why.empty()) {
     throw InvalidArgument(format("{} on rank {} of {}: {}", name(kind), team.rank(), team.size(), why));
   }
+  const std::int32_t sms = team.device().hardware().blocks_at_once;
+  if (sms != 0 && options.leave_sms >= sms) {
+    throw InvalidArgument(
+        format("{} on rank {} of {}: products were to leave {} SMs of a GPU that has {}; allowed: up to {}", name(kind),
+               team.rank(), team.size(), options.leave_sms, sms, sms - 1));
+  }
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = or_abort(team, format("the choice of {}", name(kind)), [&] {
     return choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());

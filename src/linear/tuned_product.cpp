@@ -76,11 +76,13 @@ std::vector<std::int64_t> tuned_rows(const GemmSpec& spec) {
 
 std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& device, const PlanCache& cache,
                                            const Log& log) {
+  const std::vector<std::int64_t> rows = tuned_rows(spec);
+  std::vector<std::string> keys;
+  for (const std::int64_t m : rows) keys.push_back(product_cache_key(spec, m, device));
+  const std::vector<std::optional<TunedChoice>> kept = cache.find_all(keys, log);
   std::vector<GemmAlgorithm> algorithms;
-  for (const std::int64_t m : tuned_rows(spec)) {
-    if (const std::optional<TunedChoice> kept = cache.find(product_cache_key(spec, m, device), log)) {
-      algorithms.push_back({.m = m, .name = kept->algorithm});
-    }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (kept[i]) algorithms.push_back({.m = rows[i], .name = kept[i]->algorithm});
   }
   return algorithms;
 }

@@ -309,6 +309,12 @@ TEST(CostModel, RoundsAreAddedUpOneByOneWhereProductsTakeLongerThanTheLink) {
   EXPECT_GT(steps.groups, 1);
   EXPECT_LT(steps.predicted.t_stepwise, steps.predicted.t_pipeline);
   EXPECT_NE(to_string(steps).find("stepwise in"), std::string::npos) << to_string(steps);
+  // What it was compared with stands there also where it is asked for, as plans ask for what the first rank chose.
+  const LinearPrediction again = chosen(copied, {.algorithm = steps.algorithm, .groups = steps.groups}).predicted;
+  EXPECT_EQ(again.t_stepwise, steps.predicted.t_stepwise);
+  EXPECT_EQ(again.t_pipeline, steps.predicted.t_pipeline);
+  EXPECT_EQ(again.t_growing, steps.predicted.t_growing);
+  EXPECT_EQ(again.t_shrinking, steps.predicted.t_shrinking);
   EXPECT_EQ(chosen(copied, {.groups = 2}).algorithm, "stepwise");
   EXPECT_EQ(chosen(slow).algorithm, "pipeline");
   EXPECT_GT(chosen(slow).predicted.t_stepwise, chosen(slow).predicted.t_pipeline);

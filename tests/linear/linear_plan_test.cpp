@@ -69,7 +69,7 @@ TEST_P(LinearPlans, LeaveASumInASymmetricTensorAsInAnyOther) {
         device->fill(stream, y.data(), testing::poison_of(spec.dtype), y.bytes());
         testing::maybe_delay(stream, testing::random_bits(key, 0));
         plan(x.view(), weight_on.view(), plain.view(), stream);
-        plan(x.view(), weight_on.view(), y, stream);
+        plan(x.view(), weight_on.view(), symmetric, stream);
         team.synchronize(stream);
         testing::Bytes got(y.bytes());
         device->download(got.data(), y.data(), got.size());

@@ -81,7 +81,11 @@ class Player {
     return plans;
   }
   [[nodiscard]] std::size_t algorithms_of(std::uint64_t operation) const {
-    return operation == scatter || operation == reduce ? scatter_.size() : gather_.size();
+    switch (operation) {
+      case scatter: return scatter_.size();
+      case reduce: return reduce_.size();
+      default: return gather_.size();  // and as many of the gradient's
+    }
   }
 
   /// Element [row, column] of the operand `which` that `rank` has in a run.

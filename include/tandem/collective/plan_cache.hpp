@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"
@@ -41,6 +43,9 @@ class TANDEM_API PlanCache {
   [[nodiscard]] std::size_t size() const;
   /// What the file holds under `key` now.
   [[nodiscard]] std::optional<TunedChoice> find(const std::string& key, const Log& log) const;
+  /// The same of several keys, in their order, out of one reading.
+  [[nodiscard]] std::vector<std::optional<TunedChoice>> find_all(std::span<const std::string> keys,
+                                                                 const Log& log) const;
   /// Adds a choice to the file, or replaces the key's, and makes the file and its folder if need be. Readers see the
   /// old file or the new one; of several who keep at once none is lost. Throws InvalidArgument, and changes nothing, if
   /// there is no path, the file there is damaged or something else, or the choice fits no line of it (texts with tabs,

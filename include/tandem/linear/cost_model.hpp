@@ -28,7 +28,7 @@ struct LinearPrediction {
   double t_gemm = 0;      ///< the whole local product, unsplit
   double t_comm = 0;      ///< the communication alone
   double t_sequence = 0;  ///< one after the other
-  double t_pipeline = 0;  ///< overlapped, in as many groups as were asked for, or are best
+  double t_pipeline = 0;  ///< overlapped, in as many groups as were asked for (of this way, or of any), or are best
   double t_stepwise = 0;  ///< the same of an all-reduce whose rounds are added up one by one; otherwise 0
   double t_growing = 0;   ///< the same in rounds that grow, or shrink
   double t_shrinking = 0;
