@@ -58,8 +58,12 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
                    batch_bytes());
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views{} {}; copies by {}",
-             with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies), small_too(),
-             plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes())), copier());
+             if_taken({"push", "direct_kernel"},
+                      with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies)),
+             small_too(),
+             if_taken({"pull", "fetch"},
+                      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes()))),
+             copier());
   set_description(format("{}: {}", describe(), with_mail(with_one_kernel(spec.count, otherwise))));
 }
 

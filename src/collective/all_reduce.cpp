@@ -97,7 +97,8 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
       "{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
       meeting() && automatic() ? format(", above {} bytes in one kernel", direct_all_reduce_above(tuning, ranks()))
                                : "",
-      plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds));
+      if_taken({"one_shot", "two_shot", "fetch"},
+               plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds)));
   set_description(
       format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(), with_mail(otherwise), summer()));
 }

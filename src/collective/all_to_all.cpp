@@ -92,9 +92,12 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const std::string otherwise =
       format("into symmetric tensors and out of them {}; between plain views {}; copies by {}",
-             with_direct_kernel(tuning.direct_exchange_bytes, "stores into them or loads from them",
-                                "by pushes in rank-rotated order and by pulls"),
-             plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())), copier());
+             if_taken({"push", "pull", "direct_kernel"},
+                      with_direct_kernel(tuning.direct_exchange_bytes, "stores into them or loads from them",
+                                         "by pushes in rank-rotated order and by pulls")),
+             if_taken({"staged", "fetch"},
+                      plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes()))),
+             copier());
   set_description(format("{}: {}", describe(), with_mail(with_one_kernel(spec.count, otherwise, "parts"))));
 }
 

@@ -93,9 +93,11 @@ std::string Broadcast::in_words() const {
   const std::string pieces = format("in pieces of {} bytes", piece_bytes());
   const std::string otherwise =
       format("into symmetric tensors {}; into plain views {}; copies by {}",
-             meeting() && !automatic() ? format("by a kernel that {}", kernel) : copies,
-             plain_views(passes_pieces_on_ ? format("through two slots, {}, by the same kernel", pieces)
-                                           : format("through two slots of the root, {}", pieces)),
+             if_taken({"push", "pull", "direct_kernel"},
+                      meeting() && !automatic() ? format("by a kernel that {}", kernel) : copies),
+             if_taken({"staged", "fetch"},
+                      plain_views(passes_pieces_on_ ? format("through two slots, {}, by the same kernel", pieces)
+                                                    : format("through two slots of the root, {}", pieces))),
              copier());
   std::string small = with_mail(with_one_kernel(count_, otherwise, "tensors"));
   if (!meeting() || !automatic()) return small;

@@ -139,6 +139,8 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals, int copies
   } else if (options_.staging) {
     why_no_fetch_ = why_no_loans(team());
     loan_cost_ = loan_cost(team());
+  } else {
+    why_no_fetch_ = "plain views are not taken without staging";
   }
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(
@@ -165,12 +167,22 @@ void Collective::expect_rows(const TensorView& view, std::string_view argument, 
   Plan::expect({view.data(), view.sizes(), view.dtype(), view.device()}, argument, dtype_, elements);
 }
 
+void Collective::expect_same_rows(const TensorView& view, std::string_view argument, const Rows& place,
+                                  const TensorView& other, std::string_view other_argument) const {
+  if (!options_.strided || rows_of(view).go_on_like(place, view.bytes())) return;
+  refuse(
+      format("{} has sizes {} with strides {} and begins in a place of {}, sizes {} with strides {}; the rows that "
+             "follow must lie alike, or apart",
+             argument, to_string(view.sizes()), to_string(view.strides()), other_argument, to_string(other.sizes()),
+             to_string(other.strides())));
+}
+
 void Collective::expect_shard(const TensorView& shard, const TensorView& whole, std::string_view argument,
                               const Split& split) const {
   const Shard mine = split.shard(me_);
   expect(shard, "shard", mine.count);
-  const auto* const place = whole.data_as<const std::byte>() + bytes_of(mine.begin);
-  if (shard.data_as<const std::byte>() == place) return;
+  const Rows place = rows_of(whole) + bytes_of(mine.begin);
+  if (shard.data() == place.address()) return expect_same_rows(shard, "shard", place, whole, argument);
   if (lie_apart(shard.data(), bytes_of(mine.count), whole.data(), bytes_of(split.total))) return;
   expect_apart(shard, "shard", whole, argument);
 }
@@ -325,7 +337,12 @@ bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
          bytes >= fetched_from(collective_tuning(device().id().type), ranks_, rounds, loan_cost_);
 }
 
+std::string Collective::if_taken(std::initializer_list<std::string_view> by, std::string how) const {
+  return automatic_ || std::ranges::find(by, options_.algorithm) != by.end() ? std::move(how) : "not at all";
+}
+
 std::string Collective::plain_views(const std::string& staged, int fetch_rounds) const {
+  if (!options_.staging) return "not at all (made without staging)";
   if (options_.algorithm == "fetch") return "read by their peers in one copy";
   if (!automatic_) return staged;
   const std::size_t fetched = fetched_from(collective_tuning(device().id().type), ranks_, fetch_rounds, loan_cost_);

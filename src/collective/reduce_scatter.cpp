@@ -46,8 +46,11 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
                         : " (it meets the peers itself)";
   }
   const std::string otherwise =
-      format("from symmetric tensors by one reduction that reads all ranks' memory{}; from plain views{} {}", meets,
-             small_too(), plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes())));
+      format("from symmetric tensors {}; from plain views{} {}",
+             if_taken({"direct", "direct_kernel"}, format("by one reduction that reads all ranks' memory{}", meets)),
+             small_too(),
+             if_taken({"staged", "fetch"},
+                      plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes()))));
   set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
                          with_mail(with_one_kernel(spec.count, otherwise)), summer()));
 }

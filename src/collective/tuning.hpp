@@ -78,7 +78,11 @@ inline constexpr CollectiveTuning cuda_tuning = {.piece_bytes = std::size_t{32} 
                                                  .dear_fetched_bytes = SIZE_MAX,
                                                  .dear_fetched_twice_bytes = SIZE_MAX};
 [[nodiscard]] constexpr const CollectiveTuning& collective_tuning(DeviceType type) noexcept {
-  return type == DeviceType::cuda ? cuda_tuning : host_tuning;
+  switch (type) {
+    case DeviceType::host: return host_tuning;
+    case DeviceType::cuda: return cuda_tuning;
+  }
+  return host_tuning;
 }
 
 /// Up to how many bytes of a shard one kernel gathers all, or sums for one rank, where the device has one.
@@ -108,7 +112,7 @@ struct OneKernelLimit {
 };
 [[nodiscard]] inline OneKernelLimit one_kernel_limit(const Device& device, int ranks) noexcept {
   if (!device.exchanges_mail() || ranks == 1 || static_cast<std::size_t>(ranks) > max_reduce_operands) return {};
-  const CollectiveTuning tuning = collective_tuning(device.id().type);
+  const CollectiveTuning& tuning = collective_tuning(device.id().type);
   return {tuning.one_kernel_bytes, one_kernel_shard_bytes(tuning, ranks)};
 }
 

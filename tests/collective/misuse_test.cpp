@@ -161,6 +161,11 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
 
     AllGather push(team, {.count = 8, .dtype = f32}, {.algorithm = "push"});
     AllGather pull(team, {.count = 8, .dtype = f32}, {.algorithm = "pull"});
+    expect_says(push.describe(), {"into symmetric tensors by pushes", "into plain views not at all"});
+    expect_says(pull.describe(), {"into symmetric tensors not at all", "into plain views by pulls"});
+    const AllGather bare(team, {.count = 1 << 20, .dtype = f32}, {.staging = false});
+    expect_says(bare.describe(),
+                {"into symmetric tensors by pushes", "into plain views not at all (made without staging)"});
     std::vector<float> memory(16);
     const TensorView four(memory.data(), {4}, f32);
     const TensorView eight(memory.data(), {8}, f32);

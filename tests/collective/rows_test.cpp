@@ -235,6 +235,17 @@ TEST_P(StridedTest, WhatTakesNoRowsSaysSo) {
     const TensorView crossed(whole.view().data(), {2 * team.size(), 6}, {1, 2}, f32, whole.view().device());
     expect_error<InvalidArgument>([&] { strided(shard, crossed, stream); },
                                   {"gathered", "strides [1, 2]", "each row must be dense"});
+    // In the place of this rank's rows, but only as far as the first.
+    const TensorView place = columns.narrow(0, 2 * std::int64_t{team.rank()}, 2);
+    const TensorView tight(place.data(), {2, 6}, f32, columns.device());
+    expect_error<InvalidArgument>([&] { strided(tight, columns, stream); },
+                                  {"AllGather", "shard has sizes [2, 6] with strides [6, 1]", "a place of gathered",
+                                   "strides [12, 1]", "must lie alike, or apart"});
+    Broadcast broadcast(team, {.count = 64}, {.strided = true});
+    if (team.rank() == 0) {
+      expect_error<InvalidArgument>([&] { broadcast(tight, place, 0, stream); },
+                                    {"Broadcast", "input has sizes [2, 6] with strides [6, 1]", "must lie alike"});
+    }
   });
 }
 

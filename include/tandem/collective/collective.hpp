@@ -100,7 +100,8 @@ class TANDEM_API Collective : public Plan {
   void make_meeting(std::int64_t count, int copies, std::size_t above);
   /// Collective, behind make_lanes and make_meeting. `bytes` for each slot (none without staging), and `signals` kinds
   /// of signals between each two ranks; by mail, each message is written `copies` times, as often as there are peers
-  /// who get it. Throws Unsupported for algorithm "fetch" where ranks cannot lend.
+  /// who get it. Throws Unsupported for algorithm "fetch" where ranks cannot lend, and for "mail" where the device
+  /// sends no letters.
   void make_slots(std::size_t bytes, std::uint32_t signals, int copies);
   /// Comes before the first use of a slot in a run whose signals are its credits. They are because slots alternate from
   /// run to run; a graph has its slots baked in. So from the first captured run on, no run gets beyond this before all
@@ -117,6 +118,11 @@ class TANDEM_API Collective : public Plan {
     } else {
       Plan::expect(view, argument, dtype_, elements);
     }
+  }
+  void expect_same_or_apart(const TensorView& view, std::string_view argument, const TensorView& other,
+                            std::string_view other_argument) const {
+    if (view.data() == other.data()) return expect_same_rows(view, argument, rows_of(other), other, other_argument);
+    Plan::expect_same_or_apart(view, argument, other, other_argument);
   }
   /// Refuses a shard that is not this rank's of `whole`, or lies in that but not in its place.
   void expect_shard(const TensorView& shard, const TensorView& whole, std::string_view argument,
@@ -285,6 +291,8 @@ class TANDEM_API Collective : public Plan {
   /// Whether a run between plain views, of shards with at most so many bytes, reads the peers' where they are, in so
   /// many rounds: one copy less, but who lends waits until all have read.
   [[nodiscard]] bool takes_fetch(std::size_t bytes, int rounds = 1) const noexcept;
+  /// `how`, for `describe`; or that it does not go so at all, where an algorithm was asked for that is none of these.
+  [[nodiscard]] std::string if_taken(std::initializer_list<std::string_view> by, std::string how) const;
   /// How plain views go, for `describe`; `staged` says how where they are not read in place.
   [[nodiscard]] std::string plain_views(const std::string& staged, int fetch_rounds = 1) const;
   /// ", and anything up to 4096 bytes a rank," behind "plain views", where that is so.
@@ -304,6 +312,10 @@ class TANDEM_API Collective : public Plan {
  private:
   void expect_rows(const TensorView& view, std::string_view argument, std::int64_t elements) const;
   void expect_asked(std::initializer_list<std::string_view> fitting, std::string_view given) const;
+  /// Refuses a strided view that begins at `place`, which is in `other`, but goes on where that does not: it is neither
+  /// in place nor apart.
+  void expect_same_rows(const TensorView& view, std::string_view argument, const Rows& place, const TensorView& other,
+                        std::string_view other_argument) const;
 
   DType dtype_;
   CollectiveOptions options_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,6 +35,11 @@ class TANDEM_API Rows {
   /// Whether from here on every `row` bytes lie together, so far from the last ones as `pitch` says.
   [[nodiscard]] bool steps_by(std::size_t row) const noexcept { return is_dense() || (row == row_ && at_ % row_ == 0); }
   [[nodiscard]] std::size_t pitch(std::size_t row) const noexcept { return is_dense() ? row : pitch_; }
+  /// Whether the next `bytes` lie as those of `other` do, seen from where each of the two is.
+  [[nodiscard]] bool go_on_like(const Rows& other, std::size_t bytes) const noexcept {
+    if (bytes <= std::min(left_in_row(), other.left_in_row())) return true;
+    return row_ == other.row_ && pitch_ == other.pitch_ && left_in_row() == other.left_in_row();
+  }
 
  private:
   std::byte* begin_;
