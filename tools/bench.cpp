@@ -28,7 +28,7 @@ Linear operations print, for each --shape M,N,K (M tokens of all ranks, N output
 x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
 after the other; t_overlap; T_ideal = max(t_gemm, t_comm); T_i/t_o = T_ideal / t_overlap; exposed =
 t_overlap - T_ideal; hidden = (t_seq - t_overlap) / min(t_gemm, t_comm), which a sequence has none of. They are measured
-in turns.
+in turns. T_i/t_o above 1, exposed below 0 and hidden above 100 % are noise, or parts that run faster than the whole.
 On CUDA a comment at the end, and "sm_mhz" of each row of JSON, say at what clocks the GPUs ran.
 With --wire, a copy to one peer runs in turns with them: every rank sends to the next one what it sends to any peer (a
 shard; of broadcast all), on CUDA by copy engines. Comments, and JSON, say its rate, and of collectives busbw over that

@@ -316,7 +316,7 @@ void Demo::trace(const World& world, Trainer& trainer, const std::string& file, 
 
 void Demo::measure(const World& world, const ModelOptions& model, const std::string& where) {
   const std::vector<TimedOperation> operations = time_operations(world, model, table_iterations);
-  voice_->say(format("each overlapped operation, {} (median of the slowest rank):", where));
+  voice_->say(format("each operation that can overlap, {} (median of the slowest rank):", where));
   for (const std::string& line : table(operations)) voice_->say("  " + line);
   voice_->say("");
   for (const TimedOperation& operation : operations) {

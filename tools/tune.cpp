@@ -319,7 +319,8 @@ int tune(Arguments arguments) {
   app.add_option_function<Text>(
          "--seconds",
          [&](const Text& text) { options.seconds = static_cast<double>(parse_integer("--seconds", text, 1, 3600)); },
-         "how long each shape is measured, plans and data apart, on CUDA a quarter more (default 2)")
+         "how long to measure each shape, plans and data apart, on CUDA a quarter more (default 2); each way is run a "
+         "few times, however long that takes")
       ->type_name("N");
   app.add_option("--cache", options.cache, "the plan cache (default: TANDEM_PLAN_CACHE)")->type_name("FILE");
   add_report(app, options.report);
@@ -344,8 +345,9 @@ int tune(Arguments arguments) {
   options.dtype = linear_dtype(options.dtype, options.tf32, world.device().id().type);
 
   Report report(world,
-                format("tandem tune {}{}{}: up to {} s a shape, kept in {}", name(options.operation),
-                       in_words(options.layouts), in_words(options.gradient), options.seconds, env.plan_cache),
+                format("tandem tune {}{}{}: for about {} s a shape, longer where one run takes long, kept in {}",
+                       name(options.operation), in_words(options.layouts), in_words(options.gradient), options.seconds,
+                       env.plan_cache),
                 options.report);
   report.set("operation", name(options.operation));
   if (multiplies_weight(options.operation)) report.set("layout", to_string(options.layouts));

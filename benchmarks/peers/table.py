@@ -20,6 +20,7 @@ from columns import (PEERS, TIMES, algbw, bus_factor, from_pytorch, from_tandem,
 
 SAME = ("ranks", "device")
 SLOWER_THAN_SEQUENCE = 1.01  # and no more may an overlap be
+LEVEL = 0.05  # so much two runs of one thing may differ
 
 
 def load(folder, pattern):
@@ -110,17 +111,21 @@ def ratio_lines(places):
 
 
 def miss_lines(places):
-    """Where Tandem is behind a peer, or by more than 1 % behind its own sequence; and how often."""
-    lines, judged = [], 0
+    """Where Tandem is behind a peer, or by more than 1 % behind its own sequence; how often, and how often it is clearly
+    ahead of all peers."""
+    lines, judged, clear = [], 0, 0
     for place, peers in places.items():
         own, best = peers.get("tandem", (0, {}))[1], best_peer(peers)
         ahead, kept = relative(best, peers), over_sequence(own)
         judged += ahead is not None or kept is not None
+        clear += ahead is not None and ahead > 1 + LEVEL
         why = [f"{best} takes {ahead:.3f} of its time"] if ahead is not None and ahead < 1 else []
         why += [f"its own sequence takes {kept:.3f} of its time"] if kept is not None and kept < 1 / SLOWER_THAN_SEQUENCE else []
         if why:
             lines.append(f"# behind: {place.operation} {place.what} {place.way}: {', '.join(why)}")
-    return lines + [f"# Tandem is behind in {len(lines)} of {judged}"] if judged else []
+    if not judged:
+        return []
+    return lines + [f"# Tandem is behind in {len(lines)} of {judged}, and ahead of all peers by more than {LEVEL:.0%} in {clear}"]
 
 
 def remarks(tandem, pytorch, left_out):

@@ -28,14 +28,14 @@ class Table(unittest.TestCase):
         self.assertRegex("\n".join(lines), r"tandem +0 +10\.0 +5\.0 +20\.0 +12\.5 +10\.0 +0\.800 +1\.000")
         self.assertRegex("\n".join(lines), r"nccl +0 +20\.0 +30\.0 +60\.0 +- +30\.0 +0\.500 +4\.800")
         self.assertRegex(lines[-2], r"12\.5 +60\.0 nccl +4\.800 +1\.600 +0\.800 +0\.500")
-        self.assertEqual(lines[-1], "# Tandem is behind in 0 of 1")
+        self.assertEqual(lines[-1], "# Tandem is behind in 0 of 1, and ahead of all peers by more than 5% in 1")
 
     def test_counts_a_peer_with_the_faster_of_its_two(self):
         times = {"t_gemm": 5, "t_comm": 5, "t_seq": 10, "t_overlap": 20}
         lines, _ = table.render([(1, "eager", tandem_overlap(10))], [pytorch_round([(SCATTER, "cublasmp", 0, times)])])
         self.assertRegex("\n".join(lines), r"cublasmp +0 +5\.0 +5\.0 +10\.0 +20\.0 +5\.0 +0\.500 +0\.800")
         self.assertEqual(lines[-2:], ["# behind: linear_reduce_scatter 8,4,2 eager: cublasmp takes 0.800 of its time",
-                                      "# Tandem is behind in 1 of 1"])
+                                      "# Tandem is behind in 1 of 1, and ahead of all peers by more than 5% in 0"])
 
     def test_names_what_is_slower_than_its_sequence_by_more_than_a_hundredth(self):
         def behind(**changed):
@@ -44,10 +44,10 @@ class Table(unittest.TestCase):
             self.assertTrue(right)
             return [line for line in lines if line.startswith(("# behind", "# Tandem"))]
 
-        self.assertEqual(behind(t_seq_us=100, t_overlap_us=100.9), ["# Tandem is behind in 0 of 2"])
+        self.assertEqual(behind(t_seq_us=100, t_overlap_us=100.9), ["# Tandem is behind in 0 of 2, and ahead of all peers by more than 5% in 0"])
         self.assertEqual(behind(t_seq_us=100, t_overlap_us=101.1),
                          ["# behind: linear_reduce_scatter 8,4,2 eager: its own sequence takes 0.989 of its time",
-                          "# Tandem is behind in 1 of 2"])
+                          "# Tandem is behind in 1 of 2, and ahead of all peers by more than 5% in 0"])
 
     def test_shows_no_time_of_what_was_wrong_once(self):
         pytorch = [pytorch_round([(GATHER, "nccl", wrong, {} if wrong else {"time": 60})]) for wrong in (0, 3)]
