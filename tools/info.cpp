@@ -141,6 +141,17 @@ Json gemm_libraries(const Devices& devices) {
 }
 
 /// What was tuned here, and where that is kept.
+/// What keeps every program from starting here: a launcher's variables, or Tandem's own. Empty where nothing does.
+std::string why_no_world() {
+  try {
+    static_cast<void>(Launch::detect());
+    static_cast<void>(Env::from_process());
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 std::string plan_cache() {
   return found([]() -> std::string {
     const PlanCache cache(Env::from_process().plan_cache);
@@ -173,15 +184,6 @@ Json environment() {
   return rows;
 }
 
-std::string environment_error() {
-  try {
-    static_cast<void>(Env::from_process());
-    return "";
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
 Json gather() {
   const Devices all = devices();
   Json document;
@@ -195,7 +197,7 @@ Json gather() {
   document["gemm"] = gemm_libraries(all);
   document["plan_cache"] = plan_cache();
   document["environment"] = environment();
-  document["environment_error"] = environment_error();
+  document["error"] = why_no_world();
   return document;
 }
 
@@ -214,24 +216,26 @@ void print_text(const Json& document) {
                     document["compiler"].get<std::string>(), document["launcher"].get<std::string>())
                  .c_str(),
              stdout);
-  std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
+  if (const auto why = document["error"].get<std::string>(); why.empty()) {
+    std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
+  } else {
+    std::fputs(format("error: no program of Tandem's starts here: {}\n", why).c_str(), stdout);
+  }
   print_section("devices", document["devices"]);
   print_section("links", document["links"]);
   print_section("cost model's constants (docs/performance/cost_model.md)", document["cost_model"]);
   print_section("memory backends", document["memory_backends"]);
   print_section("matrix products", document["gemm"]);
-  std::string text = "\nenvironment\n";
+  Json variables = Json::array();
   for (const Json& row : document["environment"]) {
     const bool set = row["value"].is_string();
-    text +=
-        format("  {:<16} {:<14} {} ({})\n", row["variable"].get<std::string>(),
-               set ? "= " + row["value"].get<std::string>() : "not set", row["meaning"].get<std::string>(),
-               set ? "allowed: " + row["allowed"].get<std::string>() : "default: " + row["default"].get<std::string>());
+    const std::string otherwise = set ? "allowed" : "default";
+    variables.push_back(
+        {{"id", row["variable"]},
+         {"is", format("{:<14} {} ({}: {})", set ? "= " + row["value"].get<std::string>() : "not set",
+                       row["meaning"].get<std::string>(), otherwise, row[otherwise].get<std::string>())}});
   }
-  if (const auto trouble = document["environment_error"].get<std::string>(); !trouble.empty()) {
-    text += format("  error: {}\n", trouble);
-  }
-  std::fputs(text.c_str(), stdout);
+  print_section("environment", variables);
 }
 
 }  // namespace
@@ -239,14 +243,14 @@ void print_text(const Json& document) {
 int info(Arguments arguments) {
   CLI::App app("Shows what this machine, this build and this environment offer, and why something is not there.",
                "info");
-  app.footer("Example: tandem info --json -");
+  app.footer("Ends with 1 where no program of Tandem's can start, and says why.\nExample: tandem info --json -");
   std::string json;
   add_output(app, "--json", json, "write it as JSON; - is stdout, without the text");
   if (const auto code = parse(app, arguments)) return *code;
   const Json document = gather();
   if (json != "-") print_text(document);
   if (!json.empty()) write_text(json, document.dump(2) + "\n");
-  return success;
+  return document["error"].get_ref<const std::string&>().empty() ? success : failure;
 }
 
 }  // namespace tandem::tools

@@ -33,11 +33,11 @@ BulkOverlap::BulkOverlap(const Team& team, const BulkOptions& options) {
   state_ = std::make_unique<State>(team);
   const bool hides = !team.device().costs().copies_cost_compute;
   state_->is_beside = asked == beside || (asked == "auto" && hides);
-  description_ =
-      format("BulkOverlap on {} ranks\nalgorithm: {} ({})", team.size(), state_->is_beside ? beside : sequence,
-             asked != "auto" ? "asked for"
-             : hides         ? "copies leave the compute alone"
-                             : "copies cost the cores that compute: there is nothing to hide behind");
+  description_ = format("BulkOverlap on {} rank{}\nalgorithm: {} ({})", team.size(), team.size() == 1 ? "" : "s",
+                        state_->is_beside ? beside : sequence,
+                        asked != "auto" ? "asked for"
+                        : hides         ? "copies leave the compute alone"
+                                        : "copies cost the cores that compute: there is nothing to hide behind");
   team.log().write(LogLevel::trace, description_);
 }
 

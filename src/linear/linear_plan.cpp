@@ -177,8 +177,8 @@ void LinearPlan::expect_apart_from_inputs(
 
 void LinearPlan::describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts) {
   const std::string alone = team().size() == 1 ? ", which is one product here, since nothing travels" : "";
-  set_description(format("{} {} on {} ranks\n{}{}\nlocal product: {}\n{}communication: {}", kind(), to_string(spec_),
-                         team().size(), to_string(choice_), alone, gemm.describe(),
+  set_description(format("{} {} on {} rank{}\n{}{}\nlocal product: {}\n{}communication: {}", kind(), to_string(spec_),
+                         team().size(), team().size() == 1 ? "" : "s", to_string(choice_), alone, gemm.describe(),
                          parts.empty() ? "" : format("products of parts: {}\n", parts), communication));
 }
 

@@ -230,7 +230,7 @@ TEST_P(BulkOverlapTest, SaysWhatItDoesAndWhatItKnows) {
     const Team& team = world.team();
     const bool hides = !world.device().costs().copies_cost_compute;
     testing::expect_says(BulkOverlap(team).describe(),
-                         {"BulkOverlap on 1 ranks", hides ? "beside (copies leave" : "sequence (copies cost"});
+                         {"BulkOverlap on 1 rank\n", hides ? "beside (copies leave" : "sequence (copies cost"});
     testing::expect_says(BulkOverlap(team, {.algorithm = "beside"}).describe(), {"beside (asked for)"});
     expect_error<InvalidArgument>([&] { const BulkOverlap bulk(team, {.algorithm = "pipeline"}); },
                                   {"rank 0", "'pipeline'", "auto, beside, sequence"});

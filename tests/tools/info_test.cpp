@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "tandem/device/device.hpp"
 
@@ -53,8 +54,19 @@ TEST(Info, PrintsItAsText) {
   EXPECT_EQ(outcome.code, success);
   for (const char* part :
        {"\ndevices\n  host", "\nlinks\n  host", "\ncost model's constants (docs/performance", "\nmemory backends\n",
-        "\nmatrix products\n", "\nenvironment\n", "TANDEM_DEVICE    = host"}) {
+        "\nmatrix products\n", "\nenvironment\n", "TANDEM_DEVICE        = host"}) {
     EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
+  }
+}
+
+TEST(Info, FailsWhereNoProgramStarts) {
+  for (const auto& [variable, why] : {std::pair("TANDEM_FOO=1", "Tandem knows no such variable"),
+                                      std::pair("OMPI_COMM_WORLD_RANK=x", "OMPI_COMM_WORLD_RANK")}) {
+    const Outcome outcome = tandem_command("info", variable);
+    EXPECT_EQ(outcome.code, failure) << variable;
+    EXPECT_TRUE(contains(outcome.out, "\nerror: no program of Tandem's starts here: ")) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, why)) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, "\ndevices\n")) << outcome.out;
   }
 }
 
