@@ -78,6 +78,18 @@ TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
          narrow.gradient_dtype = bf16;
          const LinearWeightGradient plan(team, narrow, GatheredOperand::x, {.algorithm = "pipeline"});
        }},
+      {"AllGatherLinear that keeps what it gathers",
+       [](const Team& team) {
+         const AllGatherLinear plan(team, spec, {.algorithm = "pipeline", .groups = 2, .keep_gathered = true});
+       }},
+      {"LinearReduceScatter, direct",
+       [](const Team& team) { const LinearReduceScatter plan(team, spec, {.algorithm = "direct"}); }},
+      {"LinearAllReduce with a bias, in two rounds",
+       [](const Team& team) {
+         LinearSpec biased = spec;
+         biased.bias = true;
+         const LinearAllReduce plan(team, biased, {.algorithm = "growing", .groups = 2});
+       }},
   };
   testing::run_ranks(3, [&plans](World& world) {
     const bool poor = world.rank() == 1;
