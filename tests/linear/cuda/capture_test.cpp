@@ -334,7 +334,6 @@ class LaunchesBeside {
 };
 
 TEST_P(LinearCapture, FewTokensAreAProductAndOneKernelMore) {
-  if (GetParam() == DeviceType::host) GTEST_SKIP() << "a host captures nothing";
   on(3, [](World& world) {
     const Team& team = world.team();
     const LinearSpec spec{.m = 45, .n = 512, .k = 256, .dtype = bf16};
@@ -348,7 +347,6 @@ TEST_P(LinearCapture, FewTokensAreAProductAndOneKernelMore) {
 
 // More than two ranks take the sums in a second kernel.
 TEST_P(LinearCapture, MoreTokensInSequenceAreAProductAndOneOrTwoKernelsMore) {
-  if (GetParam() == DeviceType::host) GTEST_SKIP() << "a host captures nothing";
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
       const Team& team = world.team();
@@ -366,7 +364,6 @@ TEST_P(LinearCapture, MoreTokensInSequenceAreAProductAndOneOrTwoKernelsMore) {
 // Rows that no vector access fits: credits are taken and granted, the parts exchanged and added. An all-reduce takes
 // the sums from their owners, too.
 TEST_P(LinearCapture, OddRowsInSequenceArePushedAtOnce) {
-  if (GetParam() == DeviceType::host) GTEST_SKIP() << "a host captures nothing";
   on(3, [](World& world) {
     const Team& team = world.team();
     const LinearSpec spec{.m = 3000, .n = 2047, .k = 256, .dtype = bf16};
