@@ -32,7 +32,7 @@ const Form& form_of(const BenchOptions& options) {
 }
 
 /// Kernels that add up need multiprocessors of their own: as many as nearly fill the links of a Hopper GPU
-/// (docs/performance/four_gpus.md). Copies need none.
+/// (docs/performance/four_gpus_notes.md). Copies need none.
 constexpr int sms_of_sums = 24;
 
 /// What a collective beside a product is best given, unless the options say. Copies by kernels would wait until the
