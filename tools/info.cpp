@@ -140,7 +140,6 @@ Json gemm_libraries(const Devices& devices) {
   return lines;
 }
 
-/// What was tuned here, and where that is kept.
 /// What keeps every program from starting here: a launcher's variables, or Tandem's own. Empty where nothing does.
 std::string why_no_world() {
   try {
@@ -152,6 +151,7 @@ std::string why_no_world() {
   }
 }
 
+/// What was tuned here, and where that is kept.
 std::string plan_cache() {
   return found([]() -> std::string {
     const PlanCache cache(Env::from_process().plan_cache);
