@@ -18,9 +18,9 @@ namespace tandem {
 /// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way), and
 /// the others take the sums from it, so that no rank adds what another one already has. Where one kernel follows the
 /// product (CUDA, in sequence), each rank adds up all in two cases: of two ranks without an activation, which sends as
-/// much, and of so little that a second step would take longer than the sums. With three ranks and
-/// more, and a larger y, that kernel stores each sum into all ranks' y, if y is symmetric; if not, the other ranks copy
-/// it from where it was added.
+/// much, and of so little that a second step would take longer than the sums. With three ranks and more, and a larger
+/// y, that kernel stores each sum into all ranks' y, if y is symmetric; if not, the other ranks copy it from where it
+/// was added.
 class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
