@@ -101,12 +101,15 @@ struct Agreed {
   int resident_blocks = 1;
 };
 
-/// So many run at once on the GPU that most ranks share.
+/// So many run at once on the GPU that most ranks share. Where they do, one rank's blocks may wait for what comes behind
+/// another's product. Its blocks come in clusters of up to eight, for which as many multiprocessors of one GPC, of 16 or
+/// 18, must be idle: half of the GPU is left to those.
 int resident_blocks_of(std::span<const Hardware> ranks) {
   int fewest = ranks.front().blocks_at_once;
   for (const Hardware& one : ranks) {
     const auto sharing = std::ranges::count(ranks, one.id, &Hardware::id);
-    fewest = std::min(fewest, one.blocks_at_once / static_cast<int>(sharing));
+    const int left = sharing == 1 ? one.blocks_at_once : one.blocks_at_once / 2;
+    fewest = std::min(fewest, left / static_cast<int>(sharing));
   }
   return std::max(fewest, 1);
 }

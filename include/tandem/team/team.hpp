@@ -72,8 +72,9 @@ class TANDEM_API Team {
 
   /// The largest number of blocks, of any size, that a kernel may have if they wait for the peers' same blocks: few
   /// enough that those of all ranks of the world run at once, each on a multiprocessor of its own, also where ranks
-  /// share a GPU. Otherwise running blocks could fill the GPU while they wait for one that cannot start; so could they
-  /// beside a product that wants whole multiprocessors. Equal on all ranks; at least 1.
+  /// share a GPU; then half of it is left to their products, whose blocks want whole multiprocessors. Otherwise running
+  /// blocks could fill the GPU while they wait for one that cannot start, or for what comes behind such a product.
+  /// Equal on all ranks; at least 1.
   [[nodiscard]] int resident_blocks() const;
 
   /// Names an operation for errors; the number goes into SignalWait::operation. Equal names have one number, and those

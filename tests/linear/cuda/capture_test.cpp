@@ -18,6 +18,7 @@
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/linear/tuned_product.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
 
 #include "linear/communication.hpp"
 #include "linear/plan_cache_folder.hpp"
@@ -85,19 +86,24 @@ void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, G
   team.barrier();
 }
 
-template <typename Check> void for_each_plan(LinearKind kind, const Check& check) {
-  for (const std::string& algorithm : linear_algorithms(kind)) {
-    for (const DType dtype : {f32, bf16}) check(LinearOptions{.algorithm = algorithm}, dtype);
-  }
-}
-
 constexpr std::int64_t m = 45;
 constexpr std::int64_t n = 24;
 constexpr std::int64_t k = 40;
 
+/// Each algorithm in both dtypes: in the groups that the model chooses, and in as many as there can be.
+template <typename Check> void for_each_plan(const Team& team, LinearKind kind, const Check& check) {
+  for (const std::string& algorithm : linear_algorithms(kind)) {
+    LinearOptions options{.algorithm = algorithm};
+    check(options, f32);
+    const int most = most_groups(kind, {.m = m, .n = n, .k = k}, team.size());
+    if (has_groups(algorithm) && most > 0) options.groups = most;
+    check(options, bf16);
+  }
+}
+
 void check_gathering(const Team& team) {
   const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
-  for_each_plan(LinearKind::all_gather_linear, [&](const LinearOptions& options, DType dtype) {
+  for_each_plan(team, LinearKind::all_gather_linear, [&](const LinearOptions& options, DType dtype) {
     AllGatherLinear plan(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     std::vector<GuardedTensor> inputs;
     inputs.emplace_back(team, Dims{own, k}, dtype);
@@ -106,7 +112,7 @@ void check_gathering(const Team& team) {
     check_replays(team, inputs, y, dtype, plan.describe(),
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   });
-  for_each_plan(LinearKind::linear_weight_gradient, [&](const LinearOptions& options, DType dtype) {
+  for_each_plan(team, LinearKind::linear_weight_gradient, [&](const LinearOptions& options, DType dtype) {
     for (const DType gradient : testing::gradient_dtypes(dtype)) {
       const LinearSpec spec{.m = m, .n = n, .k = k, .dtype = dtype, .gradient_dtype = gradient};
       LinearWeightGradient plan(team, spec, GatheredOperand::x, options);
@@ -133,12 +139,11 @@ void check_reducing(const Team& team) {
     check_replays(team, inputs, y, dtype, plan.describe(),
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   };
-  for_each_plan(LinearKind::linear_reduce_scatter, [&](const LinearOptions& options, DType dtype) {
+  for_each_plan(team, LinearKind::linear_reduce_scatter, [&](const LinearOptions& options, DType dtype) {
     LinearReduceScatter scatter(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     check(scatter, GuardedTensor(team, {own, n}, dtype), dtype);
   });
-  for_each_plan(LinearKind::linear_all_reduce, [&](LinearOptions options, DType dtype) {
-    if (has_groups(options.algorithm) && team.size() > 1) options.groups = 3;
+  for_each_plan(team, LinearKind::linear_all_reduce, [&](const LinearOptions& options, DType dtype) {
     LinearAllReduce reduce(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     check(reduce, GuardedTensor(team, {m, n}, dtype), dtype);
   });
@@ -151,6 +156,30 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
       check_reducing(world.team());
     });
   }
+}
+
+/// Of few tokens, and of more than mailboxes take.
+TEST_P(LinearCapture, ReplaysLeaveASumInASymmetricTensor) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    for_each_plan(team, LinearKind::linear_all_reduce, [&](const LinearOptions& options, DType dtype) {
+      for (const LinearSpec& spec : {LinearSpec{.m = m, .n = n, .k = k, .dtype = dtype},
+                                     LinearSpec{.m = 2100, .n = 520, .k = 8, .dtype = dtype}}) {
+        LinearAllReduce plan(team, spec, options);
+        SymmetricTensor y = SymmetricTensor::empty(team, {spec.m, spec.n}, dtype);
+        y.rendezvous();
+        std::vector<GuardedTensor> inputs;
+        inputs.emplace_back(team, Dims{spec.m, spec.k}, dtype);
+        inputs.emplace_back(team, Dims{spec.n, spec.k}, dtype);
+        GuardedTensor taken(team, {spec.m, spec.n}, dtype);
+        check_replays(team, inputs, taken, dtype, plan.describe() + " into a symmetric tensor", [&](StreamRef stream) {
+          plan(inputs[0].view(), inputs[1].view(), y, stream);
+          team.device().copy(stream,
+                             {.dst = taken.view().data(), .src = y.local().data(), .bytes = taken.view().bytes()});
+        });
+      }
+    });
+  });
 }
 
 /// Replays of a plan's runs, whatever its operands' layouts and its epilogue. Behind y lies what it keeps of the
