@@ -62,7 +62,9 @@ class LinearOperations {
     LinearSpec spec = spec_;
     if (kind == LinearKind::linear_weight_gradient) spec.gradient_dtype = dtype;
     for (const std::string& algorithm : linear_algorithms(kind)) {
-      const auto plan = std::make_shared<Plan>(team_, spec, gathered..., LinearOptions{.algorithm = algorithm});
+      LinearOptions options{.algorithm = algorithm};
+      if (has_groups(algorithm)) options.groups = most_groups(kind, spec, team_.size());
+      const auto plan = std::make_shared<Plan>(team_, spec, gathered..., options);
       const auto out = std::make_shared<GuardedTensor>(team_, made, dtype);
       runs_.add(plan->describe(), out->view(), [this, plan, out, lefts = both(left), rights = both(right)](int set) {
         (*plan)(of(lefts, set), of(rights, set), out->view(), runs_.stream());

@@ -4,19 +4,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "tandem/base/error.hpp"
 #include "tandem/linear/all_gather_linear.hpp"
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
 
+#include "base/format.hpp"
 #include "support/cuda/recorded_graph.hpp"
 #include "support/devices.hpp"
+#include "support/errors.hpp"
 #include "support/guarded_tensor.hpp"
 
 namespace tandem {
@@ -111,6 +115,26 @@ TEST_P(LinearSmsCapture, WithoutALimitSumsLaunchMore) {
         EXPECT_GT(blocks, 8U) << what;
       }
     }
+  });
+}
+
+// Refused before anything is made: the team goes on.
+TEST_P(LinearSmsCapture, NoProductLeavesAllMultiprocessors) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    const int sms = world.device().hardware().blocks_at_once;
+    const LinearSpec spec{.m = 8, .n = 16, .k = 16};
+    const LinearOptions options{.leave_sms = sms};
+    const auto refused = [&](const std::function<void()>& make) {
+      testing::expect_error<InvalidArgument>(
+          make, {format("to leave {} SMs of a GPU that has {}; allowed: up to {}", sms, sms, sms - 1)});
+    };
+    refused([&] { const AllGatherLinear plan(team, spec, options); });
+    refused([&] { const LinearReduceScatter plan(team, spec, options); });
+    refused([&] { const LinearAllReduce plan(team, spec, options); });
+    refused([&] { const LinearWeightGradient plan(team, spec, GatheredOperand::x, options); });
+    const AllGatherLinear plan(team, spec, {.leave_sms = sms - 1});
+    EXPECT_NE(plan.describe().find(format("on 1 of {} SMs", sms)), std::string::npos) << plan.describe();
   });
 }
 

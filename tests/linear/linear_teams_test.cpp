@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers of two teams of the same ranks, on streams that nothing puts in order.
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <string>
+#include <thread>
+
+#include "tandem/linear/linear_reduce_scatter.hpp"
+
+#include "linear/tensors.hpp"
+#include "support/devices.hpp"
+
+namespace tandem::testing {
+namespace {
+
+/// A layer on a team of its own, whose sums are so large that kernels meet behind its product.
+class Layer {
+ public:
+  Layer(World& world, const LinearSpec& spec)
+      : team_(world.team({0, 1})),
+        plan_(team_, spec, {.algorithm = "sequence"}),
+        x_(random(plan_.spec().m)),
+        weight_(random(plan_.spec().n)),
+        y_(team_, {shard_rows(plan_.spec().m, team_.size(), team_.rank()).count, plan_.spec().n}, bf16),
+        stream_(world.device()) {
+    const bool meets = plan_.describe().find("communication: one kernel") != std::string::npos;
+    EXPECT_EQ(meets, world.device().meets()) << plan_.describe();
+  }
+
+  void start() {
+    y_.poison();
+    plan_(x_.view(), weight_.view(), y_.view(), stream_);
+  }
+  void start_late() {
+    team_.device().launch(stream_, [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+    start();
+  }
+  [[nodiscard]] Bytes result() {
+    team_.synchronize(stream_);
+    return y_.get();
+  }
+
+ private:
+  [[nodiscard]] GuardedTensor random(std::int64_t rows) {
+    const auto rank = static_cast<std::uint64_t>(team_.rank());
+    return Matrix::random(key(seed(), {rank, ++made_}), rows, plan_.spec().k, bf16).on(team_.shared_device(), bf16);
+  }
+
+  Team team_;
+  LinearReduceScatter plan_;
+  std::uint64_t made_ = 0;
+  GuardedTensor x_;
+  GuardedTensor weight_;
+  GuardedTensor y_;
+  Stream stream_;
+};
+
+class LinearTeams : public OnEachDevice {};
+
+// Each rank is late at another team. When its product comes at last, the other team's kernel is there, and waits for
+// the other rank, whose product is as late: none of them could begin if kernels that wait left no room for it.
+TEST_P(LinearTeams, AProductFindsRoomBesideAnotherTeamsWait) {
+  const auto check = [](World& world, const LinearSpec& spec) {
+    std::array<Layer, 2> layers{Layer(world, spec), Layer(world, spec)};
+    std::array<Bytes, 2> alone;
+    for (std::size_t which = 0; which < layers.size(); ++which) {
+      layers[which].start();
+      alone[which] = layers[which].result();
+    }
+    for (int run = 0; run < 3; ++run) {
+      for (std::size_t which = 0; which < layers.size(); ++which) {
+        if (static_cast<int>(which) == world.rank()) {
+          layers[which].start();
+        } else {
+          layers[which].start_late();
+        }
+      }
+      for (std::size_t which = 0; which < layers.size(); ++which) {
+        EXPECT_TRUE(layers[which].result() == alone[which])
+            << to_string(spec) << ", run " << run << ", layer " << which;
+      }
+    }
+  };
+  on(2, [&](World& world) {
+    // Products of one wave and of several, and of blocks in clusters.
+    check(world, {.m = beyond_kernels(world, 4096), .n = 2048, .k = 64, .dtype = bf16});
+    check(world, {.m = beyond_kernels(world, 8400), .n = 520, .k = 8, .dtype = bf16});
+    check(world, {.m = beyond_kernels(world, 1024), .n = 8192, .k = 128, .dtype = bf16});
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(LinearTeams);
+
+}  // namespace
+}  // namespace tandem::testing
