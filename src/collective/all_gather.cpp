@@ -7,9 +7,9 @@
 
 #include "base/format.hpp"
 #include "collective/cached.hpp"
-#include "collective/communication_stream.hpp"
 #include "collective/engines.hpp"
 #include "collective/piece.hpp"
+#include "collective/side_stream.hpp"
 #include "collective/tuning.hpp"
 #include "team/or_abort.hpp"
 
@@ -42,7 +42,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   const bool staging = options.algorithm == "pull" || (automatic() && !is_always_one_kernel(spec.count));
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals, ranks() - 1);
   const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
-  if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<CommunicationStream>(team);
+  if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<SideStream>(team);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
   const std::string by_copies =

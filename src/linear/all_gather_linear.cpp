@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "tandem/base/error.hpp"
-#include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
 #include "linear/algorithms.hpp"
@@ -24,30 +23,32 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
       gather(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice,
              ShardGather::Meanwhile::nothing, keep_gathered ? ShardGather::Kept::yes : ShardGather::Kept::no,
              operation),
-      gemm(team, tuned_gemm(team, leaving(choice.leave_sms, local_gemm(spec)))),
+      products(team, leaving(choice.leave_sms, local_gemm(spec)), choice.groups == 0 ? 1 : 1 + gather.groups().size()),
       communication(team) {}
 
-void AllGatherLinear::State::multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows) {
+void AllGatherLinear::State::multiply(const ProductTurns::Turn& turn, const Operands& run, const void* x,
+                                      RowRange rows) {
   if (rows.count == 0) return;
   const std::size_t before = static_cast<std::size_t>(rows.begin * spec.n) * size_of(spec.dtype);
-  gemm->run(stream, {.a = x,
-                     .b = run.weight,
-                     .d = run.y + before,
-                     .bias = run.bias,
-                     .aux = run.aux == nullptr ? nullptr : run.aux + before,
-                     .m = rows.count,
-                     .weights = weights});
+  turn.gemm.run(turn.stream, {.a = x,
+                              .b = run.weight,
+                              .d = run.y + before,
+                              .bias = run.bias,
+                              .aux = run.aux == nullptr ? nullptr : run.aux + before,
+                              .m = rows.count,
+                              .weights = weights});
   if (weights == Weights::first) weights = Weights::again;
 }
 
-void AllGatherLinear::State::multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group) {
+void AllGatherLinear::State::multiply_gathered(const ProductTurns::Turn& turn, const Operands& run,
+                                               const ShardGroup& group) {
   if (spec.x == Layout::normal) {
-    for (const RowRange rows : gather.rows(group)) multiply(stream, run, gather.row(rows.begin), rows);
+    for (const RowRange rows : gather.rows(group)) multiply(turn, run, gather.row(rows.begin), rows);
     return;
   }
   for (const ShardPart& part : group) {
     const RowRange rows = gather.rows(part);
-    multiply(stream, run, gather.row(rows.begin), rows);
+    multiply(turn, run, gather.row(rows.begin), rows);
   }
 }
 
@@ -60,9 +61,10 @@ AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const
                team.rank()));
   }
   state_ = std::make_unique<State>(team, spec, options, choice(), operation());
-  describe_product(*state_->gemm, state_->gather.communication());
+  describe_product(state_->products.gemm(), state_->gather.communication(),
+                   state_->products.take_turns() ? "in turns on the caller's stream and on one beside it" : "");
   auto parts = state_->gather.parts();
-  parts.push_back(state_->gemm.shared());
+  for (std::shared_ptr<void>& part : state_->products.parts()) parts.push_back(std::move(part));
   keep_in_graphs(std::move(parts));
 }
 
@@ -102,7 +104,7 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
     // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
     // once, the opening of each later run guards.
     state.opens = state.keep_gathered && captured();
-    rejoin_if_thrown(state.communication, stream, [&] { (state.*state.algorithm)(run, stream); });
+    rejoin_if_thrown(state, stream, [&] { (state.*state.algorithm)(run, stream); });
     if (state.keep_gathered && !state.opens) {
       state.owed_slot = state.gather.slot();
     } else {

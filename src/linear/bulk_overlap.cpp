@@ -5,7 +5,7 @@
 #include "tandem/device/device.hpp"
 
 #include "base/format.hpp"
-#include "collective/communication_stream.hpp"
+#include "collective/side_stream.hpp"
 #include "linear/algorithms.hpp"
 
 namespace tandem {
@@ -19,7 +19,7 @@ struct BulkOverlap::State {
   explicit State(const Team& its_team) : team(its_team), communication(team.device()) {}
 
   Team team;
-  CommunicationStream communication;
+  SideStream communication;
   bool is_beside = false;
 };
 
@@ -58,7 +58,7 @@ void BulkOverlap::operator()(StreamRef stream, const std::function<void(StreamRe
     compute(stream);
     return;
   }
-  CommunicationStream& communication = state_->communication;
+  SideStream& communication = state_->communication;
   communication.follow(stream);
   rejoin_if_thrown(communication, stream, [&] {
     communicate(communication.ref());

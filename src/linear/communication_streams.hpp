@@ -6,8 +6,8 @@
 
 #include "tandem/team/team.hpp"
 
-#include "collective/communication_stream.hpp"
 #include "collective/engines.hpp"
+#include "collective/side_stream.hpp"
 
 namespace tandem {
 
@@ -16,27 +16,27 @@ namespace tandem {
 /// behind the last of them speaks for all.
 class CommunicationStreams {
  public:
-  /// Collective, as CommunicationStream's.
+  /// Collective, as a SideStream's.
   explicit CommunicationStreams(const Team& team) {
     const int count = engines_copy(team.device()) && team.size() > 2 ? 2 : 1;
     for (int i = 0; i < count; ++i) streams_.emplace_back(team);
   }
 
   /// The stream for copies to, or from, the peer of this index.
-  [[nodiscard]] CommunicationStream& operator[](int peer) noexcept {
+  [[nodiscard]] SideStream& operator[](int peer) noexcept {
     return streams_[static_cast<std::size_t>(peer) % streams_.size()];
   }
   /// The stream for copies from all of them. A run's first copies to each peer are queued before.
-  [[nodiscard]] CommunicationStream& last() noexcept { return streams_.back(); }
+  [[nodiscard]] SideStream& last() noexcept { return streams_.back(); }
   void follow(StreamRef stream) {
-    for (CommunicationStream& each : streams_) each.follow(stream);
+    for (SideStream& each : streams_) each.follow(stream);
   }
   void rejoin(StreamRef stream) {
-    for (CommunicationStream& each : streams_) each.rejoin(stream);
+    for (SideStream& each : streams_) each.rejoin(stream);
   }
 
  private:
-  std::vector<CommunicationStream> streams_;
+  std::vector<SideStream> streams_;
 };
 
 }  // namespace tandem

@@ -22,7 +22,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
 void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream,
                                            StreamRef waiting) {
   sums.offer_sums(stream);
-  CommunicationStream& taking = communication.last();
+  SideStream& taking = communication.last();
   // Not ahead of the products that the sums are of: on a GPU a wait keeps a multiprocessor from those.
   sums.wait_for_sums(waiting);
   taking.follow(stream);

@@ -291,7 +291,7 @@ void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
 // What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
 // crosses when it has ended.
 void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams) {
-  CommunicationStream& communication = streams[0];
+  SideStream& communication = streams[0];
   take_slot(stream);
   communication.follow(stream);
   for (const int& peer : slots_.peers()) {

@@ -16,7 +16,7 @@
 #include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
-#include "collective/communication_stream.hpp"
+#include "collective/side_stream.hpp"
 #include "linear/groups.hpp"
 
 namespace tandem {

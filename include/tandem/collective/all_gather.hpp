@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-class CommunicationStream;
+class SideStream;
 
 struct AllGatherSpec {
   std::int64_t count = 0;  ///< elements of one rank's full shard; an upper bound for all runs
@@ -86,11 +86,11 @@ class TANDEM_API AllGather final : public Collective {
   void wait_for_rest(StreamRef stream);
 
   std::int64_t count_;
-  std::unique_ptr<CommunicationStream> beside_;  // where engines copy: for what is long and stays on this GPU
-  Event started_at_;                             // where what comes before a run in steps has ended
-  std::vector<int> everyone_;                    // the peers in rotated order, then this rank
-  std::vector<std::uint8_t> coming_;  // by rank: a signal of the run that was started has not been waited for
-  bool own_in_place_ = false;         // in that run, where the own shard has no signal
+  std::unique_ptr<SideStream> beside_;  // where engines copy: for what is long and stays on this GPU
+  Event started_at_;                    // where what comes before a run in steps has ended
+  std::vector<int> everyone_;           // the peers in rotated order, then this rank
+  std::vector<std::uint8_t> coming_;    // by rank: a signal of the run that was started has not been waited for
+  bool own_in_place_ = false;           // in that run, where the own shard has no signal
   bool started_ = false;
   std::uint64_t started_in_ = 0;  // a capture, or none
 };

@@ -10,6 +10,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   gather.take_slot(stream);
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
+  products.fork(stream);
   gather.start(communication.ref(), run.x, run.m);
   weights = gather.groups().empty() ? Weights::once : Weights::first;
 
@@ -17,16 +18,19 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
   {
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
-    multiply(stream, run, run.x, shard_rows(run.m, team.size(), team.rank()));
+    multiply(products.next(stream), run, run.x, shard_rows(run.m, team.size(), team.rank()));
   }
   for (const ShardGroup& group : gather.groups()) {
+    const ProductTurns::Turn turn = products.next(stream);
     {
-      const TraceRange range(device, stream, "wait for shards", TraceKind::wait);
-      gather.wait(stream, group);
+      const TraceRange range(device, turn.stream, "wait for shards", TraceKind::wait);
+      gather.wait(turn.stream, group);
+      products.waited(stream);
     }
-    const TraceRange range(device, stream, "GEMM arrived shards", TraceKind::compute);
-    multiply_gathered(stream, run, group);
+    const TraceRange range(device, turn.stream, "GEMM arrived shards", TraceKind::compute);
+    multiply_gathered(turn, run, group);
   }
+  products.rejoin(stream);
   if (keep_gathered) gather.keep_own(stream, run.x);
   communication.rejoin(stream);
 }

@@ -18,11 +18,12 @@ void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
     for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
   }
   const TraceRange range(device, stream, "GEMM", TraceKind::compute);
+  const ProductTurns::Turn turn = products.on(stream);
   if (whole) {
-    multiply(stream, run, gather.row(0), {0, run.m});
+    multiply(turn, run, gather.row(0), {0, run.m});
   } else {
-    multiply(stream, run, run.x, shard_rows(run.m, team.size(), team.rank()));
-    for (const ShardGroup& group : gather.groups()) multiply_gathered(stream, run, group);
+    multiply(turn, run, run.x, shard_rows(run.m, team.size(), team.rank()));
+    for (const ShardGroup& group : gather.groups()) multiply_gathered(turn, run, group);
   }
 }
 

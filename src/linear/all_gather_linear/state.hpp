@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "tandem/linear/all_gather_linear.hpp"
-#include "tandem/team/reclaimed.hpp"
 
+#include "linear/product_turns.hpp"
 #include "linear/shard_gather.hpp"
 
 namespace tandem {
@@ -32,10 +32,15 @@ struct AllGatherLinear::State {
   void sequence(const Operands& run, StreamRef stream);
 
   /// y's rows [rows.begin, + rows.count), from their x at `x`.
-  void multiply(StreamRef stream, const Operands& run, const void* x, RowRange rows);
+  void multiply(const ProductTurns::Turn& turn, const Operands& run, const void* x, RowRange rows);
   /// The same for the rows of a group: one product for as many as lie together; a transposed shard is a block of its
   /// own.
-  void multiply_gathered(StreamRef stream, const Operands& run, const ShardGroup& group);
+  void multiply_gathered(const ProductTurns::Turn& turn, const Operands& run, const ShardGroup& group);
+  /// What is queued on `stream` from now on starts after all that a run queued beside it.
+  void rejoin(StreamRef stream) {
+    products.rejoin(stream);
+    communication.rejoin(stream);
+  }
 
   Team team;
   LinearSpec spec;
@@ -43,8 +48,8 @@ struct AllGatherLinear::State {
   LinearChoice choice;
   Algorithm algorithm;
   ShardGather gather;
-  Reclaimed<Gemm> gemm;
-  CommunicationStream communication;
+  ProductTurns products;
+  SideStream communication;
   Weights weights = Weights::once;  ///< what this run's next product says of them
   std::int64_t kept_m = -1;         ///< rows of the last run, whose gathered x is kept; -1: none
   int owed_slot = -1;               ///< an earlier run's, which no peer may write until the next; -1: none

@@ -50,7 +50,7 @@ struct LinearWeightGradient::State {
   ShardGather gather;
   Reclaimed<Gemm> gemm;
   std::optional<WideSum> wide;
-  CommunicationStream communication;
+  SideStream communication;
 
   struct Started {
     const std::byte* shard;

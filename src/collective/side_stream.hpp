@@ -12,13 +12,14 @@
 
 namespace tandem {
 
-/// A plan's second stream, of high priority, and the events that tie it to the caller's.
-class CommunicationStream {
+/// A plan's stream beside the caller's, and the events that tie it to that one. Of high priority, if it communicates.
+class SideStream {
  public:
-  explicit CommunicationStream(Device& device) : stream_(device, StreamPriority::high), fork_(device), join_(device) {}
+  explicit SideStream(Device& device, StreamPriority priority = StreamPriority::high)
+      : stream_(device, priority), fork_(device), join_(device) {}
   /// The same in a collective constructor: the other members hear of it if this rank alone gets none.
-  explicit CommunicationStream(const Team& team)
-      : CommunicationStream(or_abort(team, "a stream", [&] { return CommunicationStream(team.device()); })) {}
+  explicit SideStream(const Team& team, StreamPriority priority = StreamPriority::high)
+      : SideStream(or_abort(team, "a stream", [&] { return SideStream(team.device(), priority); })) {}
 
   [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
   /// What is queued here from now on starts after what is queued on `stream` now.
