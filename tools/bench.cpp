@@ -7,6 +7,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/team/launch.hpp"
 
 #include "base/format.hpp"
 #include "tools/collective_run.hpp"
@@ -116,6 +117,21 @@ bool on_plain_tensors(const BenchOptions& options, bool plain, bool symmetric) {
                                  plain ? "--plain" : "--symmetric"));
   }
   return plain || !has(true);
+}
+
+/// What a world of so many ranks on such a device has.
+void expect_possible(const BenchOptions& options, int ranks, DeviceType device) {
+  if (options.root >= ranks) {
+    throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, ranks - 1));
+  }
+  if (options.repetitions.graph_launches > 0 && device != DeviceType::cuda) {
+    throw InvalidArgument(format("-G is {}, and the ranks' devices are the {}'s; CUDA graphs need --device cuda",
+                                 options.repetitions.graph_launches, name(device)));
+  }
+  expect_sms(options.sms, device);
+  if (options.wire && ranks == 1) {
+    throw InvalidArgument("--wire was given to one rank, which has no peer; allowed: two ranks and more");
+  }
 }
 
 }  // namespace
@@ -231,18 +247,12 @@ int bench(Arguments arguments) {
 
   const Env env = environment(options.ranks);
   if (!options.timeline.empty()) expect_no_trace(env, "--timeline");
+  if (Launch::detect().launcher == "none") {  // said once, and not by each rank that this starts
+    const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+    expect_possible(options, rank_count(options.ranks, device), device);
+  }
   const World world = join(options.ranks, env, "bench", arguments);
-  if (options.root >= world.size()) {
-    throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, world.size() - 1));
-  }
-  if (repetitions.graph_launches > 0 && world.device().id().type != DeviceType::cuda) {
-    throw InvalidArgument(format("-G is {}, and the ranks' devices are the {}'s; CUDA graphs need --device cuda",
-                                 repetitions.graph_launches, name(world.device().id().type)));
-  }
-  expect_sms(options.sms, world.device().id().type);
-  if (options.wire && world.size() == 1) {
-    throw InvalidArgument("--wire was given to one rank, which has no peer; allowed: two ranks and more");
-  }
+  expect_possible(options, world.size(), world.device().id().type);
   if (options.beside) return bench_beside(world, options);
   return is_linear(options.operation) ? bench_linear(world, options) : bench_collective(world, options);
 }

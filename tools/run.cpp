@@ -27,12 +27,18 @@ class HelpOfRun : public CLI::Formatter {
 
 constexpr std::int64_t most_processes = 4096;
 
-/// Hands a variable to the ranks, after Env has found nothing wrong with it.
-void hand_over(LaunchOptions& options, const std::string& variable, const std::string& value) {
-  if (value.empty()) throw InvalidArgument(format("{} is given as an empty text", variable));
-  static_cast<void>(Env::from([&](const std::string& name) -> std::optional<std::string> {
-    return name == variable ? std::optional<std::string>(value) : std::nullopt;
-  }));
+/// Hands what an option says to the ranks, as a variable in which Env has found nothing wrong.
+void hand_over(LaunchOptions& options, const std::string& option, const std::string& variable,
+               const std::string& value) {
+  if (value.empty()) throw InvalidArgument(format("{} is given as an empty text", option));
+  try {
+    static_cast<void>(Env::from([&](const std::string& name) -> std::optional<std::string> {
+      return name == variable ? std::optional<std::string>(value) : std::nullopt;
+    }));
+  } catch (const InvalidArgument& error) {  // which begins with the variable, of which nobody has spoken here
+    const std::string why = error.what();
+    throw InvalidArgument(why.starts_with(variable) ? option + why.substr(variable.size()) : why);
+  }
   options.environment.emplace_back(variable, value);
 }
 
@@ -58,7 +64,8 @@ int run(Arguments arguments) {
          "how many ranks (required)")
       ->type_name("N");
   app.add_option_function<std::string>(
-         "--device", [&](const std::string& text) { hand_over(options, "TANDEM_DEVICE", text); }, "auto, host or cuda")
+         "--device", [&](const std::string& text) { hand_over(options, "--device", "TANDEM_DEVICE", text); },
+         "auto, host or cuda")
       ->type_name("NAME");
   app.add_option_function<std::string>(
          "--on-failure",
@@ -68,11 +75,11 @@ int run(Arguments arguments) {
          "when a rank fails: stop the others (default), or let them continue")
       ->type_name("stop|continue");
   app.add_option_function<std::string>(
-         "--timeout", [&](const std::string& text) { hand_over(options, "TANDEM_TIMEOUT", text); },
+         "--timeout", [&](const std::string& text) { hand_over(options, "--timeout", "TANDEM_TIMEOUT", text); },
          "the deadline of each wait, such as 250ms, 10s or 5m (default: 60s)")
       ->type_name("TIME");
   app.add_option_function<std::string>(
-         "--link", [&](const std::string& text) { hand_over(options, "TANDEM_LINK", text); },
+         "--link", [&](const std::string& text) { hand_over(options, "--link", "TANDEM_LINK", text); },
          "host: emulate a link between the ranks, as in 20us,1GB/s")
       ->type_name("LATENCY,BANDWIDTH");
   app.add_option_function<std::string>(
