@@ -18,8 +18,8 @@ class SideStream {
   explicit SideStream(Device& device, StreamPriority priority = StreamPriority::high)
       : stream_(device, priority), fork_(device), join_(device) {}
   /// The same in a collective constructor: the other members hear of it if this rank alone gets none.
-  explicit SideStream(const Team& team, StreamPriority priority = StreamPriority::high)
-      : SideStream(or_abort(team, "a stream", [&] { return SideStream(team.device(), priority); })) {}
+  explicit SideStream(const Team& team)
+      : SideStream(or_abort(team, "a stream", [&] { return SideStream(team.device()); })) {}
 
   [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
   /// What is queued here from now on starts after what is queued on `stream` now.

@@ -36,8 +36,8 @@ void AllGatherLinear::State::multiply(const ProductTurns::Turn& turn, const Oper
                               .bias = run.bias,
                               .aux = run.aux == nullptr ? nullptr : run.aux + before,
                               .m = rows.count,
-                              .weights = weights});
-  if (weights == Weights::first) weights = Weights::again;
+                              .weights = turn.weights});
+  if (turn.weights == Weights::first) turn.weights = Weights::again;
 }
 
 void AllGatherLinear::State::multiply_gathered(const ProductTurns::Turn& turn, const Operands& run,
@@ -61,8 +61,11 @@ AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const
                team.rank()));
   }
   state_ = std::make_unique<State>(team, spec, options, choice(), operation());
-  describe_product(state_->products.gemm(), state_->gather.communication(),
-                   state_->products.take_turns() ? "in turns on the caller's stream and on one beside it" : "");
+  describe_product(
+      state_->products.gemm(), state_->gather.communication(),
+      state_->products.take_turns()
+          ? "in turns on the caller's stream and on one beside it, where they have a workspace of their own"
+          : "");
   auto parts = state_->gather.parts();
   for (std::shared_ptr<void>& part : state_->products.parts()) parts.push_back(std::move(part));
   keep_in_graphs(std::move(parts));
@@ -104,7 +107,8 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
     // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
     // once, the opening of each later run guards.
     state.opens = state.keep_gathered && captured();
-    rejoin_if_thrown(state, stream, [&] { (state.*state.algorithm)(run, stream); });
+    rejoin_if_thrown(state.communication, stream,
+                     [&] { rejoin_if_thrown(state.products, stream, [&] { (state.*state.algorithm)(run, stream); }); });
     if (state.keep_gathered && !state.opens) {
       state.owed_slot = state.gather.slot();
     } else {

@@ -5,40 +5,57 @@
 
 #include "tandem/linear/tuned_product.hpp"
 
-#include "collective/engines.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {
+namespace {
 
-ProductTurns::ProductTurns(const Team& team, const GemmSpec& product, std::size_t products)
-    : gemm_(team, tuned_gemm(team, product)) {
-  if (products < 2 || !engines_copy(team.device())) return;
-  gemm_beside_ = Reclaimed<Gemm>(team, tuned_gemm(team, product));
-  beside_ = or_abort(team, "a stream", [&] { return Beside(team.device()); });
+bool leaves_idle(const Team& team, const GemmSpec& product) {
+  return team.device().hardware().blocks_at_once > 0 && product.leave_sms == 0;
+}
+
+}  // namespace
+
+ProductTurns::ProductTurns(const Team& team, const GemmSpec& product, std::size_t products) {
+  const bool turns = products > 1 && leaves_idle(team, product);
+  for (std::unique_ptr<Gemm>& gemm : tuned_gemms(team, product, turns ? 2 : 1)) {
+    ways_.push_back({.gemm = Reclaimed<Gemm>(team, std::move(gemm))});
+  }
+  if (turns) beside_ = or_abort(team, "a stream", [&] { return Beside(team.device()); });
 }
 
 std::vector<std::shared_ptr<void>> ProductTurns::parts() const {
-  std::vector<std::shared_ptr<void>> parts{gemm_.shared()};
-  if (gemm_beside_) parts.push_back(gemm_beside_.shared());
+  std::vector<std::shared_ptr<void>> parts;
+  for (const Way& way : ways_) parts.push_back(way.gemm.shared());
   return parts;
 }
 
-void ProductTurns::fork(StreamRef stream) {
-  is_beside_ = take_turns();  // so the first is the caller's stream's
-  if (beside_) beside_->stream.follow(stream);
+ProductTurns::Turn ProductTurns::on(StreamRef stream, Weights weights) {
+  Way& way = ways_.front();
+  way.weights = weights;
+  return {stream, *way.gemm, way.weights};
+}
+
+void ProductTurns::fork(StreamRef stream, Weights weights) {
+  for (Way& way : ways_) way.weights = weights;
+  way_ = ways_.size() - 1;  // so the first is the caller's stream's
+  if (!beside_) return;
+  beside_->stream.follow(stream);
+  beside_->has_waited = false;
 }
 
 ProductTurns::Turn ProductTurns::next(StreamRef stream) {
-  is_beside_ = take_turns() && !is_beside_;
-  return is_beside_ ? Turn{beside_->stream.ref(), *gemm_beside_} : on(stream);
+  way_ = (way_ + 1) % ways_.size();
+  Way& way = ways_[way_];
+  const Turn turn{way_ == 0 ? stream : beside_->stream.ref(), *way.gemm, way.weights};
+  if (beside_ && beside_->has_waited) beside_->waited.hold(turn.stream);
+  return turn;
 }
 
-void ProductTurns::waited(StreamRef stream) {
+void ProductTurns::waited(const Turn& turn) {
   if (!beside_) return;
-  StreamRef here = beside_->stream.ref();
-  StreamRef there = stream;
-  if (!is_beside_) std::swap(here, there);
-  order_after(there, here, beside_->waited);
+  beside_->waited.record(turn.stream);
+  beside_->has_waited = true;
 }
 
 void ProductTurns::rejoin(StreamRef stream) {

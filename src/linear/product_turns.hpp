@@ -16,51 +16,56 @@
 
 namespace tandem {
 
-/// The products of a run, of which none needs what another makes, in turns on the caller's stream and, on a GPU, on one
-/// beside it: where the last wave of a product's tiles leaves multiprocessors idle, the next product begins.
+/// The products of a run, of which none needs what another makes, in turns on the caller's stream and on one beside it:
+/// where the last wave of a product's tiles leaves a GPU's multiprocessors idle, the next product begins. Not where
+/// products are to leave some to others, nor on a host: there all follow one another.
 class ProductTurns {
  public:
   struct Turn {
     StreamRef stream;
     Gemm& gemm;
+    Weights& weights;  ///< what this product says of them
   };
 
   /// Collective. For runs of so many products.
   ProductTurns(const Team& team, const GemmSpec& product, std::size_t products);
 
-  [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
+  [[nodiscard]] const Gemm& gemm() const { return *ways_.front().gemm; }
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
   [[nodiscard]] bool take_turns() const noexcept { return beside_.has_value(); }
 
-  /// A product that follows all that `stream` has.
-  [[nodiscard]] Turn on(StreamRef stream) const { return {stream, *gemm_}; }
+  /// Products that follow all that `stream` has, each other too; `weights`: what the first says.
+  [[nodiscard]] Turn on(StreamRef stream, Weights weights);
 
   // A run in turns; `stream` is the caller's.
 
   /// Its products start when what `stream` has by now has ended.
-  void fork(StreamRef stream);
-  /// Where the next product goes, and what it waits for.
+  void fork(StreamRef stream, Weights weights);
+  /// Where the next product goes, and what it waits for. That comes behind what the turn before waited for: waits for
+  /// the same writer count its signals, each from where the one before has come to.
   [[nodiscard]] Turn next(StreamRef stream);
-  /// What this turn waits for is queued, and its product is not: the next turn's waits come behind that. Waits for the
-  /// same writer count its signals, each from where the one before has come to.
-  void waited(StreamRef stream);
+  /// What this turn waits for is queued, and its product is not.
+  void waited(const Turn& turn);
   /// What is queued on `stream` from now on starts after all products.
   void rejoin(StreamRef stream);
 
  private:
-  /// The stream beside the caller's, where a turn there has a workspace of its own.
+  struct Way {
+    Reclaimed<Gemm> gemm;
+    Weights weights = Weights::once;
+  };
   struct Beside {
     explicit Beside(Device& device) : stream(device, StreamPriority::normal), waited(device) {}
 
     SideStream stream;
     Event waited;
+    bool has_waited = false;  ///< in this run
   };
 
-  Reclaimed<Gemm> gemm_;
-  Reclaimed<Gemm> gemm_beside_;
-  std::optional<Beside> beside_;
-  bool is_beside_ = false;  ///< this turn
+  std::vector<Way> ways_;         ///< each with a workspace of its own
+  std::optional<Beside> beside_;  ///< the second's
+  std::size_t way_ = 0;           ///< this turn's
 };
 
 }  // namespace tandem

@@ -88,14 +88,19 @@ std::vector<GemmAlgorithm> kept_algorithms(const GemmSpec& spec, const Device& d
 }
 
 std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
+  return std::move(tuned_gemms(team, spec, 1).front());
+}
+
+std::vector<std::unique_ptr<Gemm>> tuned_gemms(const Team& team, const GemmSpec& spec, std::size_t count) {
   Device& device = team.device();
   std::vector<GemmAlgorithm> algorithms;
   if (device.has_gemm_algorithms()) algorithms = agreed_algorithms(team, spec);
   return or_abort(team, "a local product", [&] {
-    std::unique_ptr<Gemm> untuned = device.gemm(spec);
+    std::vector<std::unique_ptr<Gemm>> gemms;
+    gemms.push_back(device.gemm(spec));
     // What was measured without bias and activation need not be offered with them.
     std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
-      const std::vector<std::string> offered = untuned->algorithms(kept.m);
+      const std::vector<std::string> offered = gemms.front()->algorithms(kept.m);
       if (std::ranges::find(offered, kept.name) != offered.end()) return false;
       team.log().write(
           LogLevel::warn,
@@ -103,9 +108,9 @@ std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec) {
                  text_of(spec, kept.m), kept.name));
       return true;
     });
-    if (algorithms.empty()) return untuned;
-    untuned.reset();  // with its workspace
-    return device.gemm(spec, algorithms);
+    if (!algorithms.empty()) gemms.clear();  // with its workspace
+    while (gemms.size() < count) gemms.push_back(device.gemm(spec, algorithms));
+    return gemms;
   });
 }
 

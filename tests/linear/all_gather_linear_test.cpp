@@ -217,6 +217,20 @@ TEST_P(AllGatherLinearTest, AnyNumberOfGroupsAndLargeShards) {
 }
 
 // More than mailboxes take: kernels on all ranks' memory do, but no rows that vector accesses do not fit.
+TEST_P(AllGatherLinearTest, ProductsTakeTurnsWhereTheyLeaveMultiprocessorsIdle) {
+  const auto check = [](const Team& team, const LinearOptions& options, bool turns) {
+    const std::string text = AllGatherLinear(team, {.m = 64, .n = 16, .k = 8}, options).describe();
+    EXPECT_EQ(text.find("in turns on the caller's stream and on one beside it") != std::string::npos, turns) << text;
+  };
+  on(2, [&](World& world) {
+    const bool has_multiprocessors = world.device().id().type == DeviceType::cuda;
+    check(world.team(), {.algorithm = "pipeline"}, has_multiprocessors);
+    check(world.team(), {.algorithm = "sequence"}, false);
+    check(world.team(), {.algorithm = "pipeline", .leave_sms = 1}, false);
+    check(world.team({world.rank()}), {.algorithm = "pipeline"}, false);
+  });
+}
+
 TEST_P(AllGatherLinearTest, LargeShardsInSequence) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {

@@ -18,8 +18,9 @@ namespace {
 /// A layer on a team of its own, whose sums are so large that kernels meet behind its product.
 class Layer {
  public:
-  Layer(World& world, const LinearSpec& spec)
-      : team_(world.team({0, 1})),
+  Layer(World& world, const LinearSpec& spec, std::uint64_t number)
+      : number_(number),
+        team_(world.team({0, 1})),
         plan_(team_, spec, {.algorithm = "sequence"}),
         x_(random(plan_.spec().m)),
         weight_(random(plan_.spec().n)),
@@ -45,9 +46,11 @@ class Layer {
  private:
   [[nodiscard]] GuardedTensor random(std::int64_t rows) {
     const auto rank = static_cast<std::uint64_t>(team_.rank());
-    return Matrix::random(key(seed(), {rank, ++made_}), rows, plan_.spec().k, bf16).on(team_.shared_device(), bf16);
+    return Matrix::random(key(seed(), {number_, rank, ++made_}), rows, plan_.spec().k, bf16)
+        .on(team_.shared_device(), bf16);
   }
 
+  std::uint64_t number_;
   Team team_;
   LinearReduceScatter plan_;
   std::uint64_t made_ = 0;
@@ -63,12 +66,14 @@ class LinearTeams : public OnEachDevice {};
 // the other rank, whose product is as late: none of them could begin if kernels that wait left no room for it.
 TEST_P(LinearTeams, AProductFindsRoomBesideAnotherTeamsWait) {
   const auto check = [](World& world, const LinearSpec& spec) {
-    std::array<Layer, 2> layers{Layer(world, spec), Layer(world, spec)};
+    std::array<Layer, 2> layers{Layer(world, spec, 0), Layer(world, spec, 1)};
     std::array<Bytes, 2> alone;
     for (std::size_t which = 0; which < layers.size(); ++which) {
       layers[which].start();
       alone[which] = layers[which].result();
+      EXPECT_FALSE(alone[which] == Bytes(alone[which].size(), poison_of(bf16)));
     }
+    EXPECT_FALSE(alone[0] == alone[1]);
     for (int run = 0; run < 3; ++run) {
       for (std::size_t which = 0; which < layers.size(); ++which) {
         if (static_cast<int>(which) == world.rank()) {

@@ -44,8 +44,8 @@ class TANDEM_API LinearPlan : public Plan {
   /// Throws where `output` shares memory with one of these, by their arguments' names.
   void expect_apart_from_inputs(const TensorView& output, std::string_view argument,
                                 std::initializer_list<std::pair<std::string_view, const TensorView&>> inputs) const;
-  /// Completes `describe` with what runs locally, and with what communicates. `parts`: how products of parts run that
-  /// are others than the whole's, if there are such.
+  /// Completes `describe` with what runs locally, and with what communicates. `parts`: how products of parts run,
+  /// where that is another way than the whole's.
   void describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts = "");
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,5 +30,9 @@ namespace tandem {
 /// Specs may differ from rank to rank in m, n and k. What the library does not offer is ignored, and a line in the log
 /// says so; Gemm::describe says what was tuned. Throws as Device::gemm does.
 [[nodiscard]] TANDEM_API std::unique_ptr<Gemm> tuned_gemm(const Team& team, const GemmSpec& spec);
+
+/// The same product so many times, at least once, for runs at once: each has a workspace of its own.
+[[nodiscard]] TANDEM_API std::vector<std::unique_ptr<Gemm>> tuned_gemms(const Team& team, const GemmSpec& spec,
+                                                                        std::size_t count);
 
 }  // namespace tandem

@@ -10,9 +10,8 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   gather.take_slot(stream);
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
-  products.fork(stream);
+  products.fork(stream, gather.groups().empty() ? Weights::once : Weights::first);
   gather.start(communication.ref(), run.x, run.m);
-  weights = gather.groups().empty() ? Weights::once : Weights::first;
 
   Device& device = team.device();
   device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
@@ -25,7 +24,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
     {
       const TraceRange range(device, turn.stream, "wait for shards", TraceKind::wait);
       gather.wait(turn.stream, group);
-      products.waited(stream);
+      products.waited(turn);
     }
     const TraceRange range(device, turn.stream, "GEMM arrived shards", TraceKind::compute);
     multiply_gathered(turn, run, group);

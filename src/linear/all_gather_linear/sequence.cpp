@@ -8,7 +8,6 @@ namespace tandem {
 void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
   Device& device = team.device();
   const bool whole = spec.x == Layout::normal && team.size() > 1;  // all of x in one piece, for one product
-  weights = whole || team.size() == 1 ? Weights::once : Weights::first;
   if (opens) gather.open(stream);
   gather.take_slot(stream);
   gather.start(stream, run.x, run.m);
@@ -18,7 +17,7 @@ void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
     for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
   }
   const TraceRange range(device, stream, "GEMM", TraceKind::compute);
-  const ProductTurns::Turn turn = products.on(stream);
+  const ProductTurns::Turn turn = products.on(stream, whole || team.size() == 1 ? Weights::once : Weights::first);
   if (whole) {
     multiply(turn, run, gather.row(0), {0, run.m});
   } else {

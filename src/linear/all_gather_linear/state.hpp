@@ -36,11 +36,6 @@ struct AllGatherLinear::State {
   /// The same for the rows of a group: one product for as many as lie together; a transposed shard is a block of its
   /// own.
   void multiply_gathered(const ProductTurns::Turn& turn, const Operands& run, const ShardGroup& group);
-  /// What is queued on `stream` from now on starts after all that a run queued beside it.
-  void rejoin(StreamRef stream) {
-    products.rejoin(stream);
-    communication.rejoin(stream);
-  }
 
   Team team;
   LinearSpec spec;
@@ -50,10 +45,9 @@ struct AllGatherLinear::State {
   ShardGather gather;
   ProductTurns products;
   SideStream communication;
-  Weights weights = Weights::once;  ///< what this run's next product says of them
-  std::int64_t kept_m = -1;         ///< rows of the last run, whose gathered x is kept; -1: none
-  int owed_slot = -1;               ///< an earlier run's, which no peer may write until the next; -1: none
-  bool opens = false;               ///< this run waits until all ranks have come so far
+  std::int64_t kept_m = -1;  ///< rows of the last run, whose gathered x is kept; -1: none
+  int owed_slot = -1;        ///< an earlier run's, which no peer may write until the next; -1: none
+  bool opens = false;        ///< this run waits until all ranks have come so far
 };
 
 }  // namespace tandem

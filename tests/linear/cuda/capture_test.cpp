@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -90,14 +91,14 @@ constexpr std::int64_t m = 45;
 constexpr std::int64_t n = 24;
 constexpr std::int64_t k = 40;
 
-/// Each algorithm in both dtypes: in the groups that the model chooses, and in as many as there can be.
+/// Each algorithm in both dtypes, in the groups that the model chooses and in as many as there can be.
 template <typename Check> void for_each_plan(const Team& team, LinearKind kind, const Check& check) {
+  const int most = most_groups(kind, {.m = m, .n = n, .k = k}, team.size());
   for (const std::string& algorithm : linear_algorithms(kind)) {
-    LinearOptions options{.algorithm = algorithm};
-    check(options, f32);
-    const int most = most_groups(kind, {.m = m, .n = n, .k = k}, team.size());
-    if (has_groups(algorithm) && most > 0) options.groups = most;
-    check(options, bf16);
+    for (const DType dtype : {f32, bf16}) {
+      check(LinearOptions{.algorithm = algorithm}, dtype);
+      if (has_groups(algorithm) && most > 0) check(LinearOptions{.algorithm = algorithm, .groups = most}, dtype);
+    }
   }
 }
 
@@ -400,6 +401,32 @@ TEST_P(LinearCapture, OddRowsInSequenceArePushedAtOnce) {
     product.expect(LinearReduceScatter(team, spec, {.algorithm = "sequence"}), {.kernels = 4, .copies = 2});
     product.expect(LinearAllReduce(team, spec, {.algorithm = "sequence"}), {.kernels = 6, .copies = 4});
     team.barrier();
+  });
+}
+
+// A product need not wait for the one before; what it waits for must, since that counts on from there.
+TEST_P(LinearCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
+    const GuardedTensor x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype);
+    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
+    const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
+    const Stream stream(team.device());
+    const auto is_product = [](std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; };
+    const auto is_wait = [](std::string_view kernel) { return kernel.find("wait_kernel") != std::string_view::npos; };
+    const int most = most_groups(LinearKind::all_gather_linear, spec, team.size());
+    for (const int groups : {1, 2, most}) {
+      for (const int left : {0, 1}) {
+        AllGatherLinear plan(team, spec, {.algorithm = "pipeline", .groups = groups, .leave_sms = left});
+        const testing::RecordedGraph graph(team.device(), stream,
+                                           [&] { plan(x.view(), weight.view(), y.view(), stream); });
+        const std::size_t products = graph.most_kernels_at_once(is_product);
+        EXPECT_TRUE(left == 0 ? products > 1 : products == 1) << products << " at once\n" << plan.describe();
+        EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U) << plan.describe();
+      }
+    }
+    team.barrier();  // before anybody lets go of what was recorded
   });
 }
 

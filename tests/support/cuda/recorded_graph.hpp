@@ -42,36 +42,43 @@ class RecordedGraph {
     return type;
   }
   /// Of all kernels that may run while one does, that one's included: no path of the graph puts them in order.
-  [[nodiscard]] std::size_t most_blocks_at_once() const {
-    return most_at_once([](const CUDA_KERNEL_NODE_PARAMS&) { return true; });
-  }
+  [[nodiscard]] std::size_t most_blocks_at_once() const { return most_at_once(blocks_of); }
   /// The same of those kernels alone whose names, as the linker has them, are counted.
   [[nodiscard]] std::size_t most_blocks_at_once(const std::function<bool(std::string_view)>& is_counted) const {
-    return most_at_once([&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)); });
+    return most_at_once(
+        [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? blocks_of(kernel) : 0; });
+  }
+  /// And how many such kernels they are.
+  [[nodiscard]] std::size_t most_kernels_at_once(const std::function<bool(std::string_view)>& is_counted) const {
+    return most_at_once(
+        [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? std::size_t{1} : 0; });
   }
 
  private:
-  template <typename Counted> [[nodiscard]] std::size_t most_at_once(const Counted& is_counted) const {
+  /// `weight` of a kernel: what is added up.
+  template <typename Weight> [[nodiscard]] std::size_t most_at_once(const Weight& weight) const {
     const std::vector<std::vector<bool>> before = order();
-    std::vector<std::size_t> blocks;
-    for (const cudaGraphNode_t node : nodes_) blocks.push_back(blocks_of(node, is_counted));
+    std::vector<std::size_t> weights;
+    for (const cudaGraphNode_t node : nodes_) weights.push_back(weight_of(node, weight));
     std::size_t most = 0;
     for (std::size_t one = 0; one < nodes_.size(); ++one) {
       std::size_t all = 0;
       for (std::size_t other = 0; other < nodes_.size(); ++other) {
-        if (!before[one][other] && !before[other][one]) all += blocks[other];
+        if (!before[one][other] && !before[other][one]) all += weights[other];
       }
-      if (blocks[one] != 0) most = std::max(most, all);
+      if (weights[one] != 0) most = std::max(most, all);
     }
     return most;
   }
   /// The runtime knows the kernels of its own library only, the driver all.
-  template <typename Counted>
-  [[nodiscard]] static std::size_t blocks_of(cudaGraphNode_t node, const Counted& is_counted) {
+  template <typename Weight> [[nodiscard]] static std::size_t weight_of(cudaGraphNode_t node, const Weight& weight) {
     if (type_of(node) != cudaGraphNodeTypeKernel) return 0;
     CUDA_KERNEL_NODE_PARAMS kernel{};
     EXPECT_EQ(TANDEM_DRIVER(cuGraphKernelNodeGetParams)(node, &kernel), CUDA_SUCCESS);
-    return is_counted(kernel) ? std::size_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ : 0;
+    return weight(kernel);
+  }
+  [[nodiscard]] static std::size_t blocks_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
+    return std::size_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
   }
   /// A node has its kernel in one of two forms.
   [[nodiscard]] static std::string_view name_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
