@@ -16,7 +16,8 @@ namespace tandem {
 ///
 /// The pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
 /// order while the own shard is multiplied; the others follow in the order in which they arrive, in few growing groups,
-/// or in parts of shards where that hides more.
+/// or in parts of shards where that hides more. On CUDA the products take turns on the caller's stream and on one of
+/// the plan's (again as in PyTorch), each of them with a workspace of its own; not with LinearOptions::leave_sms.
 class TANDEM_API AllGatherLinear : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
