@@ -32,7 +32,7 @@ void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, std
 LinearAllReduce::LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_all_reduce, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
-  describe_product(state_->sums.gemm(), state_->sums.communication());
+  describe_product(state_->sums.gemm(), state_->sums.communication(), state_->sums.adding());
   keep_in_graphs(state_->sums.parts());
 }
 

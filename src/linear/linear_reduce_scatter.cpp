@@ -25,7 +25,7 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
 LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),
       state_(std::make_unique<State>(team, spec, choice(), operation())) {
-  describe_product(state_->sums.gemm(), state_->sums.communication());
+  describe_product(state_->sums.gemm(), state_->sums.communication(), state_->sums.adding());
   keep_in_graphs(state_->sums.parts());
 }
 

@@ -46,6 +46,11 @@ class PartialSums {
               std::vector<ShardPart> rounds, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
+  /// How the own rows' products run where they add what was sent and are not like the others, for a plan's `describe`;
+  /// else empty.
+  [[nodiscard]] std::string adding() const {
+    return adding_gemm_ ? "of the own rows, " + adding_gemm_->describe() : "";
+  }
   /// What its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 

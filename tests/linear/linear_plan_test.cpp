@@ -84,6 +84,23 @@ TEST_P(LinearPlans, LeaveASumInASymmetricTensorAsInAnyOther) {
   });
 }
 
+// With a bias they are a product of their own; without, like those of the peer's rows.
+TEST_P(LinearPlans, SayHowTheOwnRowsProductsRunThatAdd) {
+  for (const int ranks : {2, 3}) {
+    on(ranks, [](World& world) {
+      const LinearOptions options{.algorithm = "pipeline", .groups = 2};
+      for (const bool bias : {false, true}) {
+        const LinearSpec spec{.m = 16, .n = 8, .k = 8, .bias = bias};
+        for (const std::string& text : {LinearReduceScatter(world.team(), spec, options).describe(),
+                                        LinearAllReduce(world.team(), spec, options).describe()}) {
+          const bool says = text.find("products of parts: of the own rows, ") != std::string::npos;
+          EXPECT_EQ(says, bias && world.size() == 2) << text;
+        }
+      }
+    });
+  }
+}
+
 TEST_P(LinearPlans, CompareTheirRunsWhereThatIsAskedFor) {
   Env env;
   env.check = "runs";
