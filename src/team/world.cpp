@@ -102,8 +102,8 @@ struct Agreed {
 };
 
 /// So many run at once on the GPU that most ranks share. Where they do, one rank's blocks may wait for what comes
-/// behind another's product. Products' blocks come in clusters of up to eight, for which as many multiprocessors of one
-/// GPC, of 16 or 18, must be idle: half of the GPU is left to those.
+/// behind another's product, whose blocks want whole multiprocessors, a cluster of them several at once in one GPC:
+/// half of the GPU is left to those.
 int resident_blocks_of(std::span<const Hardware> ranks) {
   int fewest = ranks.front().blocks_at_once;
   for (const Hardware& one : ranks) {

@@ -89,7 +89,7 @@ TEST_P(LinearTeams, AProductFindsRoomBesideAnotherTeamsWait) {
     }
   };
   on(2, [&](World& world) {
-    // Products of one wave and of several, and of blocks in clusters.
+    // The libraries choose among kernels by these.
     check(world, {.m = beyond_kernels(world, 4096), .n = 2048, .k = 64, .dtype = bf16});
     check(world, {.m = beyond_kernels(world, 8400), .n = 520, .k = 8, .dtype = bf16});
     check(world, {.m = beyond_kernels(world, 1024), .n = 8192, .k = 128, .dtype = bf16});
