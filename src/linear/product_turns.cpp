@@ -30,13 +30,7 @@ std::vector<std::shared_ptr<void>> ProductTurns::parts() const {
   return parts;
 }
 
-ProductTurns::Turn ProductTurns::on(StreamRef stream, Weights weights) {
-  Way& way = ways_.front();
-  way.weights = weights;
-  return {stream, *way.gemm, way.weights};
-}
-
-void ProductTurns::fork(StreamRef stream, Weights weights) {
+void ProductTurns::begin(StreamRef stream, Weights weights) {
   for (Way& way : ways_) way.weights = weights;
   way_ = ways_.size() - 1;  // so the first is the caller's stream's
   if (!beside_) return;

@@ -35,13 +35,10 @@ class ProductTurns {
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
   [[nodiscard]] bool take_turns() const noexcept { return beside_.has_value(); }
 
-  /// Products that follow all that `stream` has, each other too; `weights`: what the first says.
-  [[nodiscard]] Turn on(StreamRef stream, Weights weights);
+  // A run's; `stream` is the caller's.
 
-  // A run in turns; `stream` is the caller's.
-
-  /// Its products start when what `stream` has by now has ended.
-  void fork(StreamRef stream, Weights weights);
+  /// The products start when what `stream` has by now has ended. `weights`: what the first says of them.
+  void begin(StreamRef stream, Weights weights);
   /// Where the next product goes, and what it waits for. That comes behind what the turn before waited for: waits for
   /// the same writer count its signals, each from where the one before has come to.
   [[nodiscard]] Turn next(StreamRef stream);

@@ -10,7 +10,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   gather.take_slot(stream);
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
-  products.fork(stream, gather.groups().empty() ? Weights::once : Weights::first);
+  products.begin(stream, gather.groups().empty() ? Weights::once : Weights::first);
   gather.start(communication.ref(), run.x, run.m);
 
   Device& device = team.device();

@@ -17,7 +17,8 @@ void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
     for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
   }
   const TraceRange range(device, stream, "GEMM", TraceKind::compute);
-  const ProductTurns::Turn turn = products.on(stream, whole || team.size() == 1 ? Weights::once : Weights::first);
+  products.begin(stream, whole || team.size() == 1 ? Weights::once : Weights::first);
+  const ProductTurns::Turn turn = products.next(stream);
   if (whole) {
     multiply(turn, run, gather.row(0), {0, run.m});
   } else {
