@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What captured linear runs would launch, and in what order.
+#include <cstddef>
+#include <cuda_runtime_api.h>
+#include <functional>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tandem/linear/all_gather_linear.hpp"
+#include "tandem/linear/linear_all_reduce.hpp"
+#include "tandem/linear/linear_reduce_scatter.hpp"
+
+#include "support/cuda/recorded_graph.hpp"
+#include "support/devices.hpp"
+#include "support/guarded_tensor.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::GuardedTensor;
+
+class LinearLaunchesCapture : public testing::OnEachDevice {};
+
+/// Of a captured run; anything else fails the test.
+struct Launches {
+  std::size_t kernels = 0;
+  std::size_t copies = 0;
+};
+
+Launches launches_of(Device& device, StreamRef stream, const std::function<void()>& run) {
+  const testing::RecordedGraph graph(device, stream, run);
+  Launches launches;
+  for (const cudaGraphNode_t node : graph.nodes()) {
+    const cudaGraphNodeType type = testing::RecordedGraph::type_of(node);
+    EXPECT_TRUE(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) << type;
+    ++(type == cudaGraphNodeTypeKernel ? launches.kernels : launches.copies);
+  }
+  return launches;
+}
+
+/// What a spec's plans launch beside the product alone.
+class LaunchesBeside {
+ public:
+  LaunchesBeside(const Team& team, const LinearSpec& spec)
+      : team_(team),
+        stream_(team.device()),
+        weight_(team, {spec.n, spec.k}, spec.dtype),
+        x_(team, {spec.m, spec.k}, spec.dtype),
+        x_shard_(team, {own_rows(spec), spec.k}, spec.dtype),
+        y_(team, {spec.m, spec.n}, spec.dtype),
+        y_shard_(team, {own_rows(spec), spec.n}, spec.dtype) {
+    const std::unique_ptr<Gemm> alone = team.device().gemm(
+        {.m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = spec.dtype, .out_dtype = spec.dtype});
+    // It may be two kernels: its parts along k, and their sum.
+    product_ = launches_of(team.device(), stream_, [&] {
+      alone->run(stream_, {.a = x_.view().data(), .b = weight_.view().data(), .d = y_.view().data()});
+    });
+  }
+
+  void expect(AllGatherLinear plan, const Launches& launches) { expect_of(plan, x_shard_, y_, launches); }
+  void expect(LinearReduceScatter plan, const Launches& launches) { expect_of(plan, x_, y_shard_, launches); }
+  void expect(LinearAllReduce plan, const Launches& launches) { expect_of(plan, x_, y_, launches); }
+
+ private:
+  template <typename Linear>
+  void expect_of(Linear& plan, const GuardedTensor& given, const GuardedTensor& made, const Launches& launches) {
+    EXPECT_EQ(plan.choice().algorithm, "sequence");
+    const bool one_kernel = plan.describe().find("communication: one kernel") != std::string::npos;
+    EXPECT_EQ(one_kernel, launches.kernels == 1) << plan.describe();
+    const Launches found =
+        launches_of(team_.device(), stream_, [&] { plan(given.view(), weight_.view(), made.view(), stream_); });
+    EXPECT_EQ(found.kernels, product_.kernels + launches.kernels) << plan.describe();
+    EXPECT_EQ(found.copies, launches.copies) << plan.describe();
+  }
+  [[nodiscard]] std::int64_t own_rows(const LinearSpec& spec) const {
+    return shard_rows(spec.m, team_.size(), team_.rank()).count;
+  }
+
+  Team team_;
+  Stream stream_;
+  GuardedTensor weight_;
+  GuardedTensor x_;
+  GuardedTensor x_shard_;
+  GuardedTensor y_;
+  GuardedTensor y_shard_;
+  Launches product_;
+};
+
+TEST_P(LinearLaunchesCapture, FewTokensAreAProductAndOneKernelMore) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 45, .n = 512, .k = 256, .dtype = bf16};
+    LaunchesBeside product(team, spec);
+    product.expect(AllGatherLinear(team, spec), {.kernels = 1});
+    product.expect(LinearReduceScatter(team, spec), {.kernels = 1});
+    product.expect(LinearAllReduce(team, spec), {.kernels = 1});
+    team.barrier();
+  });
+}
+
+// More than two ranks take the sums in a second kernel.
+TEST_P(LinearLaunchesCapture, MoreTokensInSequenceAreAProductAndOneOrTwoKernelsMore) {
+  for (const int ranks : {2, 3}) {
+    on(ranks, [](World& world) {
+      const Team& team = world.team();
+      const LinearSpec spec{.m = 3000, .n = 2048, .k = 1024, .dtype = bf16};
+      const LinearOptions options{.algorithm = "sequence"};
+      LaunchesBeside product(team, spec);
+      product.expect(AllGatherLinear(team, spec, options), {.kernels = 1});
+      product.expect(LinearReduceScatter(team, spec, options), {.kernels = 1});
+      product.expect(LinearAllReduce(team, spec, options), {.kernels = team.size() == 2 ? 1U : 2U});
+      team.barrier();
+    });
+  }
+}
+
+// Rows that no vector access fits: credits are taken and granted, the parts exchanged and added. An all-reduce takes
+// the sums from their owners, too.
+TEST_P(LinearLaunchesCapture, OddRowsInSequenceArePushedAtOnce) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 3000, .n = 2047, .k = 256, .dtype = bf16};
+    LaunchesBeside product(team, spec);
+    product.expect(LinearReduceScatter(team, spec, {.algorithm = "sequence"}), {.kernels = 4, .copies = 2});
+    product.expect(LinearAllReduce(team, spec, {.algorithm = "sequence"}), {.kernels = 6, .copies = 4});
+    team.barrier();
+  });
+}
+
+// A product need not wait for the one before; what it waits for must, since that counts on from there.
+TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
+    const GuardedTensor x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype);
+    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
+    const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
+    const Stream stream(team.device());
+    const auto is_product = [](std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; };
+    const auto is_wait = [](std::string_view kernel) { return kernel.find("wait_kernel") != std::string_view::npos; };
+    const int most = most_groups(LinearKind::all_gather_linear, spec, team.size());
+    for (const int groups : {1, 2, most}) {
+      for (const int left : {0, 1}) {
+        AllGatherLinear plan(team, spec, {.algorithm = "pipeline", .groups = groups, .leave_sms = left});
+        const testing::RecordedGraph graph(team.device(), stream,
+                                           [&] { plan(x.view(), weight.view(), y.view(), stream); });
+        const std::size_t products = graph.most_kernels_at_once(is_product);
+        EXPECT_TRUE(left == 0 ? products > 1 : products == 1) << products << " at once\n" << plan.describe();
+        EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U) << plan.describe();
+      }
+    }
+    team.barrier();  // before anybody lets go of what was recorded
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, LinearLaunchesCapture, ::testing::Values(DeviceType::cuda), testing::device_name);
+
+}  // namespace
+}  // namespace tandem
