@@ -17,7 +17,8 @@
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
 # Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, and does an Nth of the
-# kinds, all of them in N calls, which may run side by side, on GPUs of their own or on the same ones.
+# kinds, all of them in N calls, which may run side by side, on GPUs of their own or on the same ones. Of the other parts
+# that test, such a call does an Nth of the steps.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
 # graphs and replays start one of their own, which ends with them; with a lone GPU bench, tune and peers too. Without it (--no-mps),
 # they take turns of milliseconds on the GPU.
@@ -26,6 +27,9 @@
 # hides no other. The last lines are a table of under 60 lines; the exit status says whether all steps passed.
 #
 #   scripts/gpu_node.sh --part check [--build DIR] [--out DIR] [--no-mps] [--shard I/N]
+#   for gpu in 0 1; do
+#     CUDA_VISIBLE_DEVICES=$gpu scripts/gpu_node.sh --part check --build build/cuda --shard $gpu/2 &
+#   done; wait
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -40,7 +44,8 @@ part=""
 build=""
 out="${OUT:-build/gpu_node}"
 mps=true
-shard=()  # of the kill tests: what is put in front of them
+shard=0 shards=1
+kills=()  # what is put in front of the kill tests that are shared out
 while [ $# -gt 0 ]; do
   case "$1" in
     --part) part="${2:?--part needs one of $parts}"; shift 2 ;;
@@ -52,7 +57,7 @@ while [ $# -gt 0 ]; do
         echo "--shard is '${2:-}'; allowed: I/N with I from 0 to N - 1 and N at most 16, as in 0/10" >&2
         exit 2
       fi
-      shard=(env "GTEST_TOTAL_SHARDS=${BASH_REMATCH[2]}" "GTEST_SHARD_INDEX=${BASH_REMATCH[1]}")
+      shard=${BASH_REMATCH[1]} shards=${BASH_REMATCH[2]}
       shift 2
       ;;
     -h | --help) usage 0 ;;
@@ -63,12 +68,12 @@ if [[ -z $part || ", $parts," != *", $part,"* ]]; then
   echo "--part is '$part'; allowed: $parts" >&2
   exit 2
 fi
-if [[ ${#shard[@]} -gt 0 && $part != fault ]]; then
-  echo "--shard is for --part fault" >&2
+if [[ $shards -gt 1 && " bench tune peers layer " == *" $part "* ]]; then
+  echo "--shard is for parts that test; --part $part measures" >&2
   exit 2
 fi
 out="$out/$part"
-[ "${#shard[@]}" -eq 0 ] || out+="-${shard[2]#*=}-of-${shard[1]#*=}"
+[ "$shards" -eq 1 ] || out+="-$shard-of-$shards"
 rm -rf "$out"
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
@@ -79,9 +84,11 @@ export PATH="$PATH:/usr/local/cuda/bin"
 export NCCL_NVLS_ENABLE=0
 # Killed ranks take their world with them, and to start one takes seconds: one world for each kind of operation, unless
 # the kinds are shared out.
-if [ "${#shard[@]}" -gt 0 ]; then
-  export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-1}"
-elif [ "$part" = fault ]; then
+if [ "$part" = fault ]; then
+  if [ "$shards" -gt 1 ]; then
+    kills=(env "GTEST_TOTAL_SHARDS=$shards" "GTEST_SHARD_INDEX=$shard")
+    export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-1}"
+  fi
   export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.06}"
 fi
 export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.1}"
@@ -91,6 +98,8 @@ export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}"
 readonly started=$SECONDS budget=480
 rows=()
 failures=0
+shares_steps=false  # whether this shard does some of them; else all
+steps=0             # so far, those of other shards included
 setting=""  # what the names of test steps say besides their room
 
 # failing_row NAME RESULT TEXT: a row of the table for what could not be a step.
@@ -103,6 +112,7 @@ failing_row() {
 step() {
   local name="$1" limit="$2" log result left begin=$SECONDS
   shift 2
+  if $shares_steps && [ $((steps++ % shards)) -ne "$shard" ]; then return 0; fi
   log="$out/$(tr -c 'A-Za-z0-9_.\n-' '_' <<<"$name").log"
   left=$((budget - (SECONDS - started)))
   if [ "$left" -lt 5 ]; then
@@ -208,7 +218,7 @@ test_steps() {
   fi
   while read -r suite; do
     [[ -z ${4:-} || ! $suite =~ $4 ]] || continue
-    step "${suite%.} ($1$setting)" "$3" "${shard[@]}" "$binary" --gtest_filter="$(matching "$suite" "$2")"
+    step "${suite%.} ($1$setting)" "$3" "${kills[@]}" "$binary" --gtest_filter="$(matching "$suite" "$2")"
   done <<<"$suites"
 }
 
@@ -287,6 +297,7 @@ fi
 # What a test provokes, as the driver's refusal of too much memory, is no finding.
 memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
 
+[ "$part" = fault ] || shares_steps=true  # whose kinds of kills are shared out
 case "$part" in
   check)
     step "info" 60 "$tandem" info
@@ -377,7 +388,7 @@ case "$part" in
       --gtest_filter='*/RowParallel.Layouts*/cuda:*/RowParallel.BothGelus*/cuda'
     ;;
   fault)
-    if [ "${#shard[@]}" -eq 0 ]; then
+    if [ "$shards" -eq 1 ]; then
       step "info" 60 "$tandem" info
       for room in device memory collective; do  # those that have such tests
         test_steps "$room" '*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 60
