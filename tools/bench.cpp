@@ -129,6 +129,7 @@ void expect_possible(const BenchOptions& options, int ranks, DeviceType device) 
                                  options.repetitions.graph_launches, name(device)));
   }
   expect_sms(options.sms, device);
+  if (is_linear(options.operation)) expect_linear(options, ranks, device);
   if (options.wire && ranks == 1) {
     throw InvalidArgument("--wire was given to one rank, which has no peer; allowed: two ranks and more");
   }

@@ -62,6 +62,9 @@ void write_timeline(const World& world, const BenchOptions& options);
 /// "pipeline/3", or "sequence", which has no groups.
 [[nodiscard]] std::string algorithm_text(const std::string& algorithm, int groups);
 
+/// Throws if no plan of so many ranks runs as the options say.
+void expect_linear(const BenchOptions& options, int ranks, DeviceType device);
+
 // Collective; return the exit code.
 [[nodiscard]] int bench_collective(const World& world, const BenchOptions& options);
 [[nodiscard]] int bench_beside(const World& world, const BenchOptions& options);

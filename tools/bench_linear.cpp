@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tandem/device/device.hpp"
+#include "tandem/device/h200_costs.hpp"
 
 #include "base/format.hpp"
 #include "tools/bench.hpp"
@@ -15,13 +16,21 @@
 namespace tandem::tools {
 namespace {
 
-LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const World& world) {
+BenchOptions with_defaults(BenchOptions options, DeviceType device) {
+  options.dtype = linear_dtype(options.dtype, options.tf32, device);
+  if (options.shapes.empty()) {
+    options.shapes.push_back(device == DeviceType::cuda ? Shape{8192, 10240, 8192} : Shape{512, 1024, 1024});
+  }
+  return options;
+}
+
+LinearProblem problem_of(const BenchOptions& options, const Shape& shape, int ranks, DeviceType device) {
   return {.kind = linear_kind(options.operation),
           .shape = shape,
-          .ranks = world.size(),
+          .ranks = ranks,
           .dtype = *options.dtype,
           .tf32 = options.tf32,
-          .device = world.device().id().type,
+          .device = device,
           .x = options.layouts.x,
           .weight = options.layouts.weight,
           .bias = options.epilogue.bias,
@@ -31,6 +40,10 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, const 
           .gathered = options.gradient.gathered,
           .gradient_dtype = options.gradient.dtype,
           .key = options.seed};
+}
+
+LinearOptions plan_options(const BenchOptions& options) {
+  return {.algorithm = options.algorithm, .groups = options.groups, .sms = options.sms};
 }
 
 class LinearBench {
@@ -44,10 +57,9 @@ class LinearBench {
 
   void measure(const Shape& shape, Report& report) {
     const Team& team = world_.team();
-    const LinearProblem problem = problem_of(options_, shape, world_);
+    const LinearProblem problem = problem_of(options_, shape, world_.size(), world_.device().id().type);
     LinearRun run(team, problem);
-    LinearPlanOfAnyKind overlap(team, problem,
-                                {.algorithm = options_.algorithm, .groups = options_.groups, .sms = options_.sms});
+    LinearPlanOfAnyKind overlap(team, problem, plan_options(options_));
     LinearPlanOfAnyKind sequence(team, problem, {.algorithm = "sequence", .groups = std::nullopt, .sms = options_.sms});
     const auto queued = [&](LinearPlanOfAnyKind& plan) {
       return timing_.queued([this, &run, &plan] { run(plan, stream_); }, options_.repetitions);
@@ -124,12 +136,18 @@ void print_header(Report& report, bool sampled, bool stats) {
 
 }  // namespace
 
-int bench_linear(const World& world, const BenchOptions& given) {
-  BenchOptions options = given;
-  const bool cuda = world.device().id().type == DeviceType::cuda;
-  options.dtype = linear_dtype(given.dtype, given.tf32, world.device().id().type);
-  if (options.shapes.empty()) options.shapes.push_back(cuda ? Shape{8192, 10240, 8192} : Shape{512, 1024, 1024});
+void expect_linear(const BenchOptions& given, int ranks, DeviceType device) {
+  const BenchOptions options = with_defaults(given, device);
+  for (const Shape& shape : options.shapes) {
+    const LinearProblem problem = problem_of(options, shape, ranks, device);
+    // By any costs: what is possible is the same by all.
+    static_cast<void>(choose(problem.kind, problem.costed_spec(0), ranks, h200_costs(), plan_options(options)));
+  }
+}
 
+int bench_linear(const World& world, const BenchOptions& given) {
+  const DeviceType device = world.device().id().type;
+  const BenchOptions options = with_defaults(given, device);
   Report report(world,
                 format("tandem bench {}{}: {}, {}", name(options.operation),
                        in_words(options.layouts, options.epilogue) + in_words(options.gradient) +
@@ -148,8 +166,9 @@ int bench_linear(const World& world, const BenchOptions& given) {
     report.set("gathered", options.gradient.gathered == GatheredOperand::x ? "x" : "dy");
     report.set("gradient_dtype", name(options.gradient.dtype));
   }
-  const bool sampled = std::ranges::any_of(
-      options.shapes, [&](const Shape& shape) { return !is_checked_whole(problem_of(options, shape, world), 0); });
+  const bool sampled = std::ranges::any_of(options.shapes, [&](const Shape& shape) {
+    return !is_checked_whole(problem_of(options, shape, world.size(), device), 0);
+  });
   print_header(report, sampled, options.stats);
   LinearBench bench(world, options);
   for (const Shape& shape : options.shapes) bench.measure(shape, report);
