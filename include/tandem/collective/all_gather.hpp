@@ -44,7 +44,8 @@ class TANDEM_API AllGather final : public Collective {
 
   /// In place: this rank's shard lies where it belongs in `gathered`.
   void operator()(const SymmetricTensor& gathered, StreamRef stream);
-  /// `shard` has this rank's share of `gathered`'s elements; it may be its own place in `gathered`.
+  /// `shard` has this rank's share of `gathered`'s elements; it may be its own place in `gathered`, and else lies
+  /// apart.
   void operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
   void operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream);
 

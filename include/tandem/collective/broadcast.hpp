@@ -15,7 +15,8 @@ struct BroadcastSpec {
   DType dtype = f32;       ///< any
 };
 
-/// Every rank gets the root's tensor. The root may be another one in each run (equal on all ranks).
+/// Every rank gets the root's tensor. The root, a rank of the team, may be another one in each run (equal on all
+/// ranks).
 ///
 /// Into symmetric tensors, "push": the root writes into all of them, or where that is large and there are three ranks
 /// or more, a share into each, which that rank passes on (the scatter and all-gather of van de Geijn's broadcast, but
@@ -44,7 +45,8 @@ class TANDEM_API Broadcast final : public Collective {
   /// In place: the root's tensor is the source, the others' are written.
   void operator()(const SymmetricTensor& tensor, int root, StreamRef stream);
   void operator()(const TensorView& tensor, int root, StreamRef stream);
-  /// `input` is looked at on the root alone; it may be `out` itself, and else lies apart from it.
+  /// `input` is looked at on the root alone. It has as many elements as `out`; it may be `out` itself, and else lies
+  /// apart from it.
   void operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream);
   void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 

@@ -54,6 +54,11 @@ enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 /// unless TANDEM_CHECK=runs asks for it: where they differ, results are wrong or the run ends at its deadline. A count
 /// of 0 does nothing. Symmetric tensors are of the plan's team and have had their rendezvous.
 ///
+/// Making one of the five throws InvalidArgument for a spec or options that no plan has (as an algorithm that needs
+/// staging, without it), and Unsupported for an algorithm that the device or the system does not have, or not for so
+/// many ranks, and for sums over more than 64 of them; and, while memory and peers are set up, OutOfMemory,
+/// DeviceError, Timeout, PeerLost or Aborted.
+///
 /// Plain views are private to their process. On the host a peer may read them all the same, in one copy, where Linux
 /// lets it (process_vm_readv(2): one user, and no Yama, seccomp or container between the ranks); a plan tries that when
 /// it is made, and `describe` says what stands in the way. Memory that no process can read so (a device's registers)

@@ -30,9 +30,9 @@ namespace tandem {
 /// deadline. Nor have three runs or more of one team pending at once on streams that nothing puts in order: kernels
 /// that wait for peers take up to an SM for each block, and two of them fit on a GPU of 128 SMs or more (on smaller
 /// ones, one). A run on another stream than the last one starts after that one by itself. What is wrong with a run's
-/// arguments is told before anything is queued, and leaves the plan as it was; a run that throws later, for want of
-/// memory or since the device refuses, fails the team. Destroying a plan is local and waits for nobody; work that was
-/// queued is still right.
+/// arguments, or a stream that is not of the team's device, is an InvalidArgument before anything is queued, and leaves
+/// the plan as it was; a run that throws later, for want of memory or since the device refuses, fails the team.
+/// Destroying a plan is local and waits for nobody; work that was queued is still right.
 ///
 /// On CUDA a run may be captured into a graph, without an earlier run, on every member alike. The graph is launched on
 /// every member, in the same order relative to the team's other operations, and on streams that the caller has put in

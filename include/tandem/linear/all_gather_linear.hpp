@@ -28,14 +28,14 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
   ~AllGatherLinear();
 
   /// x: this rank's shard, [m_r, k] or as spec.x says; weight: [n, k] or as spec.weight says; y: [m, n] with m ≤
-  /// spec.m, which says how many tokens this run has. All dense, of spec.dtype. x may be written again after this in
-  /// stream order.
+  /// spec.m, which says how many tokens this run has. All dense, of spec.dtype; y lies apart from the inputs. x may be
+  /// written again after this in stream order.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n].
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-  /// With spec.auxiliary: aux is [m, n], and `output` is what a later run with `gradient` reads. Without spec.bias,
-  /// bias is an empty view: TensorView().
+  /// With spec.auxiliary: aux is [m, n], and `output` is what a later run with `gradient` reads. aux lies apart from
+  /// y, and as `output` from the inputs too. Without spec.bias, bias is an empty view: TensorView().
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
                   const TensorView& y, StreamRef stream);
 

@@ -23,20 +23,21 @@ namespace tandem {
 /// was added.
 class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
-  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
-  /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
+  /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
+  /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
   LinearAllReduce(LinearAllReduce&&) noexcept;
   LinearAllReduce& operator=(LinearAllReduce&&) noexcept;
   ~LinearAllReduce();
 
   /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m, n]. All dense, of
-  /// spec.dtype.
+  /// spec.dtype; y lies apart from the inputs.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-  /// The same into a symmetric tensor of [m, n]; all ranks give one, or none does.
+  /// The same into a symmetric tensor of [m, n], of the plan's team and after its rendezvous; all ranks give one, or
+  /// none does.
   void operator()(const TensorView& x, const TensorView& weight, const SymmetricTensor& y, StreamRef stream);
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
                   StreamRef stream);

@@ -14,7 +14,8 @@
 
 namespace tandem {
 
-/// What the plans of linear layers have in common: a spec, and the choice that the cost model made of it.
+/// What the plans of linear layers have in common: a spec, and the choice that the cost model made of it. The tensors
+/// of their runs are on the team's device, at any alignment of an element.
 class TANDEM_API LinearPlan : public Plan {
  public:
   [[nodiscard]] const LinearSpec& spec() const noexcept { return spec_; }

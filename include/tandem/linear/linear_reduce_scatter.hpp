@@ -24,15 +24,15 @@ namespace tandem {
 /// arXiv:2406.06858), with whole products.
 class TANDEM_API LinearReduceScatter : public LinearPlan {
  public:
-  /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
-  /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
+  /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
+  /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
   LinearReduceScatter(LinearReduceScatter&&) noexcept;
   LinearReduceScatter& operator=(LinearReduceScatter&&) noexcept;
   ~LinearReduceScatter();
 
   /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m_r, n]. All dense, of
-  /// spec.dtype.
+  /// spec.dtype; y lies apart from the inputs.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,

@@ -28,8 +28,9 @@ enum class GatheredOperand : std::uint8_t { x, dy };
 /// beside dW, in 4·n·k bytes of the plan's own.
 class TANDEM_API LinearWeightGradient : public LinearPlan {
  public:
-  /// Collective. spec.dtype is of x and dy, spec.gradient_dtype of dW. No bias, no activation, layouts normal: anything
-  /// else is Unsupported.
+  /// Collective. spec.dtype is of x and dy, spec.gradient_dtype of dW. No bias, no activation, layouts normal: others
+  /// are Unsupported. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers
+  /// are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearWeightGradient(const Team& team, const LinearSpec& spec, GatheredOperand gathered,
                        const LinearOptions& options = {});
   LinearWeightGradient(LinearWeightGradient&&) noexcept;
@@ -45,12 +46,13 @@ class TANDEM_API LinearWeightGradient : public LinearPlan {
   ///   weight_gradient(dy, x, dw, stream);
   ///
   /// `shard`: this rank's m_r rows of the gathered operand, which stay as they are until the run has ended; m: the
-  /// tokens of all ranks. All ranks call it. The plan's next run is the one of this shard and m, captured if this was;
-  /// if that capture is dropped, so is this.
+  /// tokens of all ranks, 0 to spec.m. All ranks call it. The plan's next run is the one of this shard and m, captured
+  /// if this was; if that capture is dropped, so is this. Throws InvalidArgument for any other m, and where that run is
+  /// started already; so does a next run of another shard or m, or one that is captured where this was not.
   void start(const TensorView& shard, std::int64_t m, StreamRef stream);
 
   /// dy: [m, n], x: [m, k], of which the gathered one has this rank's m_r rows; dw: [n, k] of spec.gradient_dtype. All
-  /// dense.
+  /// dense; dw lies apart from the inputs.
   void operator()(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream);
 
  private:

@@ -27,8 +27,8 @@ namespace tandem {
 /// Each collective call waits for all members up to the team's timeout, and throws Timeout, PeerLost or Aborted.
 class TANDEM_API Team {
  public:
-  /// An empty team: what a rank outside gets. Using it for anything but `bool`, `rank` and `size` is an
-  /// InvalidArgument.
+  /// An empty team: what a rank outside gets. Using it for anything but `==` and what is noexcept (`bool`, `rank`,
+  /// `size`; `failed`, which is false; `abort`, which does nothing; `reclaim`) is an InvalidArgument.
   Team() = default;
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
