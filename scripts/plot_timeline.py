@@ -12,6 +12,7 @@ import json
 import sys
 from collections import defaultdict
 
+LACKS = 3  # the exit status where this Python has no matplotlib
 INK = "#22303c"
 COLOURS = {
     "compute": "#3a7ca5",
@@ -144,7 +145,9 @@ def main():
         import matplotlib.pyplot as plt
         from matplotlib.patches import Patch
     except ImportError as error:
-        sys.exit(f"matplotlib is missing ({error}): install python3-matplotlib, or open the JSON in ui.perfetto.dev")
+        print(f"matplotlib is missing ({error}): install python3-matplotlib, or open the JSON in ui.perfetto.dev",
+              file=sys.stderr)
+        sys.exit(LACKS)
 
     panels = [load(path) for path in options.timelines]
     plt.rcParams["font.family"] = ["DejaVu Sans"]

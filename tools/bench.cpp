@@ -47,7 +47,7 @@ No time is printed for a wrong result; then the exit code is 1.
 Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2
   tandem bench all_reduce -n 4 --device cuda -d bf16 -b 1K -e 64M -f 4 --iters 50 -G 20
-  tandem bench all_gather -n 4 -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
+  tandem bench all_gather -n 4 --device cuda -b 16M -e 64M -f 4 --beside 8192,8192,8192 -d f16
   tandem bench linear_all_reduce -n 4 --device cuda --shape 8192,8192,8192 --wire
   tandem bench all_gather_linear -n 4 --device host --shape 512,2048,1024 --link 50us,1GB/s --timeline t.json --plot t.png
   tandem bench all_gather_linear -n 4 --shape 512,2048,1024 --bias --activation gelu_erf --auxiliary output
@@ -95,6 +95,7 @@ void check(const BenchOptions& options, const CLI::App& app) {
     throw InvalidArgument("--in-place: all_to_all has no form in place");
   }
   expect_one_stdout(options.report);
+  expect_apart({{"--timeline", options.timeline}, {"--plot", options.plot}, {"--json", options.report.json}});
   if (!options.timeline.empty() && options.repetitions.graph_launches != 0) {
     throw InvalidArgument(
         "--timeline and -G were given; allowed: one of them, since what runs in a graph has no trace");

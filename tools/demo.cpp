@@ -41,6 +41,12 @@ using language_model::Trainer;
 using language_model::TrainingOptions;
 using Clock = std::chrono::steady_clock;
 
+// What --out will have.
+constexpr const char* timeline_file = "timeline.json";
+constexpr const char* wide_file = "timeline-wide.json";
+constexpr const char* link_file = "timeline-emulated-link.json";
+constexpr const char* picture_file = "timeline.png";
+
 constexpr int warm_steps = 2;  // before steps are traced
 constexpr int traced_steps = 2;
 constexpr int table_iterations = 15;
@@ -121,7 +127,9 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
       ->type_name("N");
   app.add_option("--out", options.out, "where timelines and their picture go (default: tandem-demo)")->type_name("DIR");
   add_output(app, "--json", options.json, "write all figures as JSON; - is stdout, without the text");
-  return parse(app, arguments);
+  const std::optional<int> code = parse(app, arguments);
+  if (!code) static_cast<void>(parse_folder("--out", options.out, {timeline_file, wide_file, link_file, picture_file}));
+  return code;
 }
 
 std::string read_text(const std::string& path) {
@@ -129,6 +137,9 @@ std::string read_text(const std::string& path) {
   std::error_code error;  // a path that cannot be looked at cannot be read either
   if (std::filesystem::is_directory(path, error)) {
     throw InvalidArgument(format("--text: '{}' is a folder; allowed: a file", path));
+  }
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    throw InvalidArgument(format("--text: '{}' can be read once, and each rank reads it; allowed: a file", path));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -287,11 +298,14 @@ void Demo::train(Trainer& trainer) {
       ++timed;
     }
     losses.push_back(loss);
-    const double rate = timed == 0 ? 0 : static_cast<double>(timed * training_.model.tokens) / seconds;
-    voice_->progress(
-        format("step {:>{}}/{}  loss {:.4f}  {:>6.0f} tokens/s", step, std::to_string(steps).size(), steps, loss, rate),
-        step % stride == 0 || step == steps);
-    document_["tokens_per_second"] = rate;
+    std::string line = format("step {:>{}}/{}  loss {:.4f}", step, std::to_string(steps).size(), steps, loss);
+    document_["tokens_per_second"] = nullptr;
+    if (timed > 0) {
+      const double rate = static_cast<double>(timed * training_.model.tokens) / seconds;
+      line += format("  {:>6.0f} tokens/s", rate);
+      document_["tokens_per_second"] = rate;
+    }
+    voice_->progress(line, step % stride == 0 || step == steps);
   }
   document_["losses"] = std::move(losses);
   document_["checks"] = std::move(checks);
@@ -346,7 +360,7 @@ void Demo::show(const World& world, const ModelOptions& model, const std::string
 }
 
 void Demo::draw() {
-  const std::string png = (std::filesystem::path(options_.out) / "timeline.png").string();
+  const std::string png = (std::filesystem::path(options_.out) / picture_file).string();
   const std::string title = "Two training steps on every rank";
   const std::string why = plot_timelines(timelines_, png, title);
   document_["timelines"] = timelines_;
@@ -375,22 +389,21 @@ int Demo::run(Arguments arguments) {
     Trainer trainer(world->team(), text_, training_);
     introduce(*world, trainer);
     train(trainer);
-    trace(*world, trainer, "timeline.json", setting(*world));
+    trace(*world, trainer, timeline_file, setting(*world));
   }
   measure(*world, training_.model, setting(*world));
   if (wide > 0) {
-    show(*world, wide_model(training_.model, wide), "timeline-wide.json",
-         format("{}, hidden {}", setting(*world), wide));
+    show(*world, wide_model(training_.model, wide), wide_file, format("{}, hidden {}", setting(*world), wide));
   }
   if (link) {
     // The same once more in a new world, whose copies between ranks take the time of a link.
     world.reset();
     env.link = link;
     world = init({.launch = launch, .env = env, .device = std::nullopt});
-    show(*world, training_.model, "timeline-emulated-link.json", setting(*world));
+    show(*world, training_.model, link_file, setting(*world));
   }
   if (rank == 0) draw();
-  if (rank == 0 && !options_.json.empty()) write_text(options_.json, document_.dump(2) + "\n");
+  if (rank == 0 && !options_.json.empty()) write_json(options_.json, document_);
   return passed_ ? success : failure;
 }
 

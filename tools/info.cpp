@@ -6,14 +6,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "tandem/base/env.hpp"
+#include "tandem/base/log.hpp"
 #include "tandem/collective/plan_cache.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/gpu_link.hpp"
@@ -22,6 +25,7 @@
 
 #include "base/format.hpp"
 #include "tools/options.hpp"
+#include "tools/parse.hpp"
 #include "tools/report.hpp"
 
 namespace tandem::tools {
@@ -144,8 +148,13 @@ Json gemm_libraries(const Devices& devices) {
 std::string why_no_world() {
   try {
     static_cast<void>(Launch::detect());
-    static_cast<void>(Env::from_process());
-    return "";
+    const Env env = Env::from_process();
+    static_cast<void>(Log(env.log, env.log_file, 0));
+    const std::filesystem::path trace(env.trace);
+    std::error_code error;  // a path that cannot be looked at is no folder
+    if (std::filesystem::is_directory(trace, error)) return format("TANDEM_TRACE is '{}', a folder", env.trace);
+    const std::string why = env.trace.empty() ? "" : why_no_files_in(trace.parent_path().string());
+    return why.empty() ? "" : format("TANDEM_TRACE is '{}', and {}", env.trace, why);
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -249,7 +258,7 @@ int info(Arguments arguments) {
   if (const auto code = parse(app, arguments)) return *code;
   const Json document = gather();
   if (json != "-") print_text(document);
-  if (!json.empty()) write_text(json, document.dump(2) + "\n");
+  if (!json.empty()) write_json(json, document);
   return document["error"].get_ref<const std::string&>().empty() ? success : failure;
 }
 

@@ -32,9 +32,9 @@ std::string overlap_units(bool stats) {
 
 void add_times(nlohmann::ordered_json& values, std::string& line, const OverlapTimes& times, std::int64_t wrong,
                bool stats) {
-  const auto add = [&](const char* key, double value, const std::string& text, int width) {
-    values[key] = wrong == 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
-    line += format(" {:>{}}", wrong == 0 ? text : "-", width);
+  const auto add = [&](const char* key, double value, const std::string& text, int width, bool known = true) {
+    values[key] = known && wrong == 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+    line += format(" {:>{}}", known && wrong == 0 ? text : "-", width);
   };
   const auto add_time = [&](const char* key, double seconds) { add(key, seconds * 1e6, time_text(seconds * 1e6), 9); };
   add_time("t_gemm_us", times.gemm);
@@ -47,7 +47,7 @@ void add_times(nlohmann::ordered_json& values, std::string& line, const OverlapT
   add("ideal_over_overlap", efficiency, format("{:.3f}", efficiency), 7);
   add_time("exposed_us", times.exposed());
   // Of a sequence it would be noise.
-  add("hidden_percent", times.hidden() * 100, times.overlaps ? format("{:.1f}", times.hidden() * 100) : "-", 7);
+  add("hidden_percent", times.hidden() * 100, format("{:.1f}", times.hidden() * 100), 7, times.overlaps);
 }
 
 std::string add_wire(nlohmann::ordered_json& values, const OverlapTimes& times, std::int64_t wrong) {

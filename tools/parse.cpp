@@ -2,8 +2,10 @@
 #include "tools/parse.hpp"
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -47,9 +49,11 @@ std::int64_t byte_unit(std::string_view suffix) {
 std::int64_t parse_integer(std::string_view option, std::string_view text, std::int64_t least, std::int64_t most) {
   const auto value = number<std::int64_t>(text);
   if (!value || *value < least || *value > most) {
-    throw InvalidArgument(most == std::numeric_limits<std::int64_t>::max()
-                              ? format("{} is '{}'; allowed: a whole number from {}", option, text, least)
-                              : format("{} is '{}'; allowed: a whole number from {} to {}", option, text, least, most));
+    // That what fits in no integer is too large would not be clear without it.
+    const bool tells_most = most != std::numeric_limits<std::int64_t>::max() ||
+                            (!value && text.find_first_not_of("0123456789") == std::string_view::npos && !text.empty());
+    throw InvalidArgument(format("{} is '{}'; allowed: a whole number from {}{}", option, text, least,
+                                 tells_most ? format(" to {}", most) : ""));
   }
   return *value;
 }
@@ -96,6 +100,31 @@ std::string parse_output(std::string_view option, const std::string& text) {
   return text == "-" ? text : parse_file(option, text);
 }
 
+std::string why_no_files_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path there = fs::absolute(folder.empty() ? "." : folder, error).lexically_normal();
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (!fs::is_directory(there, error)) return format("'{}' is no folder", there.string());
+  if (::access(there.c_str(), W_OK | X_OK) == 0) return "";
+  return format("nothing may be written in '{}': {}", there.string(), std::strerror(errno));
+}
+
+std::string parse_folder(std::string_view option, const std::string& text,
+                         std::initializer_list<std::string_view> files) {
+  std::string why = text.empty() ? "names none" : why_no_files_in(text);
+  for (const std::string_view each : files) {
+    const std::filesystem::path file = std::filesystem::path(text) / each;
+    std::error_code error;
+    if (!why.empty() || !std::filesystem::exists(file, error)) continue;
+    if (std::filesystem::is_directory(file, error) || ::access(file.c_str(), W_OK) != 0) {
+      why = format("its '{}' may not be written", each);
+    }
+  }
+  if (why.empty()) return text;
+  throw InvalidArgument(format("{} is '{}', and {}; allowed: a folder that can be written", option, text, why));
+}
+
 std::string parse_file(std::string_view option, const std::string& text) {
   if (text == "-") {
     throw InvalidArgument(format("{} is '-', and does not go to stdout; allowed: a file that can be written", option));
@@ -108,9 +137,10 @@ std::string parse_file(std::string_view option, const std::string& text) {
   const bool there = is_file && std::filesystem::exists(path, error);
   if (folder_there && is_file && ::access(there ? path.c_str() : folder.c_str(), W_OK) == 0) return text;
   throw InvalidArgument(format("{} is '{}', and {}; allowed: a file that can be written", option, text,
-                               !folder_there ? format("there is no folder '{}'", folder.string())
-                               : !is_file    ? "that is a folder"
-                                             : "it may not be written"));
+                               !folder_there  ? format("there is no folder '{}'", folder.string())
+                               : text.empty() ? "names none"
+                               : !is_file     ? "that is a folder"
+                                              : "it may not be written"));
 }
 
 std::size_t parse_name(std::string_view what, std::string_view text, const std::vector<std::string>& known) {

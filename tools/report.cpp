@@ -76,7 +76,7 @@ void Report::set(const std::string& name, const nlohmann::ordered_json& value) {
 
 void Report::finish() {
   if (!speaks_ || json_.empty()) return;
-  write_text(json_, document_.dump(2) + "\n");
+  write_json(json_, document_);
 }
 
 void expect_one_stdout(const Report::Options& options) {
@@ -91,10 +91,25 @@ void write_text(const std::string& path, const std::string& text) {
     }
     return;
   }
+  errno = 0;
   std::ofstream file(path);
   file << text;
   file.close();
-  if (!file) throw Error(format("cannot write {}", path));
+  if (!file) throw Error(format("cannot write {}: {}", path, std::strerror(errno)));
+}
+
+void write_json(const std::string& path, const nlohmann::ordered_json& document) {
+  write_text(path, document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void expect_apart(std::initializer_list<std::pair<std::string_view, std::string_view>> files) {
+  for (const auto* one = files.begin(); one != files.end(); ++one) {
+    for (const auto* other = files.begin(); other != one; ++other) {
+      if (one->second.empty() || one->second == "-" || one->second != other->second) continue;
+      throw InvalidArgument(
+          format("{} and {} are both '{}'; allowed: a file for each", other->first, one->first, one->second));
+    }
+  }
 }
 
 std::string setting(const World& world) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tandem/team/world.hpp"
 
@@ -44,6 +46,10 @@ void expect_one_stdout(const Report::Options& options);
 
 /// Writes `text` to a file, or to stdout for "-". Throws Error where that fails.
 void write_text(const std::string& path, const std::string& text);
+/// The same with a document, in which what is no UTF-8 is replaced.
+void write_json(const std::string& path, const nlohmann::ordered_json& document);
+/// Throws InvalidArgument where two of these files, each an option and its path, are one. Empty ones and "-" are none.
+void expect_apart(std::initializer_list<std::pair<std::string_view, std::string_view>> files);
 
 /// "host" or "cuda", and the emulated link where there is one: "host, emulated link 20us,1GB/s".
 [[nodiscard]] std::string setting(const World& world);

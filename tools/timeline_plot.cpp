@@ -29,6 +29,8 @@ extern "C" {
 namespace tandem::tools {
 namespace {
 
+constexpr int python_lacks = 3;  // what the script ends with where it cannot import what it needs
+
 std::pair<FileDescriptor, FileDescriptor> open_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Error(format("cannot make a pipe: {}", std::strerror(errno)));
@@ -101,7 +103,9 @@ std::string plot_timelines(const std::vector<std::string>& timelines, const std:
     words.insert(words.end(), timelines.begin(), timelines.end());
     const Outcome outcome = run_program(std::move(words), {tandem_plot_script, tandem_plot_script_end});
     if (outcome.code == 0) return "";
-    if (why.empty()) why = outcome.code == 127 ? "python3 was not found" : last_line(outcome.output);
+    const bool lacks = outcome.code == 127 || outcome.code == python_lacks;
+    if (why.empty() || !lacks) why = outcome.code == 127 ? "python3 was not found" : last_line(outcome.output);
+    if (!lacks) break;
   }
   return why;
 }

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <optional>
@@ -41,12 +43,13 @@ gradient's whole), runs by each of the best few algorithms that cuBLASLt offers 
 kept as well, for every plan that multiplies so; the results may differ from the first one's in their last bits.
 
 Times are medians of the slowest rank's; #wrong counts elements that differ from the reference in one run of each
-(of large shapes, in 64 x 64 elements of each rank's output). If any is wrong, nothing is kept, and the exit code is 1.
+(of large shapes, in 64 x 64 elements of each rank's output). If any is wrong, no way is kept, of products the library's
+first, and the exit code is 1.
 
 Examples:
-  tandem tune all_gather_linear -n 4 --shape 8192,57344,8192 --dtype bf16
+  tandem tune all_gather_linear -n 4 --device cuda --shape 8192,57344,8192
   tandem tune linear_reduce_scatter -n 3 --device host --shape 512,1024,1024 --link 50us,500MB/s --cache plans
-  tandem tune linear_reduce_scatter -n 4 --shape 8192,8192,57344 --layout NN    # the gradient of x of the first one
+  tandem tune linear_reduce_scatter -n 4 --device cuda --shape 8192,8192,57344 --layout NN   # its gradient of x
 )";
 
 /// What is as fast as the model's choice but for this much is not worth another choice than everyone else's.
@@ -138,11 +141,14 @@ class Tuner {
     LinearRun run(world_.team(), problem);
     compare_with_model(problem, run, all);
     std::vector<Candidate> best = best_of(all);
-    const std::int64_t wrong = compare(problem, run, best, report);
+    const std::int64_t wrong = compare(problem, run, best);
+    const std::optional<std::size_t> kept = wrong == 0 ? std::optional(worth_keeping(best)) : std::nullopt;
+    for (std::size_t i = 0; i < best.size(); ++i) add_row(report, problem, best[i], i == kept);
     if (world_.rank() != 0) return wrong;
-    if (wrong == 0) {
-      keep(problem, best, all.size(), report);
+    if (kept) {
+      keep(problem, best, *kept, all.size(), report);
     } else {
+      report.comment(format("{}: no way is kept, since {} elements were wrong", to_string(problem.shape), wrong));
       for (const ProductTimes& each : products) keep(each, 0);  // plans run what nobody chose
     }
     return wrong;
@@ -216,7 +222,7 @@ class Tuner {
   }
 
   /// The other half goes to the best among each other.
-  std::int64_t compare(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& best, Report& report) {
+  std::int64_t compare(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& best) {
     const Team& team = world_.team();
     std::list<LinearPlanOfAnyKind> plans;  // which stay where they are
     std::int64_t wrong = 0;
@@ -234,15 +240,20 @@ class Tuner {
     for (std::size_t i = 0; i < best.size(); ++i) {
       best[i].seconds = times[i];
       best[i].to_model = times[i] / times[0];
-      add_row(report, problem, best[i]);
     }
     return wrong;
   }
 
-  void keep(const LinearProblem& problem, const std::vector<Candidate>& best, std::size_t ways, Report& report) const {
+  static std::size_t worth_keeping(const std::vector<Candidate>& best) {
+    const auto fastest = std::ranges::min_element(best, {}, &Candidate::seconds);
+    const bool worth = fastest->seconds < worthwhile * best.front().seconds;
+    return worth ? static_cast<std::size_t>(fastest - best.begin()) : 0;
+  }
+
+  void keep(const LinearProblem& problem, const std::vector<Candidate>& best, std::size_t which, std::size_t ways,
+            Report& report) const {
     const Candidate& model = best.front();
-    const Candidate& fastest = *std::ranges::min_element(best, {}, &Candidate::seconds);
-    const Candidate& kept = fastest.seconds < worthwhile * model.seconds ? fastest : model;
+    const Candidate& kept = best[which];
     cache_.keep(
         plan_cache_key(problem.kind, problem.costed_spec(0), problem.ranks, world_.device()),
         {.algorithm = kept.options.algorithm, .groups = kept.options.groups.value_or(0), .seconds = kept.seconds});
@@ -252,7 +263,7 @@ class Tuner {
                                                    text_of(model.options))));
   }
 
-  void add_row(Report& report, const LinearProblem& problem, const Candidate& candidate) const {
+  void add_row(Report& report, const LinearProblem& problem, const Candidate& candidate, bool kept) const {
     const bool right = candidate.wrong == 0;
     const double microseconds = candidate.seconds * 1e6;
     nlohmann::ordered_json values{{"m", problem.shape.m},
@@ -263,7 +274,8 @@ class Tuner {
                                   {"groups", candidate.options.groups.value_or(0)},
                                   {"wrong", candidate.wrong},
                                   {"time_us", right ? nlohmann::ordered_json(microseconds) : nullptr},
-                                  {"to_model", right ? nlohmann::ordered_json(candidate.to_model) : nullptr}};
+                                  {"to_model", right ? nlohmann::ordered_json(candidate.to_model) : nullptr},
+                                  {"kept", kept}};
     report.row(values,
                format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", problem.shape.m, problem.shape.n,
                       problem.shape.k, problem.type(), text_of(candidate.options), candidate.wrong,
@@ -291,14 +303,24 @@ void print_header(Report& report) {
 }
 
 /// Before anything is measured for nothing.
-void expect_usable(const PlanCache& cache) {
-  if (cache.path().empty()) {
+void expect_usable(const Env& env, const std::optional<std::string>& given) {
+  const PlanCache cache(env.plan_cache);
+  if (cache.path().empty() || (given && *given == "none")) {
+    const char* const set = std::getenv("TANDEM_PLAN_CACHE");
     throw InvalidArgument(
-        "TANDEM_PLAN_CACHE is 'none', so that nothing could be kept; allowed: a path, here or as --cache");
+        format("{}, so that nothing could be kept; allowed: a path, as --cache or in TANDEM_PLAN_CACHE",
+               given            ? format("--cache is '{}'", *given)
+               : set != nullptr ? format("TANDEM_PLAN_CACHE is '{}'", set)
+                                : "there is no home for a plan cache, and TANDEM_PLAN_CACHE is not set"));
   }
   if (const std::string trouble = cache.trouble(); !trouble.empty()) {
     throw InvalidArgument(
         format("'{}' is not a plan cache: {}; remove it, or name another file with --cache", cache.path(), trouble));
+  }
+  const std::string why = why_no_files_in(std::filesystem::path(cache.path()).parent_path().string());
+  if (!why.empty()) {
+    throw InvalidArgument(
+        format("the plan cache '{}' cannot be kept: {}; name another file with --cache", cache.path(), why));
   }
 }
 
@@ -337,7 +359,7 @@ int tune(Arguments arguments) {
 
   Env env = environment(options.ranks);
   if (options.cache) env.plan_cache = *options.cache;
-  expect_usable(PlanCache(env.plan_cache));
+  expect_usable(env, options.cache);
   const World world = join(options.ranks, env, "tune", arguments);
   if (world.size() == 1) {
     throw InvalidArgument("1 rank has nobody to talk to, and nothing to choose; allowed: -n 2 and more");

@@ -139,6 +139,13 @@ std::uint64_t common_seed(const World& world, const std::optional<std::uint64_t>
   return std::stoull(gather_texts(world.team(), mine)[0]);
 }
 
+/// Before the first case: who ends in one tells nothing more.
+void introduce(const World& world, const VerifyOptions& options) {
+  if (world.rank() != 0 || options.json == "-") return;
+  std::fputs(format("seed {}, {} ranks on {}\n", *options.seed, world.size(), setting(world)).c_str(), stdout);
+  std::fflush(stdout);
+}
+
 int report(const World& world, const VerifyOptions& options, const Verification& verification) {
   const std::vector<Failure>& failures = verification.failures();
   if (world.rank() != 0) return success;  // rank 0 tells; who failed before it would end it
@@ -156,10 +163,9 @@ int report(const World& world, const VerifyOptions& options, const Verification&
                                     {"wrong", each.wrong},
                                     {"repeat", repeat}});
   }
-  text += format("seed {}, {} ranks on {}\n{} passed, {} failed\n", *options.seed, world.size(), setting(world),
-                 verification.passed(), failures.size());
+  text += format("{} passed, {} failed\n", verification.passed(), failures.size());
   if (options.json != "-") std::fputs(text.c_str(), stdout);
-  if (!options.json.empty()) write_text(options.json, document.dump(2) + "\n");
+  if (!options.json.empty()) write_json(options.json, document);
   return failures.empty() ? success : failure;
 }
 
@@ -199,6 +205,7 @@ int verify(Arguments arguments) {
 
   const World world = join(options.ranks, "verify", arguments);
   options.seed = common_seed(world, options.seed);
+  introduce(world, options);
   Verification verification(world, options);
   for (const Operation operation : options.operations) verification.run(operation);
   return report(world, options, verification);

@@ -13,7 +13,8 @@ namespace tandem {
 Team::State& Team::state() const {
   if (state_ == nullptr) {
     throw InvalidArgument(
-        "this team is empty: this rank is not one of its members; allowed on an empty team: bool, rank() and size()");
+        "this team is empty: this rank is not one of its members; allowed on an empty team: ==, bool, rank(), size(), "
+        "failed(), abort() and reclaim()");
   }
   return *state_;
 }

@@ -48,8 +48,8 @@ DeviceId choose_device(const InitOptions& options, const Launch& launch, const E
   const int gpus = device_count(DeviceType::cuda);
   if (gpus == 0) {
     if (env.device == "auto") return {DeviceType::host, 0};
-    throw Unsupported(format("TANDEM_DEVICE is 'cuda', but rank {} can use no CUDA device: {}", launch.rank,
-                             why_no_device(DeviceType::cuda)));
+    throw Unsupported(format("the device is to be 'cuda' (TANDEM_DEVICE), but rank {} can use no CUDA device: {}",
+                             launch.rank, why_no_device(DeviceType::cuda)));
   }
   return {DeviceType::cuda, launch.local_rank % gpus};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "tandem/device/device.hpp"
 
+#include "support/temporary_folder.hpp"
 #include "tools/command.hpp"
 #include "tools/support.hpp"
 
@@ -47,6 +49,30 @@ TEST(Info, SaysWhyThereIsNoCuda) {
   if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
   const auto document = nlohmann::json::parse(tandem_command("info --json -").out);
   EXPECT_EQ(line_of(document, "devices", "cuda"), "none: " + why_no_device(DeviceType::cuda));
+}
+
+TEST(Info, SaysWhyNoProgramStarts) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.at("file");
+  std::ofstream(file) << "no folder";
+  struct Row {
+    std::string environment;
+    std::string why;
+  };
+  for (const Row& row : {Row{"TANDEM_LOG=loud", "TANDEM_LOG is 'loud'"},
+                         {"TANDEM_LOG_FILE=" + file + "/log", "the log file '" + file + "/log' could not be opened"},
+                         {"TANDEM_TRACE=" + file + "/trace", "'" + file + "' is no folder"},
+                         {"TANDEM_TRACE=" + folder.at(""), "a folder"}}) {
+    const Outcome outcome = tandem_command("info --json -", row.environment);
+    EXPECT_EQ(outcome.code, failure) << row.environment;
+    EXPECT_TRUE(contains(nlohmann::json::parse(outcome.out)["error"], row.why)) << outcome.out;
+  }
+}
+
+TEST(Info, TellsWhatIsNoText) {
+  const Outcome outcome = tandem_command("info --json -", "TANDEM_TRACE=$'\\xff'");
+  EXPECT_EQ(outcome.code, success);
+  EXPECT_FALSE(nlohmann::json::parse(outcome.out).empty());
 }
 
 TEST(Info, PrintsItAsText) {

@@ -11,6 +11,7 @@
 #include "tandem/base/error.hpp"
 
 #include "support/errors.hpp"
+#include "support/temporary_folder.hpp"
 #include "tools/bench.hpp"
 #include "tools/timing.hpp"
 
@@ -43,10 +44,31 @@ TEST(Parse, FilesToWrite) {
   testing::expect_says(refusal(file + "/t.json"), {"there is no folder '" + file + "'", "a file that can be written"});
   testing::expect_says(refusal(folder), {"that is a folder"});
   testing::expect_says(refusal(folder + "/"), {"that is a folder"});
-  testing::expect_says(refusal(""), {"--timeline is ''", "that is a folder"});
+  testing::expect_says(refusal(""), {"--timeline is ''", "names none"});
   std::filesystem::permissions(file, std::filesystem::perms::owner_read);
   if (::geteuid() != 0) testing::expect_says(refusal(file), {"it may not be written"});  // root may
   std::filesystem::remove_all(folder);
+}
+
+TEST(Parse, FoldersToWriteIn) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.at("t.json");
+  EXPECT_EQ(parse_folder("--out", folder.at("new/newer"), {"t.json"}), folder.at("new/newer"));
+  EXPECT_FALSE(std::filesystem::exists(folder.at("new"))) << "it is made by who writes";
+  std::filesystem::create_directory(file);
+  const auto refusal = [](const std::string& path) {
+    return testing::error_of<InvalidArgument>([&] { static_cast<void>(parse_folder("--out", path, {"t.json"})); });
+  };
+  testing::expect_says(refusal(""), {"--out is ''", "names none", "a folder that can be written"});
+  testing::expect_says(refusal(folder.at("")), {"its 't.json' may not be written"});
+  std::filesystem::remove(file);
+  std::ofstream(file) << "older";
+  EXPECT_EQ(parse_folder("--out", folder.at(""), {"t.json"}), folder.at(""));
+  testing::expect_says(refusal(file), {"'" + file + "' is no folder"});
+  testing::expect_says(refusal(file + "/deeper"), {"'" + file + "' is no folder"});
+  std::filesystem::permissions(folder.at(""), std::filesystem::perms::owner_read);
+  if (::geteuid() != 0) testing::expect_says(refusal(folder.at("")), {"nothing may be written in"});  // root may
+  std::filesystem::permissions(folder.at(""), std::filesystem::perms::owner_all);
 }
 
 TEST(Parse, Bytes) {

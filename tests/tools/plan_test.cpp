@@ -26,6 +26,10 @@ TEST_P(PlanOfRanks, SaysWhatWouldRun) {
     const auto document = nlohmann::json::parse(outcome.out);
     EXPECT_EQ(document["operation"], operation);
     EXPECT_TRUE(document.contains(linear ? "t_sequence_us" : "predicted"));
+    if (!linear) continue;
+    EXPECT_EQ(document["t_direct_us"].is_null(),
+              operation != "linear_reduce_scatter" && operation != "linear_all_reduce");
+    EXPECT_EQ(document["t_stepwise_us"].is_null(), operation != "linear_all_reduce");
   }
 }
 

@@ -97,6 +97,7 @@ TEST_P(TuneOfSeveralRanks, KeepsNothingThatIsWrong) {
   EXPECT_EQ(rows[0]["wrong"], 1);
   EXPECT_TRUE(rows[0]["time_us"].is_null());
   EXPECT_EQ(rows[1]["wrong"], 0);
+  for (const auto& row : rows) EXPECT_EQ(row["kept"], false) << row;
   EXPECT_FALSE(std::filesystem::exists(cache));
 }
 
@@ -111,6 +112,9 @@ TEST(Tune, SaysWhatItCannotTune) {
   };
   const std::string linear = "all_gather_linear -n 2 --shape 8,8,8 ";
   refused(linear, {"TANDEM_PLAN_CACHE is 'none'", "--cache"});
+  refused(linear + "--cache none", {"--cache is 'none'", "a path"});
+  refused(linear + "--cache ''", {"--cache is ''", "a path"});
+  refused(linear + "--cache " + foreign + "/plans", {"cannot be kept", "is no folder"});
   refused(linear + "--cache " + foreign, {"is not a plan cache", foreign});
   EXPECT_EQ(testing::contents_of(foreign), "{}");
   const std::string cache = " --cache " + folder.at("refused");

@@ -13,6 +13,7 @@ class VerifyOfRanks : public OfRanks {};
 TEST_P(VerifyOfRanks, PassesEveryOperation) {
   const Outcome outcome = tandem_command("verify all --cases 8 --delay" + ranks());
   EXPECT_EQ(outcome.code, success);
+  EXPECT_TRUE(outcome.out.starts_with("seed ")) << "of what may end amid a case: " << outcome.out;
   EXPECT_TRUE(contains(outcome.out, "72 passed, 0 failed")) << outcome.out;
 }
 
