@@ -30,7 +30,7 @@ struct LinearSpec {
   Layout weight = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
   bool bias = false;               ///< a vector of N, added once
   Activation activation = Activation::none;
-  Auxiliary auxiliary = Auxiliary::none;  ///< AllGatherLinear alone: what training keeps of the activation
+  Auxiliary auxiliary = Auxiliary::none;  ///< AllGatherLinear alone, with an activation: what training keeps of that
   DType gradient_dtype = f32;             ///< LinearWeightGradient alone: of dW: f32, or `dtype`
   float alpha = 1.0F;
   float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias); see GemmSpec for Auxiliary::gradient
@@ -47,9 +47,9 @@ struct LinearOptions {
   /// another GPU). Gathers take 0, too, and have no other kernels than those of one block that signal and wait; sums
   /// need 1. No effect on the host.
   std::optional<int> sms = std::nullopt;
-  /// CUDA: how many multiprocessors the products leave to what runs beside the plan, as another plan's sums in a
-  /// BulkOverlap (GemmSpec::leave_sms). The cost model does not look at it, and nothing that was tuned counts. No
-  /// effect on the host.
+  /// CUDA: how many multiprocessors, all but one at most, the products leave to what runs beside the plan, as another
+  /// plan's sums in a BulkOverlap (GemmSpec::leave_sms). The cost model does not look at it, and nothing that was tuned
+  /// counts. No effect on the host.
   int leave_sms = 0;
 };
 
