@@ -36,7 +36,8 @@ shard; of broadcast all), on CUDA by copy engines. Comments, and JSON, say its r
 rate; of linear operations t_wire, which the bytes of the collective (its size times the factor above) take at that
 rate, and max(t_gemm, t_wire) / t_overlap.
 Collectives with --beside M,N,K print the same columns, of the collective beside a product of that size on each rank
-(bulk overlap, also where a sequence would be faster); #wrong then counts elements of the product that it does not give alone, as well.
+(bulk overlap, also where a sequence would be faster); #wrong then counts elements of the product that it does not give
+alone, as well.
 A time is the median over iterations of the slowest rank's, or with -G over launches, of which it is one iteration's
 part. #wrong counts elements that differ from the reference in a run before the timed iterations, or else in one after
 them, each into poisoned tensors; with -G in a launch of the graph that is timed, after all its iterations, and of

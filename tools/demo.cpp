@@ -128,7 +128,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
   app.add_option("--out", options.out, "where timelines and their picture go (default: tandem-demo)")->type_name("DIR");
   add_output(app, "--json", options.json, "write all figures as JSON; - is stdout, without the text");
   const std::optional<int> code = parse(app, arguments);
-  if (!code) static_cast<void>(parse_folder("--out", options.out, {timeline_file, wide_file, link_file, picture_file}));
+  if (!code) expect_folder("--out", options.out, {timeline_file, wide_file, link_file, picture_file});
   return code;
 }
 

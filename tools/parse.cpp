@@ -110,19 +110,18 @@ std::string why_no_files_in(const std::string& folder) {
   return format("nothing may be written in '{}': {}", there.string(), std::strerror(errno));
 }
 
-std::string parse_folder(std::string_view option, const std::string& text,
-                         std::initializer_list<std::string_view> files) {
-  std::string why = text.empty() ? "names none" : why_no_files_in(text);
+void expect_folder(std::string_view option, const std::string& folder, std::initializer_list<std::string_view> files) {
+  std::string why = folder.empty() ? "names none" : why_no_files_in(folder);
   for (const std::string_view each : files) {
-    const std::filesystem::path file = std::filesystem::path(text) / each;
+    const std::filesystem::path file = std::filesystem::path(folder) / each;
     std::error_code error;
     if (!why.empty() || !std::filesystem::exists(file, error)) continue;
     if (std::filesystem::is_directory(file, error) || ::access(file.c_str(), W_OK) != 0) {
       why = format("its '{}' may not be written", each);
     }
   }
-  if (why.empty()) return text;
-  throw InvalidArgument(format("{} is '{}', and {}; allowed: a folder that can be written", option, text, why));
+  if (why.empty()) return;
+  throw InvalidArgument(format("{} is '{}', and {}; allowed: a folder that can be written", option, folder, why));
 }
 
 std::string parse_file(std::string_view option, const std::string& text) {

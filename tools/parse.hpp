@@ -36,9 +36,8 @@ struct Shape {
 
 /// Why no files can be made in a folder, which may have to be made first; empty if they can.
 [[nodiscard]] std::string why_no_files_in(const std::string& folder);
-/// The path of such a folder, in which none of `files` is there and may not be written.
-[[nodiscard]] std::string parse_folder(std::string_view option, const std::string& text,
-                                       std::initializer_list<std::string_view> files);
+/// That they can, and that none of `files` is there and may not be written.
+void expect_folder(std::string_view option, const std::string& folder, std::initializer_list<std::string_view> files);
 /// The path of a file that can be written, so that nobody hears at the end of a long run that it cannot.
 [[nodiscard]] std::string parse_file(std::string_view option, const std::string& text);
 /// The same, or "-", which is stdout.
