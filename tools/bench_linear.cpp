@@ -102,13 +102,10 @@ class LinearBench {
     add_times(values, line, times, wrong, options_.stats);
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
     values["predicted_pipeline_us"] = choice.predicted.t_pipeline * 1e6;
-    const auto if_any = [](double seconds) {
-      return seconds > 0 ? nlohmann::ordered_json(seconds * 1e6) : nlohmann::ordered_json();
-    };
-    values["predicted_stepwise_us"] = if_any(choice.predicted.t_stepwise);
-    values["predicted_growing_us"] = if_any(choice.predicted.t_growing);
-    values["predicted_shrinking_us"] = if_any(choice.predicted.t_shrinking);
-    values["predicted_direct_us"] = if_any(choice.predicted.t_direct);
+    values["predicted_stepwise_us"] = microseconds_if_any(choice.predicted.t_stepwise);
+    values["predicted_growing_us"] = microseconds_if_any(choice.predicted.t_growing);
+    values["predicted_shrinking_us"] = microseconds_if_any(choice.predicted.t_shrinking);
+    values["predicted_direct_us"] = microseconds_if_any(choice.predicted.t_direct);
     const std::string wire = options_.wire ? add_wire(values, times, wrong) : "";
     clocks_.add_to(values);
     report.row(values, line);

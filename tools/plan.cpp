@@ -115,9 +115,6 @@ int plan_linear(const PlanOptions& options) {
   const auto [choice, where] = choice_on(device, problem, env, options);
   const std::string spec = to_string(problem.spec(0)) + in_words(problem.gathered);
   const LinearPrediction& predicted = choice.predicted;
-  const auto if_any = [](double seconds) {
-    return seconds > 0 ? nlohmann::ordered_json(seconds * 1e6) : nlohmann::ordered_json();
-  };
   tell(options,
        format("# tandem plan {} of {}: {} ranks on {}\n{} {} on rank 0\n{}\n", name(options.operation),
               to_string(*options.shape), ranks, where, name(problem.kind), spec, to_string(choice)),
@@ -136,10 +133,10 @@ int plan_linear(const PlanOptions& options) {
         {"t_comm_us", predicted.t_comm * 1e6},
         {"t_sequence_us", predicted.t_sequence * 1e6},
         {"t_pipeline_us", predicted.t_pipeline * 1e6},
-        {"t_stepwise_us", if_any(predicted.t_stepwise)},
-        {"t_growing_us", if_any(predicted.t_growing)},
-        {"t_shrinking_us", if_any(predicted.t_shrinking)},
-        {"t_direct_us", if_any(predicted.t_direct)},
+        {"t_stepwise_us", microseconds_if_any(predicted.t_stepwise)},
+        {"t_growing_us", microseconds_if_any(predicted.t_growing)},
+        {"t_shrinking_us", microseconds_if_any(predicted.t_shrinking)},
+        {"t_direct_us", microseconds_if_any(predicted.t_direct)},
         {"t_ideal_us", predicted.t_ideal() * 1e6}});
   return success;
 }

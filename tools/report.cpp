@@ -31,6 +31,10 @@ std::string csv_cell(const nlohmann::ordered_json& value) {
   return quoted + "\"";
 }
 
+nlohmann::ordered_json microseconds_if_any(double seconds) {
+  return seconds > 0 ? nlohmann::ordered_json(seconds * 1e6) : nlohmann::ordered_json();
+}
+
 Report::Report(const World& world, const std::string& title, const Options& options)
     : speaks_(world.rank() == 0), table_(!options.csv && options.json != "-"), csv_(options.csv), json_(options.json) {
   std::vector<std::string> devices;

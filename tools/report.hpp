@@ -44,6 +44,9 @@ class Report {
 /// Throws InvalidArgument where both of them would go to stdout.
 void expect_one_stdout(const Report::Options& options);
 
+/// What was predicted in seconds, in microseconds; null of an algorithm that the operation has not, whose time is 0.
+[[nodiscard]] nlohmann::ordered_json microseconds_if_any(double seconds);
+
 /// Writes `text` to a file, or to stdout for "-". Throws Error where that fails.
 void write_text(const std::string& path, const std::string& text);
 /// The same with a document, in which what is no UTF-8 is replaced.
