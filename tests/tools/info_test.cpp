@@ -70,9 +70,14 @@ TEST(Info, SaysWhyNoProgramStarts) {
 }
 
 TEST(Info, TellsWhatIsNoText) {
-  const Outcome outcome = tandem_command("info --json -", "TANDEM_TRACE=$'\\xff'");
+  const Outcome outcome = tandem_command("info --json -", "TANDEM_TRACE='\xff'");
   EXPECT_EQ(outcome.code, success);
-  EXPECT_FALSE(nlohmann::json::parse(outcome.out).empty());
+  const auto document = nlohmann::json::parse(outcome.out);
+  bool told = false;
+  for (const auto& row : document["environment"]) {
+    told |= row["variable"] == "TANDEM_TRACE" && row["value"] == "\uFFFD";
+  }
+  EXPECT_TRUE(told) << outcome.out;
 }
 
 TEST(Info, PrintsItAsText) {
