@@ -27,34 +27,21 @@ double elapsed_ns(cudaEvent_t from, cudaEvent_t to) {
 }  // namespace
 
 StreamTrace::StreamTrace(int device) : device_(device) {
-  check(cudaStreamCreateWithFlags(&reference_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  reference_stream_.reset(stream);
   first_ = take_reference();
 }
 
-StreamTrace::~StreamTrace() {
-  for (const auto& [stream, track] : tracks_) {
-    for (const Range& range : track.open) {
-      if (range.begin != nullptr) free_.push_back(range.begin);
-    }
-  }
-  for (const Range& range : ended_) {
-    free_.push_back(range.begin);
-    free_.push_back(range.end);
-  }
-  if (first_.event != nullptr) free_.push_back(first_.event);
-  for (cudaEvent_t event : free_) ignore(cudaEventDestroy(event));
-  ignore(cudaStreamDestroy(reference_stream_));
-}
-
-cudaEvent_t StreamTrace::event() {
+StreamTrace::OwnedEvent StreamTrace::event() {
   if (!free_.empty()) {
-    cudaEvent_t reused = free_.back();
+    OwnedEvent reused = std::move(free_.back());
     free_.pop_back();
     return reused;
   }
   cudaEvent_t made = nullptr;
   check(cudaEventCreate(&made), "cudaEventCreate");
-  return made;
+  return OwnedEvent(made);
 }
 
 StreamTrace::Reference StreamTrace::take_reference() {
@@ -62,17 +49,17 @@ StreamTrace::Reference StreamTrace::take_reference() {
   Reference best{event(), 0};
   std::int64_t best_window = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < 8; ++i) {
-    cudaEvent_t tried = event();
+    OwnedEvent tried = event();
     const std::int64_t before = Trace::now_ns();
-    check(cudaEventRecord(tried, reference_stream_), "cudaEventRecord");
-    check(cudaEventSynchronize(tried), "cudaEventSynchronize");
+    check(cudaEventRecord(tried.get(), reference_stream_.get()), "cudaEventRecord");
+    check(cudaEventSynchronize(tried.get()), "cudaEventSynchronize");
     const std::int64_t window = Trace::now_ns() - before;
     if (window < best_window) {
       best_window = window;
       best.clock_ns = before + window / 2;
       std::swap(best.event, tried);
     }
-    free_.push_back(tried);
+    free_.push_back(std::move(tried));
   }
   return best;
 }
@@ -94,9 +81,9 @@ void StreamTrace::begin(Trace& trace, cudaStream_t stream, const char* name, Tra
   Range range{name, kind, on.number, nullptr, nullptr};
   if (!captured) {
     range.begin = event();
-    check(cudaEventRecord(range.begin, stream), "cudaEventRecord");
+    check(cudaEventRecord(range.begin.get(), stream), "cudaEventRecord");
   }
-  on.open.push_back(range);
+  on.open.push_back(std::move(range));
   nvtxEventAttributes_t attributes{};
   attributes.version = NVTX_VERSION;
   attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
@@ -110,16 +97,14 @@ void StreamTrace::end(cudaStream_t stream) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = tracks_.find(stream);
   if (found == tracks_.end() || found->second.open.empty()) return;
-  Range range = found->second.open.back();
+  Range range = std::move(found->second.open.back());
   found->second.open.pop_back();
   if (range.begin == nullptr) return;
   try {
     range.end = event();
-    check(cudaEventRecord(range.end, stream), "cudaEventRecord");
-    ended_.push_back(range);
-  } catch (const std::exception&) {
-    ignore(cudaEventDestroy(range.begin));
-    if (range.end != nullptr) ignore(cudaEventDestroy(range.end));
+    check(cudaEventRecord(range.end.get(), stream), "cudaEventRecord");
+    ended_.push_back(std::move(range));
+  } catch (const std::exception&) {  // dropped
   }
 }
 
@@ -130,33 +115,28 @@ void StreamTrace::collect(Trace& trace) {
     ended.swap(ended_);
   }
   // Without the lock: other threads go on tracing while this one waits.
-  for (const Range& range : ended) check(cudaEventSynchronize(range.end), "cudaEventSynchronize");
+  for (const Range& range : ended) check(cudaEventSynchronize(range.end.get()), "cudaEventSynchronize");
   const std::lock_guard lock(mutex_);
-  const Reference now = take_reference();
+  Reference now = take_reference();
   const double clock_span = static_cast<double>(now.clock_ns - first_.clock_ns);
-  const double device_span = elapsed_ns(first_.event, now.event);
+  const double device_span = elapsed_ns(first_.event.get(), now.event.get());
   // Below a second the jitter of the two readings is more than the drift.
   const double rate = device_span > 1e9 ? clock_span / device_span : 1.0;
   // Both ends are counted from the same reference, so that nested ranges stay nested after rounding.
-  const auto at = [&](cudaEvent_t event) {
-    return now.clock_ns - static_cast<std::int64_t>(elapsed_ns(event, now.event) * rate);
+  const auto at = [&](const OwnedEvent& event) {
+    return now.clock_ns - static_cast<std::int64_t>(elapsed_ns(event.get(), now.event.get()) * rate);
   };
-  for (const Range& range : ended) {
+  for (Range& range : ended) {
     trace.add({range.name, range.kind, range.track, at(range.begin), at(range.end)});
-    free_.push_back(range.begin);
-    free_.push_back(range.end);
+    free_.push_back(std::move(range.begin));
+    free_.push_back(std::move(range.end));
   }
-  free_.push_back(now.event);
+  free_.push_back(std::move(now.event));
 }
 
 void StreamTrace::forget(cudaStream_t stream) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto found = tracks_.find(stream);
-  if (found == tracks_.end()) return;
-  for (const Range& range : found->second.open) {
-    if (range.begin != nullptr) ignore(cudaEventDestroy(range.begin));
-  }
-  tracks_.erase(found);
+  tracks_.erase(stream);
 }
 
 }  // namespace tandem::cuda

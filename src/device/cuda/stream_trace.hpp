@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <cuda_runtime_api.h>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "tandem/base/trace.hpp"
+
+#include "device/cuda/check.hpp"
 
 namespace tandem::cuda {
 
@@ -21,7 +24,6 @@ class StreamTrace {
   explicit StreamTrace(int device);
   StreamTrace(const StreamTrace&) = delete;
   StreamTrace& operator=(const StreamTrace&) = delete;
-  ~StreamTrace();
 
   /// Opens a range on `stream`, and an NVTX range on this thread. A captured stream's ranges have no time of their own,
   /// since they run at each replay: they show in NVTX alone.
@@ -35,24 +37,31 @@ class StreamTrace {
   void forget(cudaStream_t stream) noexcept;
 
  private:
+  struct Destroy {
+    void operator()(cudaEvent_t event) const noexcept { ignore(cudaEventDestroy(event)); }
+    void operator()(cudaStream_t stream) const noexcept { ignore(cudaStreamDestroy(stream)); }
+  };
+  using OwnedEvent = std::unique_ptr<CUevent_st, Destroy>;
+  using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
+
   struct Range {
     const char* name;
     TraceKind kind;
     std::uint64_t track;
-    cudaEvent_t begin;  // null for a captured stream
-    cudaEvent_t end;
+    OwnedEvent begin;  // null for a captured stream
+    OwnedEvent end;
   };
   struct Track {
     std::uint64_t number;
     std::vector<Range> open;
   };
   struct Reference {
-    cudaEvent_t event = nullptr;
+    OwnedEvent event;
     std::int64_t clock_ns = 0;
   };
 
   [[nodiscard]] Reference take_reference();
-  [[nodiscard]] cudaEvent_t event();
+  [[nodiscard]] OwnedEvent event();
   Track& track(Trace& trace, cudaStream_t stream);
 
   int device_;
@@ -60,8 +69,8 @@ class StreamTrace {
   std::uint64_t next_track_ = 1;
   std::map<cudaStream_t, Track> tracks_;
   std::vector<Range> ended_;
-  std::vector<cudaEvent_t> free_;
-  cudaStream_t reference_stream_ = nullptr;
+  std::vector<OwnedEvent> free_;
+  OwnedStream reference_stream_;
   Reference first_;
 };
 
