@@ -16,9 +16,9 @@ Tandem and PyTorch run the layer in turns, N rounds long (default 3); the median
 its results in every round: Tandem a grid of each, PyTorch every element (--rows N: N rows of each). In the first, every
 element that Tandem has computed is checked, too, and compared with PyTorch's. --rest MS: the GPUs rest so long in front
 of each timed run, in both programs (default 0, each as fast as it queues its runs: a GPU at its power limit is faster
-behind a rest, which a program that is slow to queue gives it anyway). --keep-gathered: Tandem's column-parallel parts
-keep the x that they gathered for the way back, as PyTorch does, in place of gathering it again. --out DIR keeps the
-rounds' figures.
+behind a rest, which a program that is slow to queue gives it anyway). In front of a backward pass the forward pass that
+leads to it runs, untimed. --keep-gathered: Tandem's column-parallel parts keep the x that they gathered for the way
+back, as PyTorch does, in place of gathering it again. --out DIR keeps the rounds' figures.
 Example: benchmarks/transformer_layer/run.sh --build build/cuda --device cuda --size llama-70b
 USAGE
 }

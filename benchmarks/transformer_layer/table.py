@@ -23,14 +23,9 @@ def load(folder, name):
 
 
 def tandem_rows(document):
-    """{(part, pass): {column: us}}; dgrad and wgrad of a part are its backward together."""
-    rows = {}
-    for row in document["rows"]:
-        name = "backward" if row["pass"] in ("dgrad", "wgrad") else row["pass"]
-        together = rows.setdefault((row["part"], name), {"GEMM": 0, "sequence": 0, "Tandem": 0})
-        for column, key in (("GEMM", "gemm_us"), ("sequence", "sequence_us"), ("Tandem", "tandem_us")):
-            together[column] += row[key]
-    return rows
+    """{(part, pass): {column: us}}, without the halves of a backward pass, which PyTorch does not have apart."""
+    return {(row["part"], row["pass"]): {"GEMM": row["gemm_us"], "sequence": row["sequence_us"], "Tandem": row["tandem_us"]}
+            for row in document["rows"] if row["pass"] not in ("dgrad", "wgrad")}
 
 
 def pytorch_rows(document):

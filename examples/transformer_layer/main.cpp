@@ -93,6 +93,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return std::nullopt;
 }
 
+/// What a layer does with tensors of its own.
+using Work = std::function<void(TransformerLayer&, const std::vector<Operands>&)>;
+
 /// One line of the table: a pass of a part, or several together.
 struct Row {
   std::string part;
@@ -100,7 +103,8 @@ struct Row {
   std::int64_t m = 0, n = 0, k = 0;  // of the product, over all ranks; 0 for several
   std::string algorithm;
   double flops = 0;  // of one rank, on average
-  std::function<void(TransformerLayer&, const std::vector<Operands>&)> run;
+  Work before;       // what leads to it, as in a training step; not timed
+  Work run;
   double gemm = 0, sequence = 0, tandem = 0;  // seconds
 };
 
@@ -109,30 +113,39 @@ std::vector<Row> rows_of(const LayerSizes& sizes, TransformerLayer& layer, int r
   const std::vector<Part> parts = parts_of(sizes);
   double all = 0;
   const std::int64_t m = sizes.tokens;
+  const Work nothing = [](auto&, auto&) {};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto [name, split, k, n] = parts[i];
     const ParallelLinear::Algorithms algorithms = layer.part(i).algorithms();
     const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / ranks;
     all += flops;
-    rows.push_back({name, "forward", m, n, k, algorithms.forward, flops, [=](auto& linear, auto& with) {
-                      linear.part(i).forward(with[i].x.view(), with[i].weight.view(), with[i].y.view(), stream);
-                    }});
-    rows.push_back({name, "dgrad", m, k, n, algorithms.input_gradient, flops, [=](auto& linear, auto& with) {
-                      linear.part(i).input_gradient(with[i].dy.view(), with[i].weight.view(), with[i].dx.view(),
-                                                    stream);
-                    }});
-    rows.push_back({name, "wgrad", n, k, m, algorithms.weight_gradient, flops, [=](auto& linear, auto& with) {
-                      linear.part(i).weight_gradient(with[i].dy.view(), with[i].x.view(), with[i].dw.view(), stream);
-                    }});
+    const Work forward = [=](auto& linear, auto& with) {
+      linear.part(i).forward(with[i].x.view(), with[i].weight.view(), with[i].y.view(), stream);
+    };
+    const Work input_gradient = [=](auto& linear, auto& with) {
+      linear.part(i).input_gradient(with[i].dy.view(), with[i].weight.view(), with[i].dx.view(), stream);
+    };
+    const Work weight_gradient = [=](auto& linear, auto& with) {
+      linear.part(i).weight_gradient(with[i].dy.view(), with[i].x.view(), with[i].dw.view(), stream);
+    };
+    const Work backward = [=](auto& linear, auto& with) {
+      linear.part(i).backward(with[i].dy.view(), with[i].weight.view(), with[i].x.view(), with[i].dx.view(),
+                              with[i].dw.view(), stream);
+    };
+    rows.push_back({name, "forward", m, n, k, algorithms.forward, flops, nothing, forward});
+    rows.push_back({name, "dgrad", m, k, n, algorithms.input_gradient, flops, forward, input_gradient});
+    rows.push_back({name, "wgrad", n, k, m, algorithms.weight_gradient, flops, input_gradient, weight_gradient});
+    rows.push_back({name, "backward", 0, 0, 0, "", 2 * flops, forward, backward});
   }
-  rows.push_back(
-      {"layer", "forward", 0, 0, 0, "", all, [=](auto& linear, auto& with) { linear.forward(with, stream); }});
-  rows.push_back(
-      {"layer", "backward", 0, 0, 0, "", 2 * all, [=](auto& linear, auto& with) { linear.backward(with, stream); }});
-  rows.push_back({"layer", "both", 0, 0, 0, "", 3 * all, [=](auto& linear, auto& with) {
-                    linear.forward(with, stream);
-                    linear.backward(with, stream);
-                  }});
+  const Work forward = [=](auto& linear, auto& with) { linear.forward(with, stream); };
+  const Work backward = [=](auto& linear, auto& with) { linear.backward(with, stream); };
+  const Work both = [=](auto& linear, auto& with) {
+    forward(linear, with);
+    backward(linear, with);
+  };
+  rows.push_back({"layer", "forward", 0, 0, 0, "", all, nothing, forward});
+  rows.push_back({"layer", "backward", 0, 0, 0, "", 2 * all, forward, backward});
+  rows.push_back({"layer", "both", 0, 0, 0, "", 3 * all, nothing, both});
   return rows;
 }
 
@@ -166,11 +179,14 @@ void measure(std::vector<Row>& rows, const Team& team, const Options& options, D
   }
   Timing timing(team, stream, std::chrono::milliseconds(options.rest_ms));
   const Settled settled(stream);
-  std::vector<std::function<void()>> bodies;
+  std::vector<Timing::Body> bodies;
+  const auto add = [&](const Row& row, TransformerLayer& by, const std::vector<Operands>& with) {
+    bodies.push_back({.before = [&] { row.before(by, with); }, .run = [&] { row.run(by, with); }});
+  };
   for (const Row& row : rows) {
-    bodies.emplace_back([&] { row.run(local, whole); });
-    bodies.emplace_back([&] { row.run(sequence, operands); });
-    bodies.emplace_back([&] { row.run(layer, operands); });
+    add(row, local, whole);
+    add(row, sequence, operands);
+    add(row, layer, operands);
   }
   const std::vector<double> medians = timing.in_turns(bodies, options.warmup, options.iterations);
   for (std::size_t i = 0; i < rows.size(); ++i) {

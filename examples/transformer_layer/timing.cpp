@@ -15,11 +15,12 @@ Timing::Timing(const Team& team, StreamRef stream, std::chrono::milliseconds res
   pad_.rendezvous();
 }
 
-void Timing::run(const std::function<void()>& body) {
+void Timing::run(const Body& body) {
   if (rest_.count() != 0) {
     team_.synchronize(stream_);
     std::this_thread::sleep_for(rest_);
   }
+  body.before();
   pad_.signal_pad().barrier(stream_, 0);
   if (stream_.type() == DeviceType::cuda) {
     if (used_ == events_.size()) {
@@ -27,13 +28,13 @@ void Timing::run(const std::function<void()>& body) {
     }
     Pair& pair = events_[used_++];
     pair.begin.record(stream_);
-    body();
+    body.run();
     pair.end.record(stream_);
     return;
   }
   team_.synchronize(stream_);
   const auto begin = std::chrono::steady_clock::now();
-  body();
+  body.run();
   team_.synchronize(stream_);
   seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
 }
@@ -54,10 +55,10 @@ std::vector<double> Timing::collect() {
   return slowest;
 }
 
-std::vector<double> Timing::in_turns(const std::vector<std::function<void()>>& bodies, int warmup, int iterations) {
+std::vector<double> Timing::in_turns(const std::vector<Body>& bodies, int warmup, int iterations) {
   std::vector<std::vector<double>> taken(bodies.size());
   for (int i = 0; i < warmup + iterations; ++i) {
-    for (const auto& body : bodies) run(body);
+    for (const Body& body : bodies) run(body);
     const std::vector<double> seconds = collect();
     if (i < warmup) continue;
     for (std::size_t b = 0; b < bodies.size(); ++b) taken[b].push_back(seconds[b]);

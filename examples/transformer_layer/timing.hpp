@@ -19,14 +19,18 @@ class Timing {
   /// GPU idle while it queues its next kernel has an advantage where neither does.
   Timing(const Team& team, StreamRef stream, std::chrono::milliseconds rest);
 
+  struct Body {
+    std::function<void()> before;  ///< in front of each run, behind the rest; not timed
+    std::function<void()> run;
+  };
+
   /// Collective. Runs all bodies in turns, so that all meet the same clocks: `warmup` times untimed, then `iterations`
   /// times, each behind a barrier of the team's streams. Gives each body's median, in seconds. On CUDA, events take the
   /// time; on the host, the clock around the run and its synchronisation.
-  [[nodiscard]] std::vector<double> in_turns(const std::vector<std::function<void()>>& bodies, int warmup,
-                                             int iterations);
+  [[nodiscard]] std::vector<double> in_turns(const std::vector<Body>& bodies, int warmup, int iterations);
 
  private:
-  void run(const std::function<void()>& body);
+  void run(const Body& body);
   /// Each run's seconds since the last call, as the slowest rank took them.
   [[nodiscard]] std::vector<double> collect();
 
