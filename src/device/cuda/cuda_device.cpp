@@ -424,7 +424,7 @@ std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec, std::span<const Gem
     if (blas_ == nullptr) blas_ = std::make_shared<const BlasHandle>(context_);
     blas = blas_;
   }
-  return std::make_unique<CudaGemm>(context_, std::move(blas), properties_.multiprocessors, spec, algorithms);
+  return std::make_unique<CudaGemm>(context_, std::move(blas), properties_, spec, algorithms);
 }
 
 void CudaDevice::launch(StreamRef stream, std::function<void()> function) {

@@ -8,6 +8,7 @@
 
 #include "base/format.hpp"
 #include "device/cuda/check.hpp"
+#include "device/cuda/gemm_tiles.hpp"
 #include "device/cuda/kernels/gemm.hpp"
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/native_stream.hpp"
@@ -38,14 +39,18 @@ bool says_no(cublasStatus_t status) {
 
 }  // namespace
 
-CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
-                   const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms)
-    : Gemm(spec), context_(std::move(context)), blas_(std::move(blas)), multiprocessors_(multiprocessors) {
+CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas,
+                   const Properties& gpu, const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms)
+    : Gemm(spec),
+      context_(std::move(context)),
+      blas_(std::move(blas)),
+      multiprocessors_(gpu.multiprocessors),
+      is_hopper_(gpu.major == 9) {
   static_cast<void>(cuda_type(spec.dtype));
   check_gemm(spec);
-  if (spec.leave_sms >= multiprocessors) {
+  if (spec.leave_sms >= multiprocessors_) {
     throw InvalidArgument(format("a GEMM is to leave {} SMs of a GPU that has {}; it may leave {} at most",
-                                 spec.leave_sms, multiprocessors, multiprocessors - 1));
+                                 spec.leave_sms, multiprocessors_, multiprocessors_ - 1));
   }
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
   const CurrentContext current(*context_);
@@ -212,16 +217,40 @@ std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool a
   return best;
 }
 
+template <typename T>
+T CudaGemm::attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which,
+                      T value) const {
+  std::size_t written = 0;
+  const cublasStatus_t status =
+      blas_->library().cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, &value, sizeof value, &written);
+  return status == CUBLAS_STATUS_SUCCESS ? value : T{0};
+}
+
+std::vector<cublasLtMatmulAlgo_t> CudaGemm::ranked(std::int64_t m, bool aligned, const std::byte* scratch) const {
+  std::vector<cublasLtMatmulAlgo_t> best = ask_heuristic(m, aligned, best_few, scratch);
+  if (!is_hopper_ || size_of(spec().dtype) != 2 || spec().out_dtype != spec().dtype) return best;
+  std::vector<int> tiles;
+  for (const cublasLtMatmulAlgo_t& each : best) {
+    const bool whole = attribute(each, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{0}) <= 1;
+    const auto tile = attribute(each, CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{0});
+    tiles.push_back(whole ? static_cast<int>(tile) : 0);
+  }
+  const auto first =
+      best.begin() + static_cast<std::ptrdiff_t>(best_tile(tiles, spec().n, m, multiprocessors_ - spec().leave_sms));
+  if (first != best.end()) std::rotate(best.begin(), first, first + 1);
+  return best;
+}
+
 void CudaGemm::add_first(std::int64_t m, bool aligned, const std::byte* scratch) {
-  const std::vector<cublasLtMatmulAlgo_t> first = ask_heuristic(m, aligned, 1, scratch);
-  if (first.empty()) return;
+  const std::vector<cublasLtMatmulAlgo_t> best = ranked(m, aligned, scratch);
+  if (best.empty()) return;
   const bool known = !choices_.empty() && choices_.back().aligned == aligned &&
-                     std::memcmp(&choices_.back().algorithm, first.data(), sizeof first.front()) == 0;
-  if (!known) choices_.push_back({m, aligned, false, first.front()});
+                     std::memcmp(&choices_.back().algorithm, best.data(), sizeof best.front()) == 0;
+  if (!known) choices_.push_back({m, aligned, false, best.front()});
 }
 
 void CudaGemm::add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch) {
-  const std::vector<cublasLtMatmulAlgo_t> best = ask_heuristic(given.m, aligned, best_few, scratch);
+  const std::vector<cublasLtMatmulAlgo_t> best = ranked(given.m, aligned, scratch);
   const auto found = std::ranges::find(best, given.name, [this](const auto& each) { return name_of(each); });
   if (found == best.end()) {
     throw InvalidArgument(
@@ -233,24 +262,18 @@ void CudaGemm::add_named(const GemmAlgorithm& given, bool aligned, const std::by
 }
 
 std::string CudaGemm::name_of(const cublasLtMatmulAlgo_t& algorithm) const {
-  const CublasLt& lt = blas_->library();
-  // What an older library does not know is 0, as what it leaves undefined.
-  const auto attribute = [&]<typename T>(cublasLtMatmulAlgoConfigAttributes_t which, T value) {
-    std::size_t written = 0;
-    const cublasStatus_t status =
-        lt.cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, &value, sizeof value, &written);
-    return status == CUBLAS_STATUS_SUCCESS ? value : T{0};
+  const auto of = [&](cublasLtMatmulAlgoConfigAttributes_t which, auto type) {
+    return attribute(algorithm, which, type);
   };
   return format("algo {} tile {} stages {} split-k {} reduction {} swizzle {} option {} inner {} cluster {}",
-                attribute(CUBLASLT_ALGO_CONFIG_ID, std::int32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_STAGES_ID, std::uint32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, std::uint32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, std::uint32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, std::uint32_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, std::uint16_t{0}),
-                attribute(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, std::uint16_t{0}));
+                of(CUBLASLT_ALGO_CONFIG_ID, std::int32_t{0}), of(CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_STAGES_ID, std::uint32_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, std::uint32_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, std::uint32_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, std::uint32_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, std::uint16_t{0}),
+                of(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, std::uint16_t{0}));
 }
 
 void CudaGemm::multiply(Problem& p, const Choice& choice, const GemmOperands& operands, float beta,
@@ -391,7 +414,7 @@ std::vector<std::string> CudaGemm::algorithms(std::int64_t m) const {
   const CurrentContext current(*context_);
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
   std::vector<std::string> names;
-  for (const cublasLtMatmulAlgo_t& each : ask_heuristic(m, aligned, best_few, workspace_.data())) {
+  for (const cublasLtMatmulAlgo_t& each : ranked(m, aligned, workspace_.data())) {
     std::string name = name_of(each);
     if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
   }

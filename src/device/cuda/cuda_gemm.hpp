@@ -18,6 +18,7 @@
 #include "device/cuda/blas_handle.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/device_memory.hpp"
+#include "device/cuda/properties.hpp"
 
 namespace tandem::cuda {
 
@@ -41,7 +42,7 @@ namespace tandem::cuda {
 class CudaGemm final : public Gemm {
  public:
   /// Throws InvalidArgument, Unsupported or OutOfMemory.
-  CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, int multiprocessors,
+  CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const BlasHandle> blas, const Properties& gpu,
            const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms);
   ~CudaGemm() override;
 
@@ -84,10 +85,16 @@ class CudaGemm final : public Gemm {
   /// At most the heuristic's best `most` for `m`, best first. `scratch` is an address on 16 bytes.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ask_heuristic(std::int64_t m, bool aligned, int most,
                                                                 const std::byte* scratch) const;
-  /// Adds the heuristic's algorithm for `m` unless there is none or it is that of the next larger m.
+  /// The heuristic's best few for `m`, in front the one to take: mostly the one that it ranks first.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ranked(std::int64_t m, bool aligned, const std::byte* scratch) const;
+  /// Adds the first of these unless there is none or it is that of the next larger m.
   void add_first(std::int64_t m, bool aligned, const std::byte* scratch);
-  /// Adds the one of that name, which counts for more than the heuristic's for the same m.
+  /// Adds the one of that name, which counts for more than the first for the same m.
   void add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch);
+  /// `value` says its type. What an older library does not know is 0, as what it leaves undefined.
+  template <typename T>
+  [[nodiscard]] T attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which,
+                            T value) const;
   [[nodiscard]] std::string name_of(const cublasLtMatmulAlgo_t& algorithm) const;
   [[nodiscard]] std::size_t scratch_bytes() const;
   void multiply(Problem& problem, const Choice& choice, const GemmOperands& operands, float beta,
@@ -112,6 +119,7 @@ class CudaGemm final : public Gemm {
   std::shared_ptr<const Context> context_;
   std::shared_ptr<const BlasHandle> blas_;
   int multiprocessors_;
+  bool is_hopper_;
   bool fused_activation_ = false;
   bool fused_auxiliary_ = false;  ///< both outputs by the epilogue of what is on 16 bytes
   DeviceMemory workspace_;

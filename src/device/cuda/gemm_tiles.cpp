@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/gemm_tiles.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace tandem::cuda {
+namespace {
+
+struct Tile {
+  int id;  ///< its cublasLtMatmulTile_t
+  std::int64_t rows;
+  std::int64_t columns;
+  double of_the_best;  ///< what an output takes, in full waves
+};
+
+constexpr std::array<Tile, 5> compared{{{.id = 24, .rows = 256, .columns = 128, .of_the_best = 1},
+                                        {.id = 23, .rows = 128, .columns = 256, .of_the_best = 1.005},
+                                        {.id = 201, .rows = 176, .columns = 128, .of_the_best = 1.01},
+                                        {.id = 248, .rows = 320, .columns = 128, .of_the_best = 1.02},
+                                        {.id = 209, .rows = 192, .columns = 192, .of_the_best = 1.03}}};
+
+constexpr std::int64_t over(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
+
+}  // namespace
+
+std::size_t best_tile(std::span<const int> ranked, std::int64_t rows, std::int64_t columns, int multiprocessors) {
+  const auto cost = [&](int id) {
+    const auto tile = std::ranges::find(compared, id, &Tile::id);
+    if (tile == compared.end()) return std::numeric_limits<double>::infinity();
+    const std::int64_t tiles = over(rows, tile->rows) * over(columns, tile->columns);
+    return static_cast<double>(over(tiles, multiprocessors) * tile->rows * tile->columns) * tile->of_the_best;
+  };
+  if (ranked.empty() || cost(ranked.front()) == std::numeric_limits<double>::infinity()) return 0;
+  return static_cast<std::size_t>(std::ranges::min_element(ranked, {}, cost) - ranked.begin());
+}
+
+}  // namespace tandem::cuda
