@@ -109,6 +109,9 @@ BENCHMARK_CAPTURE(product, cube, 8192, 8192, 8192, false, true)->Apply(algorithm
 BENCHMARK_CAPTURE(product, wide, 4096, 12288, 12288, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, wide_shard, 1024, 12288, 12288, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_up, 1024, 7168, 8192, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, few_tokens_up_shard, 256, 7168, 8192, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, few_tokens_up_three_shards, 768, 7168, 8192, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, few_tokens_down_shard, 256, 8192, 7168, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_down, 1024, 8192, 7168, false, true)->Apply(algorithms);
 
 }  // namespace

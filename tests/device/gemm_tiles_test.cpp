@@ -12,6 +12,7 @@ namespace {
 constexpr int wide = 24;         // 256 x 128
 constexpr int tall = 23;         // 128 x 256
 constexpr int narrow = 201;      // 176 x 128
+constexpr int low = 29;          // 128 x 160
 constexpr int large = 248;       // 320 x 128
 constexpr int square = 209;      // 192 x 192
 constexpr int others[]{31, 32};  // which are not compared
@@ -40,6 +41,7 @@ TEST(GemmTiles, AreThoseThatWereFastest) {
        {large, others[1], wide, tall},
        large},  // 320 and 335: three waves of the larger, four of the smaller
       {2560, 2048, {large, others[0], others[1]}, large},  // one wave
+      {7168, 1024, {wide, tall, others[0], low}, low},     // 170 and 163
       {12288, 1024, {wide, tall, square}, wide},
       {8192, 1024, {wide, tall, narrow}, wide},
   };
