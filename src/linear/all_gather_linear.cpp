@@ -24,7 +24,7 @@ AllGatherLinear::State::State(const Team& its_team, const LinearSpec& its_spec, 
              ShardGather::Meanwhile::nothing, keep_gathered ? ShardGather::Kept::yes : ShardGather::Kept::no,
              operation),
       products(team, leaving(choice.leave_sms, local_gemm(spec)), choice.groups == 0 ? 1 : 1 + gather.groups().size()),
-      communication(team) {}
+      communication(team, choice.algorithm == tandem::sequence ? 0 : 1) {}
 
 void AllGatherLinear::State::multiply(const ProductTurns::Turn& turn, const Operands& run, const void* x,
                                       RowRange rows) {

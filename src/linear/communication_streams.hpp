@@ -11,15 +11,18 @@
 
 namespace tandem {
 
-/// A plan's streams for copies that follow one another: two where engines copy for several peers, so that the start of
-/// a copy, and the signal behind it, do not hold up the next one. Copies to one peer take the same stream: the signal
-/// behind the last of them speaks for all.
+/// A plan's streams for communication beside products; none where it runs on the caller's stream.
 class CommunicationStreams {
  public:
   /// Collective, as a SideStream's.
-  explicit CommunicationStreams(const Team& team) {
-    const int count = engines_copy(team.device()) && team.size() > 2 ? 2 : 1;
+  CommunicationStreams(const Team& team, int count) {
     for (int i = 0; i < count; ++i) streams_.emplace_back(team);
+  }
+  /// How many are for copies to each peer that follow one another: two where engines copy for several peers, so that
+  /// the start of a copy, and the signal behind it, do not hold up the next one. Copies to one peer take the same
+  /// stream: the signal behind the last of them speaks for all.
+  [[nodiscard]] static int for_copies(const Team& team) {
+    return engines_copy(team.device()) && team.size() > 2 ? 2 : 1;
   }
 
   /// The stream for copies to, or from, the peer of this index.

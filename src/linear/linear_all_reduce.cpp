@@ -17,7 +17,7 @@ LinearAllReduce::State::State(const Team& its_team, const LinearSpec& its_spec, 
                                                     &State::stepwise, &State::direct, &State::sequence})),
       sums(team, spec, choice, PartialSums::Rows::all, rounds_of(choice.algorithm, std::max(choice.groups, 1)),
            operation),
-      communication(team) {}
+      communication(team, choice.algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {}
 
 void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream,
                                            StreamRef waiting) {

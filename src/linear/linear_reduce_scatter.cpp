@@ -20,7 +20,7 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
            equal_parts(
                has_groups(choice.algorithm) && own_product_adds(spec, team.size(), choice.groups) ? choice.groups : 1),
            operation),
-      communication(team) {}
+      communication(team, choice.algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {}
 
 LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlan(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),

@@ -11,7 +11,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   // Communication is enqueued first: it must not queue behind the products that it hides behind.
   communication.follow(stream);
   products.begin(stream, gather.groups().empty() ? Weights::once : Weights::first);
-  gather.start(communication.ref(), run.x, run.m);
+  gather.start(communication.last().ref(), run.x, run.m);
 
   Device& device = team.device();
   device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
@@ -30,7 +30,7 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
     multiply_gathered(turn, run, group);
   }
   products.rejoin(stream);
-  if (keep_gathered) gather.keep_own(stream, run.x);
+  if (keep_gathered) gather.keep_own_beside(communication.last().ref(), run.x);
   communication.rejoin(stream);
 }
 

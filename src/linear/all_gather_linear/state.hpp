@@ -6,6 +6,7 @@
 
 #include "tandem/linear/all_gather_linear.hpp"
 
+#include "linear/communication_streams.hpp"
 #include "linear/product_turns.hpp"
 #include "linear/shard_gather.hpp"
 
@@ -44,7 +45,7 @@ struct AllGatherLinear::State {
   Algorithm algorithm;
   ShardGather gather;
   ProductTurns products;
-  SideStream communication;
+  CommunicationStreams communication;
   std::int64_t kept_m = -1;  ///< rows of the last run, whose gathered x is kept; -1: none
   int owed_slot = -1;        ///< an earlier run's, which no peer may write until the next; -1: none
   bool opens = false;        ///< this run waits until all ranks have come so far

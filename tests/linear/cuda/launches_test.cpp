@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What captured linear runs would launch, and in what order.
+#include <algorithm>
 #include <cstddef>
 #include <cuda_runtime_api.h>
 #include <functional>
@@ -39,6 +40,8 @@ Launches launches_of(Device& device, StreamRef stream, const std::function<void(
   }
   return launches;
 }
+
+bool is_product(std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; }
 
 /// What a spec's plans launch beside the product alone.
 class LaunchesBeside {
@@ -138,7 +141,6 @@ TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder)
     const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
     const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
     const Stream stream(team.device());
-    const auto is_product = [](std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; };
     const auto is_wait = [](std::string_view kernel) { return kernel.find("wait_kernel") != std::string_view::npos; };
     const int most = most_groups(LinearKind::all_gather_linear, spec, team.size());
     for (const int groups : {1, 2, most}) {
@@ -150,6 +152,31 @@ TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder)
         EXPECT_TRUE(left == 0 ? products > 1 : products == 1) << products << " at once\n" << plan.describe();
         EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U) << plan.describe();
       }
+    }
+    team.barrier();  // before anybody lets go of what was recorded
+  });
+}
+
+// The own shard's rows among those that are kept: their copy does not wait for products, nor do pushes.
+TEST_P(LinearLaunchesCapture, WhatAGatherKeepsIsCopiedBesideProducts) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
+    const GuardedTensor x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype);
+    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
+    const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
+    const Stream stream(team.device());
+    const auto copies = [&](const testing::RecordedGraph& graph) {
+      return std::ranges::count(graph.nodes(), cudaGraphNodeTypeMemcpy, testing::RecordedGraph::type_of);
+    };
+    std::ptrdiff_t pushes = 0;
+    for (const bool keeps : {false, true}) {
+      AllGatherLinear plan(team, spec, {.algorithm = "pipeline", .keep_gathered = keeps});
+      const testing::RecordedGraph graph(team.device(), stream,
+                                         [&] { plan(x.view(), weight.view(), y.view(), stream); });
+      if (!keeps) pushes = copies(graph);
+      EXPECT_EQ(copies(graph), pushes + (keeps ? 1 : 0)) << plan.describe();
+      EXPECT_EQ(graph.copies_behind(is_product), 0U) << plan.describe();
     }
     team.barrier();  // before anybody lets go of what was recorded
   });

@@ -53,6 +53,22 @@ class RecordedGraph {
     return most_at_once(
         [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? std::size_t{1} : 0; });
   }
+  /// How many copies, which are no kernels, wait for the end of one that is counted.
+  [[nodiscard]] std::size_t copies_behind(const std::function<bool(std::string_view)>& is_counted) const {
+    const std::vector<std::vector<bool>> before = order();
+    std::size_t copies = 0;
+    for (std::size_t copy = 0; copy < nodes_.size(); ++copy) {
+      if (type_of(nodes_[copy]) != cudaGraphNodeTypeMemcpy) continue;
+      bool behind = false;
+      for (std::size_t one = 0; one < nodes_.size(); ++one) {
+        behind = behind || (before[one][copy] && weight_of(nodes_[one], [&](const CUDA_KERNEL_NODE_PARAMS& kernel) {
+                                                   return is_counted(name_of(kernel)) ? 1U : 0U;
+                                                 }) != 0);
+      }
+      if (behind) ++copies;
+    }
+    return copies;
+  }
 
  private:
   /// `weight` of a kernel: what is added up.
