@@ -93,7 +93,7 @@ Expected part_of(const Expected& whole, std::int64_t first, std::int64_t count) 
     const auto begin = values.begin() + first;
     return values.empty() ? std::vector<double>() : std::vector<double>(begin, begin + count);
   };
-  return {cut(whole.value), cut(whole.unfused), cut(whole.magnitude), whole.terms, whole.dtype};
+  return {cut(whole.value), cut(whole.unfused), cut(whole.magnitude), cut(whole.rounded), whole.terms, whole.dtype};
 }
 
 void expect_same_on_all_ranks(const Team& team, std::span<const std::byte> bytes, const std::string& what) {

@@ -76,6 +76,7 @@ testing::Expected of_block(const testing::Expected& all, const Block& block, std
       own.value.push_back(all.value[at]);
       own.unfused.push_back(all.unfused[at]);
       own.magnitude.push_back(all.magnitude[at]);
+      own.rounded.push_back(all.rounded[at]);
     }
   }
   return own;

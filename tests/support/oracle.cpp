@@ -57,6 +57,11 @@ double rounded(double value, DType dtype) {
 /// Below it, numbers are as far apart as at it. Data here come nowhere near those of the other dtypes.
 double smallest_normal(DType dtype) { return dtype == f16 ? 0x1p-14 : 0; }
 
+/// By how much a number may be off that was rounded.
+double rounding_of(double value, DType dtype) {
+  return epsilon(dtype) * std::max(std::abs(value), smallest_normal(dtype));
+}
+
 bool is_integer(DType dtype) { return epsilon(dtype) == 0; }
 
 // GELU takes about as many roundings after the sum; they show where K is tiny.
@@ -91,6 +96,9 @@ double slope(double x, Activation activation) {
   }
   return 1;
 }
+
+/// How much GELU may make of an error in what it is applied to.
+constexpr double steepest = 1.13;
 
 }  // namespace
 
@@ -166,10 +174,15 @@ std::vector<double> transposed(std::span<const double> values, std::int64_t rows
 }
 
 double Expected::allowed(std::size_t i) const {
-  // Each term is rounded twice, as a product and in the sum, by at most half of the bound's ε: epsilon() is that half.
-  const double roundings = std::sqrt(2.0 * static_cast<double>(terms)) * epsilon(dtype);
-  const double size = magnitude[i] == 0 ? 0 : std::max(magnitude[i], smallest_normal(dtype));
-  return std::abs(unfused[i] - value[i]) + roundings * size + (tf32 ? of_tf32(i) : 0.0);
+  if (magnitude[i] == 0) return std::abs(unfused[i] - value[i]);
+  // Each term is rounded twice, as a product and in the sum.
+  const bool sums_are_wider = size_of(dtype) == 2;
+  const double sum = std::sqrt(2.0 * static_cast<double>(terms)) * epsilon(sums_are_wider ? f32 : dtype) * magnitude[i];
+  const double result = sums_are_wider ? rounding_of(value[i], dtype) : 0;
+  const double on_the_way = rounded.empty() ? 0 : rounded[i];
+  // What was rounded once may be rounded again.
+  return std::abs(unfused[i] - value[i]) + (sum + result + on_the_way) * (1 + 2 * epsilon(dtype)) +
+         (tf32 ? of_tf32(i) : 0.0);
 }
 
 double Expected::of_tf32(std::size_t i) const {
@@ -225,10 +238,12 @@ Expected expected_product(const Product& product) {
   expected.value.resize(m * n);
   expected.unfused.resize(m * n);
   expected.magnitude.resize(m * n);
+  expected.rounded.resize(m * n);
 
   const std::vector<float> narrow_b(product.b.begin(), product.b.end());
   const auto alpha = static_cast<float>(product.alpha);
   std::vector<double> exact(n);
+  std::vector<double> exact_part(n);
   std::vector<double> magnitude(n);
   std::vector<float> sum(n);
   std::vector<float> part(n);
@@ -242,13 +257,14 @@ Expected expected_product(const Product& product) {
     std::size_t at = 0;
     for (std::size_t p = 0; p < parts.size(); ++p) {
       std::ranges::fill(part, 0.0F);
+      std::ranges::fill(exact_part, 0.0);
       for (const std::size_t end = at + static_cast<std::size_t>(parts[p]); at < end; ++at) {
         const double a = product.a[i * k + at];
         const auto narrow_a = static_cast<float>(a);
         const double* b = product.b.data() + at * n;
         const float* narrow = narrow_b.data() + at * n;
         for (std::size_t j = 0; j < n; ++j) {
-          exact[j] += a * b[j];
+          exact_part[j] += a * b[j];
           magnitude[j] += std::abs(a * b[j]);
           part[j] += narrow_a * narrow[j];
         }
@@ -256,7 +272,12 @@ Expected expected_product(const Product& product) {
       const bool travels = !product.parts.empty();
       const bool starts = !product.start.empty() && !product.owners.empty() && product.owners[i] == p;
       for (std::size_t j = 0; j < n; ++j) {
+        exact[j] += exact_part[j];
         const float scaled = alpha * part[j] + (starts ? start(j) : 0.0F);
+        if (travels) {
+          const double sent = product.alpha * exact_part[j] + (starts ? product.beta * product.start[i * n + j] : 0);
+          expected.rounded[i * n + j] += rounding_of(sent, product.travels);
+        }
         sum[j] += travels ? static_cast<float>(rounded(static_cast<double>(scaled), product.travels)) : scaled;
       }
     }
@@ -277,12 +298,17 @@ Expected expected_product(const Product& product) {
       }
       const std::size_t at_element = i * n + j;
       expected.magnitude[at_element] = terms;
+      double& rounded_before = expected.rounded[at_element];
       if (product.gradient_at.empty()) {
+        if (product.activation != Activation::none) {
+          rounded_before = steepest * (rounded_before + rounding_of(value, product.dtype));
+        }
         expected.value[at_element] = activated(value, product.activation);
         expected.unfused[at_element] =
             rounded(static_cast<double>(activated(unfused, product.activation)), product.dtype);
       } else {
         const double factor = slope(product.gradient_at[at_element], product.activation);
+        rounded_before = steepest * rounded_before + rounding_of(value * factor, product.dtype);
         expected.value[at_element] = value * factor;
         expected.unfused[at_element] =
             rounded(rounded(static_cast<double>(unfused), product.dtype) * factor, product.dtype);

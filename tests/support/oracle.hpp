@@ -13,9 +13,11 @@
 
 /// What results are compared with, in the tests and by `tandem verify` and `tandem bench`: random data that any rank
 /// can make for any other, fp64 references, and the bound of docs/architecture.md for every element:
-///   |out - ref64| ≤ |unfused - ref64| + √K · ε · (|A|·|B|)
-/// where |A|·|B| that is not 0 counts as no less than the dtype's smallest normal number.
-/// All matrices here are dense, row-major and in fp64, and hold only values that the dtype in question can represent.
+///   |out - ref64| ≤ |unfused - ref64| + √(2K) · ε · (|A|·|B|) + r
+/// with the ε that sums are made with, fp32's where the result has 16 bits, and r what it costs to round these once
+/// each: the result, the partial sums that travel, and what an activation is applied to. What is not 0 counts as no
+/// less than the dtype's smallest normal number. All matrices here are dense, row-major and in fp64, and hold only
+/// values that the dtype in question can represent.
 namespace tandem::testing {
 
 /// A key for random data, from a seed and whatever tells one tensor from another (case, rank, operand, …).
@@ -53,6 +55,7 @@ struct Expected {
   std::vector<double> value;      ///< in fp64
   std::vector<double> unfused;    ///< as one operation after the other computes it in fp32, rounding what travels
   std::vector<double> magnitude;  ///< |A|·|B|: the sum of all terms' absolute values
+  std::vector<double> rounded{};  ///< what rounding on the way may cost, but the result's own; empty: nothing
   std::int64_t terms = 0;         ///< K: how many terms each element is a sum of; an activation's roundings count as 8
   DType dtype = f32;              ///< the result's
   bool tf32 = false;              ///< A and B may have been rounded to TF32 before they were multiplied

@@ -190,6 +190,11 @@ TEST_P(BenchOfRanks, PrintsNoSpeedForWhatGoesWrongWhileItIsTimed) {
   const auto row = nlohmann::json::parse(linear.out)["rows"][0];
   EXPECT_EQ(row["wrong"], 1);
   EXPECT_TRUE(row["t_overlap_us"].is_null());
+  const Outcome many_terms =
+      tandem_command("bench all_gather_linear" + ranks() + " -d bf16 --shape 8,8,8192 --iters 1 -w 0 --json -",
+                     "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(many_terms.code, failure);
+  EXPECT_EQ(nlohmann::json::parse(many_terms.out)["rows"][0]["wrong"], 1);
   const Outcome collective =
       tandem_command("bench all_gather" + ranks() + " -b 4K -e 4K --iters 2 -w 1 --json -", "TANDEM_TEST_CORRUPT=1");
   EXPECT_EQ(collective.code, failure);
