@@ -19,7 +19,7 @@ namespace tandem::tools {
 struct ProductTimes {
   GemmSpec spec;
   std::int64_t m = 0;
-  std::vector<std::string> algorithms;  ///< the library's first is the first
+  std::vector<std::string> algorithms;  ///< in front what runs untuned
   std::vector<double> seconds;          ///< medians of the slowest rank's
 };
 

@@ -193,8 +193,8 @@ class Tuner {
                          {"algorithm", product.algorithms[kept]}});
     report.comment(format("local product {}, {}, {}: of {} algorithms {} is kept, {}", product.m, product.spec.n,
                           product.spec.k, product.algorithms.size(), product.algorithms[kept],
-                          kept == 0 ? format("the library's first, {} us", time_text(first))
-                                    : format("{} us, {:.3f} of the library's first, {} us", time_text(chosen),
+                          kept == 0 ? format("which runs untuned, {} us", time_text(first))
+                                    : format("{} us, {:.3f} of what runs untuned, {} us", time_text(chosen),
                                              chosen / first, time_text(first))));
   }
 

@@ -34,7 +34,7 @@ inline void enqueue(Device& device, StreamRef stream, std::span<const Copy> copi
 [[nodiscard]] inline std::string_view copied_by(const Device& device, const std::optional<int>& sms) noexcept {
   if (!engines_copy(device)) return "the cores";
   if (engines_alone(sms)) {
-    return "copy engines, in batches (captured in a graph: one by one, and by kernels within a GPU), "
+    return "copy engines, in batches (one by one, as in a pipeline and captured in a graph: by kernels within a GPU), "
            "and one block where a stream signals or waits";
   }
   return "copy engines, in batches (captured in a graph: one by one; a copy within a GPU that is alone or captured: "

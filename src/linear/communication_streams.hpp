@@ -25,11 +25,13 @@ class CommunicationStreams {
     return engines_copy(team.device()) && team.size() > 2 ? 2 : 1;
   }
 
+  // Not where there are none.
+
   /// The stream for copies to, or from, the peer of this index.
   [[nodiscard]] SideStream& operator[](int peer) noexcept {
     return streams_[static_cast<std::size_t>(peer) % streams_.size()];
   }
-  /// The stream for copies from all of them. A run's first copies to each peer are queued before.
+  /// The stream for copies to, or from, all of them: of a run, all copies, or those behind the first to each peer.
   [[nodiscard]] SideStream& last() noexcept { return streams_.back(); }
   void follow(StreamRef stream) {
     for (SideStream& each : streams_) each.follow(stream);

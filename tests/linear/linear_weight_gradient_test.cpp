@@ -242,6 +242,11 @@ TEST_P(WeightGradient, AStartIsForTheNextRun) {
     testing::expect_error<InvalidArgument>([&] { plan(dy.view().narrow(0, 0, 4), half.view(), dw.view(), stream); },
                                            {"a run of 4 tokens"});
     plan(dy.view(), x.view(), dw.view(), stream);
+    // No rows lie nowhere.
+    const TensorView own = x.view().narrow(0, 0, world.rank() == 0 ? 1 : 0);
+    const TensorView nowhere(nullptr, {0, 5}, f32, device->id());
+    plan.start(world.rank() == 0 ? own : nowhere, 1, stream);
+    plan(dy.view().narrow(0, 0, 1), own, dw.view(), stream);
     world.team().synchronize(stream);
   });
 }

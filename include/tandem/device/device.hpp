@@ -162,8 +162,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Plans a product. Blocking (loads library code, and runs what it chose once, on CUDA in memory as large as the
   /// largest operand, which it gives back); throws InvalidArgument, Unsupported or OutOfMemory.
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) { return gemm(spec, {}); }
-  /// The same with these algorithms in place of the library's first, each for one of `planned_rows`' m. Where a run's
-  /// layout or addresses do not allow one of them, the library's first that fits runs. Throws InvalidArgument where the
+  /// The same with these algorithms in place of what else would run, each for one of `planned_rows`' m. Where a run's
+  /// layout or addresses do not allow one of them, what fits of the others runs. Throws InvalidArgument where the
   /// library does not offer one for its m.
   [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) = 0;
   /// False where products have no algorithms to choose from.

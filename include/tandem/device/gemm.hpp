@@ -108,9 +108,9 @@ class TANDEM_API Gemm {
   virtual void run(StreamRef stream, const GemmOperands& operands) = 0;
   /// "cublasLt algo 21, workspace 32 MiB", "oneDNN sgemm, bf16 through f32 panels", …
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// The best few algorithms for `m` rows, as the library ranks them; the first is what runs unless Device::gemm is
-  /// told otherwise. A name means the same to another process with the same model of device and version of the library.
-  /// Empty where there is nothing to choose from. Throws InvalidArgument unless 0 ≤ m ≤ spec().m.
+  /// The best few algorithms for `m` rows: in front what runs unless Device::gemm is told otherwise, the others as the
+  /// library ranks them. A name means the same to another process with the same model of device and version of the
+  /// library. Empty where there is nothing to choose from. Throws InvalidArgument unless 0 ≤ m ≤ spec().m.
   [[nodiscard]] virtual std::vector<std::string> algorithms(std::int64_t m) const;
   [[nodiscard]] const GemmSpec& spec() const noexcept { return spec_; }
 

@@ -69,8 +69,8 @@ struct LinearChoice {
 /// Chooses by the device's constants, unless `options` says. `spec` is as the plan of that kind takes it, but of a
 /// weight gradient k is the columns that travel: if those are dy's, n and k change places. Needs no team, so it also
 /// answers what would run elsewhere. Throws InvalidArgument for an unknown algorithm or an impossible
-/// number of groups, listing what is possible, for less than one rank, negative sizes, and what no plan of this kind
-/// has.
+/// number of groups, listing what is possible, for less than one rank, negative sizes, and options or a gradient's
+/// dtype that no plan of this kind takes. What else its plan refuses is not looked at.
 [[nodiscard]] TANDEM_API LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs,
                                              const LinearOptions& options = {});
 

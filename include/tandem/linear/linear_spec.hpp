@@ -43,9 +43,9 @@ struct LinearOptions {
   /// AllGatherLinear alone: the gathered x is available after a run. Unsupported with an x that is stored transposed.
   bool keep_gathered = false;
   /// CUDA: how many multiprocessors the kernels that communicate and add up may take; not set: as many as are fast.
-  /// Copies are left to copy engines then (where the stream takes no batch, see Device::copy_batch: all that go to
-  /// another GPU). Gathers take 0, too, and have no other kernels than those of one block that signal and wait; sums
-  /// need 1. No effect on the host.
+  /// Copies are left to copy engines then: all that go to another GPU, and those in batches (Device::copy_batch), as a
+  /// pipeline's are not, to a rank on the same one. Gathers take 0, too, and have no other kernels than those of one
+  /// block that signal and wait; sums need 1. No effect on the host.
   std::optional<int> sms = std::nullopt;
   /// CUDA: how many multiprocessors, all but one at most, the products leave to what runs beside the plan, as another
   /// plan's sums in a BulkOverlap (GemmSpec::leave_sms). The cost model does not look at it, and nothing that was tuned

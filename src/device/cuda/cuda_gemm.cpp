@@ -135,11 +135,16 @@ std::size_t CudaGemm::scratch_bytes() const {
   const auto bytes = [](std::int64_t rows, std::int64_t ld, DType dtype) {
     return static_cast<std::size_t>(rows * ld) * size_of(dtype);
   };
-  // One region serves as A, B, D and bias at once: nobody reads the result. One element more, to try odd addresses.
-  const Pitches ld = planned_pitches(s.m, false);  // not shorter than the aligned ones
-  return std::max({bytes(s.transpose_a ? s.k : s.m, ld.a, s.dtype), bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype),
-                   bytes(s.m, ld.d, s.out_dtype)}) +
-         256;
+  // One region serves as A, B, D and bias at once: nobody reads the result. A smaller m may have longer pitches.
+  std::size_t most = 0;
+  for (const std::int64_t m : planned_rows(s.m)) {
+    for (const bool aligned : {false, true}) {
+      const Pitches ld = planned_pitches(m, aligned);
+      most = std::max({most, bytes(s.transpose_a ? s.k : m, ld.a, s.dtype),
+                       bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype), bytes(m, ld.d, s.out_dtype)});
+    }
+  }
+  return most + 256;  // an element more, to try odd addresses
 }
 
 void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
@@ -226,27 +231,32 @@ T CudaGemm::attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoC
   return status == CUBLAS_STATUS_SUCCESS ? value : T{0};
 }
 
-std::vector<cublasLtMatmulAlgo_t> CudaGemm::ranked(std::int64_t m, bool aligned, const std::byte* scratch) const {
-  std::vector<cublasLtMatmulAlgo_t> best = ask_heuristic(m, aligned, best_few, scratch);
-  if (!is_hopper_ || size_of(spec().dtype) != 2 || spec().out_dtype != spec().dtype) return best;
+std::size_t CudaGemm::first_of(std::span<const cublasLtMatmulAlgo_t> best, std::int64_t m) const {
+  if (!is_hopper_ || size_of(spec().dtype) != 2 || spec().out_dtype != spec().dtype) return 0;
   std::vector<int> tiles;
   for (const cublasLtMatmulAlgo_t& each : best) {
     const bool whole = attribute(each, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{0}) <= 1;
     const auto tile = attribute(each, CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{0});
     tiles.push_back(whole ? static_cast<int>(tile) : 0);
   }
-  const auto first =
-      best.begin() + static_cast<std::ptrdiff_t>(best_tile(tiles, spec().n, m, multiprocessors_ - spec().leave_sms));
-  if (first != best.end()) std::rotate(best.begin(), first, first + 1);
+  return best_tile(tiles, spec().n, m, multiprocessors_ - spec().leave_sms);
+}
+
+std::vector<cublasLtMatmulAlgo_t> CudaGemm::ranked(std::int64_t m, bool aligned, const std::byte* scratch) const {
+  std::vector<cublasLtMatmulAlgo_t> best = ask_heuristic(m, aligned, best_few, scratch);
+  if (best.empty()) return best;
+  const auto first = best.begin() + static_cast<std::ptrdiff_t>(first_of(best, m));
+  std::rotate(best.begin(), first, first + 1);
   return best;
 }
 
 void CudaGemm::add_first(std::int64_t m, bool aligned, const std::byte* scratch) {
-  const std::vector<cublasLtMatmulAlgo_t> best = ranked(m, aligned, scratch);
+  const std::vector<cublasLtMatmulAlgo_t> best = ask_heuristic(m, aligned, best_few, scratch);
   if (best.empty()) return;
+  const std::size_t first = first_of(best, m);
   const bool known = !choices_.empty() && choices_.back().aligned == aligned &&
-                     std::memcmp(&choices_.back().algorithm, best.data(), sizeof best.front()) == 0;
-  if (!known) choices_.push_back({m, aligned, false, best.front()});
+                     std::memcmp(&choices_.back().algorithm, &best[first], sizeof best[first]) == 0;
+  if (!known) choices_.push_back({m, aligned, false, first != 0, best[first]});
 }
 
 void CudaGemm::add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch) {
@@ -258,7 +268,7 @@ void CudaGemm::add_named(const GemmAlgorithm& given, bool aligned, const std::by
                blas_->library().cublasLtGetVersion(), given.name, given.m, spec().n, spec().k, name(spec().dtype),
                name(spec().out_dtype)));
   }
-  choices_.push_back({given.m, aligned, true, *found});
+  choices_.push_back({given.m, aligned, true, false, *found});
 }
 
 std::string CudaGemm::name_of(const cublasLtMatmulAlgo_t& algorithm) const {
@@ -301,11 +311,15 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_
     lt.check(status, "cublasLtMatmulAlgoCheck");
     return result.workspaceSize <= workspace_bytes;
   };
-  // The choice made for the m that is nearest from above, which the list holds in falling order; then any that fits.
+  // Of those for rows like these, else of the others: the choice made for the m that is nearest from above, which the
+  // list holds in falling order; then any that fits.
   int best = -1;
   for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
     const Choice& choice = choices_[static_cast<std::size_t>(i)];
-    if (best != -1 && (choice.m < m || choice.aligned != aligned)) continue;
+    if (best != -1) {
+      const bool best_is_like_these = choices_[static_cast<std::size_t>(best)].aligned == aligned;
+      if (choice.m < m || (best_is_like_these && choice.aligned != aligned)) continue;
+    }
     if (fits(choice)) best = i;
   }
   if (known_.size() == max_known) known_.clear();
@@ -429,8 +443,9 @@ std::string CudaGemm::describe() const {
       if (choice.aligned == aligned && (whole == nullptr || choice.m == whole->m)) whole = &choice;
     }
     if (whole == nullptr) return "own tiled kernel (slow)";
-    return format("cublasLt {}{} {}", blas_->library().cublasLtGetVersion(), spec().tf32 ? " in TF32" : "",
-                  name_of(whole->algorithm));
+    return format("cublasLt {}{} {}{}", blas_->library().cublasLtGetVersion(), spec().tf32 ? " in TF32" : "",
+                  name_of(whole->algorithm),
+                  whole->by_tiles ? ", whose tiles fit better than what it ranks first" : "");
   };
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
   const auto untuned = std::count_if(choices_.begin(), choices_.end(),

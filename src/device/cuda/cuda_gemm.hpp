@@ -25,10 +25,10 @@ namespace tandem::cuda {
 /// A product by cuBLASLt, and by a kernel of our own where cuBLASLt has none (odd alignments of 16-bit operands) or
 /// nothing is to be multiplied (k = 0).
 ///
-/// The constructor asks cuBLASLt's heuristic for each of `planned_rows`, and runs each algorithm
-/// that it gets on scratch memory, without and with something to add: a run picks among those alone, so that it never
-/// loads a kernel, which can deadlock against one that waits for a peer. Which of them fits a run's (m, k, alignment)
-/// is found on the host, on first use, and kept.
+/// The constructor asks cuBLASLt's heuristic for each of `planned_rows`, takes what it ranks first or, of large
+/// products, whose tiles fit best (`best_tile`), and runs that on scratch memory, without and with something to add: a
+/// run picks among those alone, so that it never loads a kernel, which can deadlock against one that waits for a peer.
+/// Which of them fits a run's (m, k, alignment) is found on the host, on first use, and kept.
 ///
 /// An algorithm's name is its public attributes. It is looked up among what the heuristic offers for the very product,
 /// never rebuilt from them: whatever a file says, nothing runs that the library did not propose for it, and what it
@@ -54,8 +54,9 @@ class CudaGemm final : public Gemm {
   /// An algorithm that has run once, and what it was chosen for.
   struct Choice {
     std::int64_t m;
-    bool aligned;  ///< wants every row of every operand on 16 bytes
-    bool named;    ///< by who made this, in place of the heuristic's first
+    bool aligned;   ///< wants every row of every operand on 16 bytes
+    bool named;     ///< by who made this, in place of what else would run
+    bool by_tiles;  ///< in place of the heuristic's first
     cublasLtMatmulAlgo_t algorithm;
   };
   /// What cuBLASLt wants to know of one product. It computes column-major: our D, read so, is Dᵀ = op(B)ᵀ · op(A)ᵀ, so
@@ -85,9 +86,11 @@ class CudaGemm final : public Gemm {
   /// At most the heuristic's best `most` for `m`, best first. `scratch` is an address on 16 bytes.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ask_heuristic(std::int64_t m, bool aligned, int most,
                                                                 const std::byte* scratch) const;
-  /// The heuristic's best few for `m`, in front the one to take: mostly the one that it ranks first.
+  /// Which of the heuristic's best few for `m` to take: mostly the first.
+  [[nodiscard]] std::size_t first_of(std::span<const cublasLtMatmulAlgo_t> best, std::int64_t m) const;
+  /// The heuristic's best few, that one in front.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ranked(std::int64_t m, bool aligned, const std::byte* scratch) const;
-  /// Adds the first of these unless there is none or it is that of the next larger m.
+  /// Adds the one to take unless there is none or it is that of the next larger m.
   void add_first(std::int64_t m, bool aligned, const std::byte* scratch);
   /// Adds the one of that name, which counts for more than the first for the same m.
   void add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch);
