@@ -37,8 +37,9 @@ install = $(if $(filter no,$(INSTALL)),:,scripts/install_dependencies.sh --for $
 
 # $(call build,PRESET[,TARGETS])
 build = cmake --preset $(1) $(CONFIGURE) && cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))
-# $(call ctest,PRESET,OPTIONS): the results go to build/PRESET/results.xml, too.
-ctest = ctest --preset $(1) --parallel $(TEST_JOBS) --output-junit results.xml $(2) $(TESTS)
+# $(call ctest,PRESET,OPTIONS): the results go to build/PRESET/results.xml, too. Where there is a GPU, a build that should
+# find it must.
+ctest = $(if $(filter cuda,$(1)),$(if $(GPUS),TANDEM_TEST_NEEDS_GPU=1 ))ctest --preset $(1) --parallel $(TEST_JOBS) --output-junit results.xml $(2) $(TESTS)
 
 .PHONY: help
 help: ## list these targets
@@ -98,7 +99,7 @@ cuda: ## build with CUDA and run its tests, which skip without a GPU, and use wh
 	@$(call install,test)
 	$(call build,cuda)
 	build/cuda/tools/tandem info
-	$(call ctest,cuda,-R '[Cc]uda|consumer[.]find_package')
+	$(call ctest,cuda,-R '[Cc]uda|consumer[.](find_package|pkg_config)')
 
 .PHONY: clean
 clean: ## remove all that was built

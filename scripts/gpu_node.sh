@@ -483,5 +483,6 @@ case "$part" in
     fi
     ;;
 esac
+[ "${#rows[@]}" -gt 0 ] || failing_row "shard $shard of $shards" "NOTHING" "the part has no more than $steps steps"
 table
 [ "$failures" -eq 0 ]

@@ -37,7 +37,7 @@ done
 
 # A package, or several names of one thing with | between them: the first that this distribution has.
 test=(g++ make cmake ninja-build python3 libgtest-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev
-      'libdnnl2|libdnnl3' libdnnl-dev)
+      'libdnnl2|libdnnl3' libdnnl-dev pkg-config)
 demo=(python3-matplotlib)
 lint=(clang-format-19 clang-tidy-19 shellcheck)
 bench=(openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)

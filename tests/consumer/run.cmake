@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D WAY=find_package|add_subdirectory -D SOURCE=… -D BUILD=… -D SCRATCH=… -D CXX=… -D LAUNCHER=… -P run.cmake
+# cmake -D WAY=find_package|add_subdirectory|pkg_config -D SOURCE=… -D BUILD=… -D SCRATCH=… -D CXX=… -D LAUNCHER=… -P run.cmake
 # Configures, builds and runs a consumer in SCRATCH, where nothing of an earlier run is left.
 
 cmake_minimum_required(VERSION 3.25)
@@ -24,17 +24,23 @@ if(WAY STREQUAL "find_package")
   if(EXISTS "${SCRATCH}/prefix/bin/tandem")
     run("${SCRATCH}/prefix/bin/tandem" --help)
   endif()
+elseif(WAY STREQUAL "pkg_config")
   find_program(pkg_config NAMES pkg-config pkgconf)
-  if(pkg_config)
-    file(GLOB_RECURSE pc "${SCRATCH}/prefix/tandem.pc")
-    cmake_path(GET pc PARENT_PATH pc_dir)
-    set(ENV{PKG_CONFIG_PATH} "${pc_dir}")
-    execute_process(COMMAND "${pkg_config}" --cflags --libs tandem OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
-    separate_arguments(flags UNIX_COMMAND "${flags}")
-    run("${CXX}" -std=c++20 "${SOURCE}/tests/consumer/program.cpp" -o "${SCRATCH}/by_pkg_config" ${flags}
-        "-Wl,-rpath,${pc_dir}/..")
-    run("${SCRATCH}/by_pkg_config")
+  if(NOT pkg_config)
+    message(STATUS "skipped: pkg-config is not installed")
+    return()
   endif()
+  run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${SCRATCH}/first")
+  file(RENAME "${SCRATCH}/first" "${SCRATCH}/prefix")
+  file(GLOB_RECURSE pc "${SCRATCH}/prefix/tandem.pc")
+  cmake_path(GET pc PARENT_PATH pc_dir)
+  set(ENV{PKG_CONFIG_PATH} "${pc_dir}")
+  execute_process(COMMAND "${pkg_config}" --cflags --libs tandem OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  run("${CXX}" -std=c++20 "${SOURCE}/tests/consumer/program.cpp" -o "${SCRATCH}/program" ${flags}
+      "-Wl,-rpath,${pc_dir}/..")
+  run("${SCRATCH}/program")
+  return()
 else()
   # A parent may ask for unity builds, which also take less time.
   run("${CMAKE_COMMAND}" ${common} "-DTANDEM_SOURCE=${SOURCE}" -DTANDEM_CUDA=OFF -DCMAKE_UNITY_BUILD=ON

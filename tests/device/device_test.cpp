@@ -2,6 +2,7 @@
 #include "tandem/device/device.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -71,6 +72,13 @@ TEST(OpenDevice, SaysWhyThereIsNoCuda) {
   } catch (const Unsupported& error) {
     EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
   }
+}
+
+// Else every test on a GPU would skip itself, and all would have passed.
+TEST(OpenDevice, FindsAGpuWhereThereIsToBeOne) {
+  const char* const needed = std::getenv("TANDEM_TEST_NEEDS_GPU");
+  if (needed == nullptr || std::strcmp(needed, "1") != 0) GTEST_SKIP() << "TANDEM_TEST_NEEDS_GPU is not 1";
+  EXPECT_GT(device_count(DeviceType::cuda), 0) << why_no_device(DeviceType::cuda);
 }
 
 TEST(OpenDevice, NamesTheCudaDriverIfThatIsMissing) {

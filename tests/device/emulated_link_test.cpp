@@ -42,6 +42,12 @@ class EmulatedLinkTest : public OnDevice {
     work();
     return Clock::now() - begin;
   }
+  /// For what is not to take long: the machine may hold up some.
+  template <typename Work> Clock::duration fastest_of_five(Work&& work) {
+    auto fastest = Clock::duration::max();
+    for (int i = 0; i < 5; ++i) fastest = std::min(fastest, timed(work));
+    return fastest;
+  }
   Buffer source_;
   Buffer target_;
 };
@@ -57,35 +63,34 @@ TEST_P(EmulatedLinkTest, ACopyTakesItsTime) {
 
 TEST_P(EmulatedLinkTest, ALocalCopyDoesNot) {
   Stream stream(device());
-  auto fastest = Clock::duration::max();
-  for (int i = 0; i < 5; ++i) {
-    fastest = std::min(fastest, timed([&] {
-                         device().copy(stream, {.dst = target_.data(), .src = source_.data(), .bytes = bytes});
-                         stream.synchronize();
-                       }));
-  }
+  const auto fastest = fastest_of_five([&] {
+    device().copy(stream, {.dst = target_.data(), .src = source_.data(), .bytes = bytes});
+    stream.synchronize();
+  });
   EXPECT_LT(fastest, latency);
 }
 
 TEST_P(EmulatedLinkTest, StreamsShareTheLinkButNotTheLatency) {
   std::vector<Stream> streams;
   for (int i = 0; i < 4; ++i) streams.emplace_back(device());
-  const auto took = timed([&] {
+  const auto fastest = fastest_of_five([&] {
     for (std::size_t i = 0; i < streams.size(); ++i) device().copy(streams[i], crossing(i));
     device().synchronize();
   });
-  EXPECT_GE(took, 4 * transfer + latency);
+  EXPECT_GE(fastest, 4 * transfer + latency);
+  EXPECT_LT(fastest, 4 * transfer + 3 * latency);
 }
 
 TEST_P(EmulatedLinkTest, ABatchPaysLatencyOnce) {
   Stream stream(device());
   std::vector<Copy> copies;
   for (std::size_t i = 0; i < 10; ++i) copies.push_back(crossing(i, bytes / 100));
-  const auto took = timed([&] {
+  const auto fastest = fastest_of_five([&] {
     device().copy_batch(stream, copies);
     stream.synchronize();
   });
-  EXPECT_GE(took, latency + transfer / 10);
+  EXPECT_GE(fastest, latency + transfer / 10);
+  EXPECT_LT(fastest, 5 * latency);
   const auto one_by_one = timed([&] {
     for (const Copy& copy : copies) device().copy(stream, copy);
     stream.synchronize();
@@ -101,13 +106,10 @@ TEST_P(EmulatedLinkTest, PushesPayLatencyOnce) {
   for (std::size_t i = 0; i < 10; ++i) {
     pushes.push_back({.copy = crossing(i, bytes / 100), .put = {.mine = &mine, .theirs = &theirs}});
   }
-  auto fastest = Clock::duration::max();
-  for (int i = 0; i < 5; ++i) {
-    fastest = std::min(fastest, timed([&] {
-                         device().push(stream, pushes);
-                         stream.synchronize();
-                       }));
-  }
+  const auto fastest = fastest_of_five([&] {
+    device().push(stream, pushes);
+    stream.synchronize();
+  });
   EXPECT_GE(fastest, latency + transfer / 10);
   EXPECT_LT(fastest, 5 * latency);
   EXPECT_EQ(theirs.value, 50U);

@@ -17,8 +17,8 @@ constexpr int large = 248;       // 320 x 128
 constexpr int square = 209;      // 192 x 192
 constexpr int others[]{31, 32};  // which are not compared
 
-// What cuBLASLt 13.1 offers on H200, and which was the fastest there of those that are compared, or as fast within half
-// a percent.
+// What cuBLASLt 13.1 offers on H200, and which was the fastest there of those that are compared, or as fast within one
+// percent.
 TEST(GemmTiles, AreThoseThatWereFastest) {
   struct Row {
     std::int64_t rows;

@@ -16,7 +16,7 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::size_t bytes = 1000;
+constexpr std::size_t filled = 1000;
 
 class GraphTest : public OnDevice {
  protected:
@@ -25,19 +25,19 @@ class GraphTest : public OnDevice {
 
 TEST_P(GraphTest, RunsAtEachLaunchAndNotWhenRecorded) {
   const Stream stream(device());
-  const std::vector<std::byte> first = random_bytes(bytes);
-  const std::vector<std::byte> second = random_bytes(bytes);
+  const std::vector<std::byte> first = random_bytes(filled);
+  const std::vector<std::byte> second = random_bytes(filled);
   const Buffer from = upload(first);
   const Buffer to = upload(second);
   const Graph graph(device(), stream, [&] {
-    device().copy(stream, {.dst = to.data(), .src = from.data(), .bytes = bytes, .path = Path::local});
+    device().copy(stream, {.dst = to.data(), .src = from.data(), .bytes = filled, .path = Path::local});
   });
   stream.synchronize();
   EXPECT_EQ(content(to), second);
   graph.launch(stream);
   stream.synchronize();
   EXPECT_EQ(content(to), first);
-  device().upload(from.data(), second.data(), bytes);
+  device().upload(from.data(), second.data(), filled);
   graph.launch(stream);
   stream.synchronize();
   EXPECT_EQ(content(to), second);
@@ -48,55 +48,55 @@ TEST_P(GraphTest, RecordsStreamsThatAreTiedToItsOwn) {
   const Stream other(device());
   Event begun(device());
   Event ended(device());
-  const Buffer memory = upload(random_bytes(bytes));
+  const Buffer memory = upload(random_bytes(filled));
   const Graph graph(device(), stream, [&] {
     order_after(other, stream, begun);
-    device().fill(other, memory.data(), std::byte{1}, bytes);
+    device().fill(other, memory.data(), std::byte{1}, filled);
     order_after(stream, other, ended);
-    device().fill(stream, memory.data(), std::byte{2}, bytes / 2);
+    device().fill(stream, memory.data(), std::byte{2}, filled / 2);
   });
   graph.launch(stream);
   stream.synchronize();
-  std::vector<std::byte> wanted(bytes, std::byte{1});
-  std::fill_n(wanted.begin(), bytes / 2, std::byte{2});
+  std::vector<std::byte> wanted(filled, std::byte{1});
+  std::fill_n(wanted.begin(), filled / 2, std::byte{2});
   EXPECT_EQ(content(memory), wanted);
 }
 
 TEST_P(GraphTest, MovesAndGoesWhileItsLaunchRuns) {
   const Stream stream(device());
-  const Buffer memory = upload(random_bytes(bytes));
+  const Buffer memory = upload(random_bytes(filled));
   {
-    Graph graph(device(), stream, [&] { device().fill(stream, memory.data(), std::byte{3}, bytes); });
+    Graph graph(device(), stream, [&] { device().fill(stream, memory.data(), std::byte{3}, filled); });
     const Graph moved = std::move(graph);
     moved.launch(stream);
   }
   stream.synchronize();
-  EXPECT_EQ(content(memory), std::vector<std::byte>(bytes, std::byte{3}));
+  EXPECT_EQ(content(memory), std::vector<std::byte>(filled, std::byte{3}));
 }
 
 TEST_P(GraphTest, WhatThrowsLeavesTheStreamAsItWas) {
   const Stream stream(device());
-  const Buffer memory = upload(random_bytes(bytes));
+  const Buffer memory = upload(random_bytes(filled));
   EXPECT_THROW(Graph(device(), stream,
                      [&] {
-                       device().fill(stream, memory.data(), std::byte{4}, bytes);
+                       device().fill(stream, memory.data(), std::byte{4}, filled);
                        throw std::out_of_range("in the middle");
                      }),
                std::out_of_range);
   EXPECT_EQ(device().stream_capture(stream), 0U);
-  device().fill(stream, memory.data(), std::byte{5}, bytes);
+  device().fill(stream, memory.data(), std::byte{5}, filled);
   stream.synchronize();
-  EXPECT_EQ(content(memory), std::vector<std::byte>(bytes, std::byte{5}));
+  EXPECT_EQ(content(memory), std::vector<std::byte>(filled, std::byte{5}));
 }
 
 TEST_P(GraphTest, WhatCannotBeRecordedIsAnErrorAndTheDeviceGoesOn) {
   const Stream stream(device());
-  const Buffer memory = upload(random_bytes(bytes));
+  const Buffer memory = upload(random_bytes(filled));
   EXPECT_THROW(Graph(device(), stream, [&] { stream.synchronize(); }), DeviceError);
-  const Graph graph(device(), stream, [&] { device().fill(stream, memory.data(), std::byte{6}, bytes); });
+  const Graph graph(device(), stream, [&] { device().fill(stream, memory.data(), std::byte{6}, filled); });
   graph.launch(stream);
   stream.synchronize();
-  EXPECT_EQ(content(memory), std::vector<std::byte>(bytes, std::byte{6}));
+  EXPECT_EQ(content(memory), std::vector<std::byte>(filled, std::byte{6}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, GraphTest, ::testing::Values(DeviceType::cuda), type_name);

@@ -94,8 +94,8 @@ class HostSignalTest : public ::testing::TestWithParam<Cores> {
 TEST_P(HostSignalTest, TwoThreadsExchange) {
   const Mapping mapping;
   int wrong[2] = {-1, -1};
-  std::thread other([&] { wrong[1] = exchange(mapping.get(), 1, 1000, device_seed()); });
-  wrong[0] = exchange(mapping.get(), 0, 1000, device_seed());
+  std::thread other([&] { wrong[1] = exchange(mapping.get(), 1, 1000, seed()); });
+  wrong[0] = exchange(mapping.get(), 0, 1000, seed());
   other.join();
   EXPECT_EQ(wrong[0], 0);
   EXPECT_EQ(wrong[1], 0);
@@ -105,8 +105,8 @@ TEST_P(HostSignalTest, TwoProcessesExchange) {
   const Mapping mapping;
   const ::pid_t child = ::fork();
   ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(exchange(mapping.get(), 1, 1000, device_seed()) == 0 ? 0 : 1);
-  const int wrong = exchange(mapping.get(), 0, 1000, device_seed());
+  if (child == 0) ::_exit(exchange(mapping.get(), 1, 1000, seed()) == 0 ? 0 : 1);
+  const int wrong = exchange(mapping.get(), 0, 1000, seed());
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(wrong, 0);

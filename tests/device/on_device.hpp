@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <gtest/gtest.h>
 #include <memory>
 #include <random>
@@ -18,17 +17,9 @@
 #include "tandem/device/device.hpp"
 
 #include "support/oracle.hpp"
+#include "support/ranks.hpp"
 
 namespace tandem::testing {
-
-/// This process's seed: TANDEM_TEST_SEED, or a fresh one. Each test prints it.
-inline std::uint64_t device_seed() {
-  static const std::uint64_t seed = [] {
-    const char* const given = std::getenv("TANDEM_TEST_SEED");
-    return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  }();
-  return seed;
-}
 
 /// A suite that runs on each type of device, against `Device` alone, and is skipped with the reason where there is
 /// none.
@@ -37,13 +28,7 @@ class OnDevice : public ::testing::TestWithParam<DeviceType> {
   void SetUp() override {
     if (device_count(GetParam()) == 0) GTEST_SKIP() << why_no_device(GetParam());
     device_ = open_device({GetParam(), 0}, options());
-    random_.seed(device_seed());
-    RecordProperty("seed", std::to_string(device_seed()));
-  }
-  void TearDown() override {
-    if (HasFailure()) {
-      std::fprintf(stderr, "repeat with TANDEM_TEST_SEED=%llu\n", static_cast<unsigned long long>(device_seed()));
-    }
+    random_.seed(seed());
   }
 
   [[nodiscard]] virtual DeviceOptions options() const { return {}; }

@@ -29,7 +29,9 @@ std::string ask_in_child(DeviceType type) {
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? reason : "asking for the device ended a process";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return reason;
+  ADD_FAILURE() << "asking for a device of type " << name(type) << " ended a process";
+  return "asking for the device ended a process";
 }
 
 }  // namespace
