@@ -164,8 +164,8 @@ void Core::on_aborted(int peer, const Abort& abort) {
   // back, and programs that make teams again and again are not to keep the news of each.
   const auto left = left_.find(giver_of(abort.team));
   const std::size_t number = number_of(abort.team);
-  if (left != left_.end() && number < left->second.size() && left->second[number]) return;
-  early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
+  const bool is_left = left != left_.end() && number < left->second.size() && left->second[number];
+  if (!is_left) early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
   // Should this rank enter it after all, it fails before it takes anything; if not, nobody takes what came for it.
   bootstrap_->drop_beyond(abort.team, 0);
 }

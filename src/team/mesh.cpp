@@ -38,7 +38,7 @@ void parcel_leaves() noexcept {}
 void parcel_arrives() noexcept {}
 #endif
 
-constexpr std::size_t max_payload = 60 * 1024;              // well below the smallest send buffer
+constexpr std::size_t max_payload = 60 * 1024;              // of a message, with a header in front of it
 constexpr auto slice = std::chrono::milliseconds(20);       // how stale a waiter's `stop` may be
 constexpr auto retry_pause = std::chrono::milliseconds(5);  // while the kernel is short of something
 
@@ -306,6 +306,7 @@ void Mesh::enqueue(Peer& peer, std::vector<Message> messages) {
 
 /// Sends until the queue is empty or the kernel takes no more; the thread goes on when it does.
 void Mesh::transmit(Peer& peer) {
+  static_assert(sizeof(Header) + max_payload <= largest_message);
   while (!peer.outgoing.empty()) {
     const Message& message = peer.outgoing.front();
     switch (send_with_descriptors(peer.socket, std::as_bytes(std::span(&message.header, 1)), message.payload,

@@ -9,6 +9,14 @@ std::string to_string(const PeerInfo& peer) {
   return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);
 }
 
+std::string name_own_rank(const Team& team) {
+  if (!team) return "a rank outside of the team";
+  const int rank = team.rank();
+  const int of_the_world = team.world_rank(rank);
+  return format("rank {} of {}{}", rank, team.size(),
+                of_the_world == rank ? "" : format(" (rank {} of the world)", of_the_world));
+}
+
 std::string tell_gone(const PeerInfo& peer, bool left) {
   return to_string(peer) + (left ? " has ended its world" : " is lost: its process or its world ended");
 }

@@ -5,11 +5,16 @@
 #include <string>
 
 #include "tandem/team/bootstrap.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
 /// "rank 2 (host node7, pid 4242)"
 [[nodiscard]] std::string to_string(const PeerInfo& peer);
+
+/// Whom an error of a call on this team is about: "rank 0 of 3", and where the world has another number for it, "rank 0
+/// of 3 (rank 2 of the world)".
+[[nodiscard]] std::string name_own_rank(const Team& team);
 
 /// A rank that is gone.
 struct Gone {

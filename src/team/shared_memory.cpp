@@ -21,17 +21,24 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-OutOfMemory refusal(std::size_t bytes, const char* call) {
+// What hosts that let no such file be executed want to hear (Linux 6.3 and later); older headers do not know it.
+constexpr unsigned never_executed = 0x8;
+
+[[noreturn]] void refuse(std::size_t bytes, const char* call) {
   const int error = errno;
-  return OutOfMemory(format("{} bytes of shared host memory were asked for; {} failed: {}{}{}", bytes, call,
-                            std::strerror(error), error == EMFILE ? "; " : "",
-                            error == EMFILE ? describe_descriptor_limit() : ""));
+  const std::string why =
+      format("{} bytes of shared host memory were asked for; {} failed: {}{}{}", bytes, call, std::strerror(error),
+             error == EMFILE ? "; " : "", error == EMFILE ? describe_descriptor_limit() : "");
+  if (error == EACCES || error == EPERM || error == ENOSYS) throw DeviceError(why);
+  throw OutOfMemory(why);
 }
 
 FileDescriptor create(std::size_t bytes) {
-  FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw refusal(bytes, "memfd_create");
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) throw refusal(bytes, "ftruncate");
+  constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", flags | never_executed));
+  if (!fd && errno == EINVAL) fd = FileDescriptor::from_native_handle(::memfd_create("tandem", flags));
+  if (!fd) refuse(bytes, "memfd_create");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) refuse(bytes, "ftruncate");
   return fd;
 }
 
@@ -91,10 +98,10 @@ SharedMemory::SharedMemory(FileDescriptor fd, std::size_t bytes)
     : descriptor_(std::move(fd)), data_(map(descriptor_, bytes, PROT_READ | PROT_WRITE)), bytes_(bytes) {}
 
 SharedMemory::SharedMemory(std::size_t bytes) : SharedMemory(create(bytes), bytes) {
-  if (!take_pages(descriptor_, data_, bytes)) throw refusal(bytes, "fallocate");
+  if (!take_pages(descriptor_, data_, bytes)) refuse(bytes, "fallocate");
   // Nobody can shrink it under a peer's feet.
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    throw refusal(bytes, "sealing");
+    refuse(bytes, "sealing");
   }
 }
 

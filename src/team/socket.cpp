@@ -35,9 +35,25 @@ struct Address {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&value); }
 };
 
+/// A message that has no room in the buffer would never be sent. What a system gives unasked is mostly more.
+void make_room_to_send(const FileDescriptor& socket) {
+  constexpr int wanted = 2 * static_cast<int>(largest_message);
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  const auto is_enough = [&] {
+    return ::getsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &bytes, &size) == 0 && bytes >= wanted;
+  };
+  if (is_enough()) return;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+  if (is_enough()) return;
+  throw DeviceError(
+      format("a Unix socket can have {} bytes on their way; {} are needed: see net.core.wmem_max", bytes, wanted));
+}
+
 FileDescriptor make_socket() {
   auto socket = FileDescriptor::from_native_handle(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw DeviceError(format("a Unix socket could not be made: {}", std::strerror(errno)));
+  make_room_to_send(socket);
   return socket;
 }
 
@@ -74,6 +90,7 @@ FileDescriptor connect_to(const std::string& name) {
 FileDescriptor accept_from(const FileDescriptor& listener) {
   auto guest =
       FileDescriptor::from_native_handle(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest) make_room_to_send(guest);
   if (guest || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return guest;
   // The connection goes on waiting, and whoever polls for it would find it for ever.
   throw OutOfMemory(

@@ -18,6 +18,9 @@ namespace tandem {
 // anyone on the machine can connect to them, so each connection's credentials are checked. All are close-on-exec and
 // never block; waiting is `wait_readable`'s.
 
+/// What each of them has room to send at once.
+inline constexpr std::size_t largest_message = std::size_t{64} * 1024;
+
 /// The name of a socket of this user's: "tandem/UID/HASH OF JOB/PART".
 [[nodiscard]] std::string socket_name(std::string_view job, std::string_view part);
 

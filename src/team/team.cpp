@@ -62,7 +62,14 @@ void Team::abort(const std::string& reason) const noexcept {
 }
 
 void Team::synchronize(StreamRef stream) const {
-  device().stream_synchronize(stream);
+  try {
+    device().stream_synchronize(stream);
+  } catch (const InvalidArgument&) {  // no stream of this device, say: nothing has failed
+    throw;
+  } catch (const Error& error) {  // what was queued has left its results unfinished, and peers may wait for them
+    abort(format("what rank {} had queued failed: {}", rank(), error.what()));
+    throw;
+  }
   check();
 }
 

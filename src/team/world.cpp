@@ -18,6 +18,7 @@
 #include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "team/core.hpp"
+#include "team/descriptor_limit.hpp"
 #include "team/mesh.hpp"
 #include "team/names.hpp"
 #include "team/rendezvous.hpp"
@@ -48,8 +49,9 @@ DeviceId choose_device(const InitOptions& options, const Launch& launch, const E
   const int gpus = device_count(DeviceType::cuda);
   if (gpus == 0) {
     if (env.device == "auto") return {DeviceType::host, 0};
-    throw Unsupported(format("the device is to be 'cuda' (TANDEM_DEVICE), but rank {} can use no CUDA device: {}",
-                             launch.rank, why_no_device(DeviceType::cuda)));
+    throw Unsupported(
+        format("the device is to be 'cuda' (--device or TANDEM_DEVICE), but rank {} can use no CUDA device: {}",
+               launch.rank, why_no_device(DeviceType::cuda)));
   }
   return {DeviceType::cuda, launch.local_rank % gpus};
 }
@@ -161,8 +163,9 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
       invalid = reason_invalid;
     }
     if (type != name(mine.id.type) && differs.empty()) {
-      differs = format("rank {} runs on {}, {} on {}; allowed: one kind of device in a world (TANDEM_DEVICE)",
-                       launch.rank, name(mine.id.type), peer, type);
+      differs =
+          format("rank {} runs on {}, {} on {}; allowed: one kind of device in a world (--device or TANDEM_DEVICE)",
+                 launch.rank, name(mine.id.type), peer, type);
     }
     if (link != own_link && differs.empty()) {
       differs = format("rank {} emulates the link {}, {} {}; allowed: the same on all ranks, or none (TANDEM_LINK)",
@@ -234,6 +237,7 @@ World init(const InitOptions& options) {
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
   // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
   Opened opened = open(options, launch, env);
+  make_room_for_descriptors(2 * static_cast<std::size_t>(launch.world_size), opened.log);  // a socket and a pidfd each
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}),
                                      std::min(env.timeout, longest_goodbye));
   const Agreed agreed = agree(*mesh, launch, env, opened);

@@ -266,6 +266,25 @@ TEST(Team, AnAbortEndsEveryMembersCallsAndStays) {
   });
 }
 
+TEST(Team, WhatARankHadQueuedAndFailedIsToldToAll) {
+  run_ranks(3, [](World& world) {
+    const Team team = world.team({2, 0, 1});
+    world.team().barrier();  // an abort of a team that a member has not made yet would end the making
+    const Stream stream(world.device());
+    if (world.rank() == 0) {
+      team.device().launch(stream, [] { throw DeviceError("no product"); });
+      expect_says(error_of<DeviceError>([&] { team.synchronize(stream); }), {"no product"});
+    } else {
+      expect_says(error_of<Aborted>([&] {
+                    while (true) team.barrier();
+                  }),
+                  {"rank 0 ", "no product"});
+    }
+    EXPECT_TRUE(team.failed());
+    expect_works(world.team(), world);
+  });
+}
+
 TEST(Team, AnAbortOfATeamThatThisRankHasLetGoOfIsNotKept) {
 #if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "what this process has allocated is asked of glibc's own allocator";

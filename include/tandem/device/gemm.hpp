@@ -95,9 +95,10 @@ struct GemmAlgorithm {
 [[nodiscard]] TANDEM_API std::vector<std::int64_t> planned_rows(std::int64_t m);
 
 /// A local matrix product, prepared: algorithm chosen, workspace allocated, library code loaded. Running it
-/// is asynchronous and allocates nothing. Two runs of one Gemm are ordered by their stream or by the caller, since
-/// they share the workspace, which also goes with it: it outlives its runs that are queued, and the graphs that
-/// recorded one.
+/// is asynchronous and allocates no memory of the device; on the host, a first run of so many rows with weights that
+/// several share may set up oneDNN's product for them. Two runs of one Gemm are ordered by their stream or by the
+/// caller, since they share the workspace, which also goes with it: it outlives its runs that are queued, and the
+/// graphs that recorded one.
 class TANDEM_API Gemm {
  public:
   virtual ~Gemm();

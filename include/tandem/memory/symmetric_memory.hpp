@@ -32,8 +32,9 @@ class TANDEM_API SymmetricMemory {
   /// Throws OutOfMemory, Unsupported, InvalidArgument.
   [[nodiscard]] static SymmetricMemory allocate(const Team& team, std::size_t bytes, const MemoryOptions& options = {});
   /// Uses `bytes` at `data` of an allocation made earlier, by Tandem (for another team, perhaps) or on CUDA by anybody
-  /// through VMM. Local. The memory is kept alive. Throws Unsupported for memory that cannot be shared, and
-  /// InvalidArgument for more than an allocation of Tandem's has from there on.
+  /// through VMM. Local. The memory is kept alive. If that other team has failed, all its members wait for their
+  /// streams before the rendezvous: what they had queued for it may still write here. Throws Unsupported for memory
+  /// that cannot be shared, and InvalidArgument for more than an allocation of Tandem's has from there on.
   [[nodiscard]] static SymmetricMemory wrap(const Team& team, void* data, std::size_t bytes,
                                             const MemoryOptions& options = {});
 

@@ -22,8 +22,9 @@ namespace {
 // One call moves at most 2 GiB less a page.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
-// A peer that is killed loses its memory a moment before anybody hears of its end. So does one whose team failed, and
-// whose caller then let go of its buffers.
+// A peer that is killed loses its memory before anybody hears of its end: large memory takes the system seconds to take
+// back, and until then it has no process to read (ESRCH), but sockets that are open. One whose team failed, and whose
+// caller then let go of its buffers, is heard of soon.
 constexpr std::int64_t news_comes_within_ns = 1'000'000'000;
 
 #if defined(__SANITIZE_THREAD__)
@@ -88,7 +89,7 @@ void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
   const std::int64_t began = Trace::now_ns();
   const auto timeout = static_cast<std::int64_t>(
       std::min<std::uint64_t>(std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed), INT64_MAX));
-  const std::int64_t patience = std::min(timeout, news_comes_within_ns);
+  const std::int64_t patience = error == ESRCH ? timeout : std::min(timeout, news_comes_within_ns);
   while (!aborted(control)) {
     const std::int64_t waited = Trace::now_ns() - began;
     if (waited >= patience) {

@@ -167,6 +167,8 @@ bool aborted(WaitControl& control) noexcept {
 void fail(WaitControl& control, const WaitFailure& failure) noexcept {
   if (report_first(control.failed, control.failure, failure)) {
     std::atomic_ref(control.abort).store(1, std::memory_order_release);
+    // Nor may what the stream stores from now on be seen before that.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     return;
   }
   // Another one failed first and is about to abort. The stream must not go on before that can be seen, or garbage would

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -322,9 +323,14 @@ class OneDnnPackedWeights final : public PackedWeights {
     if (!pays_for(m, shared)) return false;
     const OneDnn::OneThread one_thread(*OneDnn::load());
     Member& member = members_[static_cast<std::size_t>(member_number)];
-    const Product* const product = find(member, m);
-    if (product == nullptr || !product->operation) return false;
-    pack(member, b);
+    const Product* product = nullptr;
+    try {
+      product = find(member, m);
+      if (product == nullptr || !product->operation) return false;
+      pack(member, b);
+    } catch (const std::exception&) {  // no memory for it, say: the plain product is slower, and as right
+      return false;
+    }
     set(product->a, a);
     set(product->d, d);
     product->operation->execute<3>(*member.queue,
