@@ -383,7 +383,11 @@ int Demo::run(Arguments arguments) {
   const std::int64_t wide = options_.wide.value_or(cuda && several ? default_wide : 0);
   voice_.emplace(rank == 0 && options_.json != "-");
   training_ = training_options(options_, world->device().id().type);
-  if (rank == 0) std::filesystem::create_directories(options_.out);
+  if (rank == 0) {
+    std::error_code error;
+    std::filesystem::create_directories(options_.out, error);
+    if (error) throw Error(format("the folder '{}' cannot be made: {}", options_.out, error.message()));
+  }
 
   {
     Trainer trainer(world->team(), text_, training_);

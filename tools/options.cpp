@@ -47,6 +47,7 @@ void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& he
          },
          help)
       ->type_name("M,N,K")
+      ->allow_extra_args(false)  // several: --shape in front of each
       ->delimiter('\0');
 }
 

@@ -152,7 +152,8 @@ Refused any_path(const Env&) { return std::nullopt; }
 constexpr std::array<Variable, 10> variables{{
     {"TANDEM_LOG", "none, error, warn, info, trace", "warn",
      "how much is written to the log; trace adds each team, allocation, rendezvous and plan", read_log, refused_log},
-    {"TANDEM_LOG_FILE", "a path; %h is the host, %p the process, %r the rank", "stderr", "where the log goes",
+    {"TANDEM_LOG_FILE", "a path in a folder that is there; %h is the host, %p the process, %r the rank", "stderr",
+     "where the log goes, behind what the file has",
      [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }, any_path},
     {"TANDEM_TIMEOUT", "a number with ms, s, m or h (none: s), from 1ms to 365 days", "60s",
      "the deadline of each wait", read_timeout, refused_timeout},

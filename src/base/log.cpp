@@ -5,6 +5,7 @@
 #include "tandem/base/log.hpp"
 
 #include <array>
+#include <filesystem>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -39,7 +40,14 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   } else {
     try {
-      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(expand_path(file, rank));
+      const std::string path = expand_path(file, rank);
+      // The library would make folders, also those of a slip of the pen.
+      if (const auto folder = std::filesystem::path(path).parent_path();
+          !folder.empty() && !std::filesystem::is_directory(folder)) {
+        throw InvalidArgument(
+            format("the log file '{}' could not be opened: there is no folder '{}'", path, folder.string()));
+      }
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     } catch (const spdlog::spdlog_ex& error) {
       throw InvalidArgument(format("the log file '{}' could not be opened: {}", expand_path(file, rank), error.what()));
     }

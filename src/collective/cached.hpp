@@ -13,6 +13,7 @@
 #include "tandem/team/team.hpp"
 
 #include "base/format.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 
@@ -26,9 +27,9 @@ template <typename P, typename Spec>
   return team.cached<P>(format("{} {} {}", operation, name(dtype), bucket), [&](const Team& handle) {
     if (team.device().stream_capture(stream) != 0) {
       throw InvalidArgument(
-          format("{} of {} {} on rank {} of {}: the stream is being captured into a graph, where the plan behind this "
+          format("{} of {} {} on {}: the stream is being captured into a graph, where the plan behind this "
                  "function cannot be made; call it once before, or make a plan of your own",
-                 operation, count, name(dtype), team.rank(), team.size()));
+                 operation, count, name(dtype), name_own_rank(team)));
     }
     return std::make_shared<P>(handle, Spec{.count = bucket, .dtype = dtype});
   });

@@ -15,6 +15,7 @@
 #include "base/most_elements.hpp"
 #include "collective/engines.hpp"
 #include "collective/tuning.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 namespace {
@@ -80,13 +81,13 @@ void Collective::make_lanes(std::size_t bytes) {
   const bool asked = algorithm.starts_with("one_kernel");
   if (asked && options_.sms == 0) refuse(format("algorithm '{0}' was asked for on 0 SMs; {0} needs 1", algorithm));
   if (asked && !device().exchanges_mail()) {
-    throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for, and {} has no kernel for it", kind(),
-                             me_, ranks_, algorithm, to_string(device().id())));
+    throw Unsupported(format("{} on {}: algorithm '{}' was asked for, and {} has no kernel for it", kind(),
+                             name_own_rank(team()), algorithm, to_string(device().id())));
   }
   const bool few = static_cast<std::size_t>(ranks_) <= max_reduce_operands;
   if (asked && !few) {
-    throw Unsupported(format("{} on rank {} of {}: algorithm '{}' was asked for; it is for at most {} ranks", kind(),
-                             me_, ranks_, algorithm, max_reduce_operands));
+    throw Unsupported(format("{} on {}: algorithm '{}' was asked for; it is for at most {} ranks", kind(),
+                             name_own_rank(team()), algorithm, max_reduce_operands));
   }
   const bool chooses =
       automatic_ && options_.staging && options_.sms != 0 && !options_.strided && few && device().exchanges_mail();
@@ -101,7 +102,7 @@ void Collective::make_meeting(std::int64_t count, int copies, std::size_t above)
   if (asked && options_.sms == 0) refuse("algorithm 'direct_kernel' was asked for on 0 SMs; direct_kernel needs 1");
   const bool can = device().meets() && static_cast<std::size_t>(ranks_) <= max_reduce_operands;
   if (asked && !can) {
-    throw Unsupported(format("{} on rank {} of {}: algorithm 'direct_kernel' was asked for; {}", kind(), me_, ranks_,
+    throw Unsupported(format("{} on {}: algorithm 'direct_kernel' was asked for; {}", kind(), name_own_rank(team()),
                              device().meets()
                                  ? format("{} has it for up to {} ranks", to_string(device().id()), max_reduce_operands)
                                  : format("{} does not have it, CUDA devices do", to_string(device().id()))));
@@ -115,8 +116,8 @@ void Collective::make_meeting(std::int64_t count, int copies, std::size_t above)
 void Collective::make_slots(std::size_t bytes, std::uint32_t signals, int copies) {
   const bool mails = options_.algorithm == "mail";
   if (mails && !device().sends_letters()) {
-    throw Unsupported(format("{} on rank {} of {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
-                             me_, ranks_, to_string(device().id())));
+    throw Unsupported(format("{} on {}: algorithm 'mail' was asked for, and {} sends no letters", kind(),
+                             name_own_rank(team()), to_string(device().id())));
   }
   if (options_.staging && !options_.strided) {
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
@@ -144,7 +145,7 @@ void Collective::make_slots(std::size_t bytes, std::uint32_t signals, int copies
   }
   if (options_.algorithm == "fetch" && !why_no_fetch_.empty()) {
     throw Unsupported(
-        format("{} on rank {} of {}: algorithm 'fetch' was asked for, and {}", kind(), me_, ranks_, why_no_fetch_));
+        format("{} on {}: algorithm 'fetch' was asked for, and {}", kind(), name_own_rank(team()), why_no_fetch_));
   }
 }
 
@@ -228,7 +229,7 @@ void Collective::expect_sums() const {
   }
   if (static_cast<std::size_t>(ranks_) > max_reduce_operands) {
     throw Unsupported(
-        format("{} on rank {} of {}: sums are over at most {} ranks", kind(), me_, ranks_, max_reduce_operands));
+        format("{} on {}: sums are over at most {} ranks", kind(), name_own_rank(team()), max_reduce_operands));
   }
   if (options_.sms == 0) refuse("0 SMs were allowed; sums need 1 at least");
   if (options_.strided) refuse("strided views were asked for; sums take dense ones");

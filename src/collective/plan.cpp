@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/names.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {
@@ -22,7 +23,8 @@ Plan::Plan(const Team& team, std::string kind, std::string arguments)
     : team_(team),
       device_(&team.device()),
       kind_(std::move(kind)),
-      description_(format("{} {}", kind_, arguments)),
+      arguments_(format("{} {}", kind_, arguments)),
+      description_(arguments_),
       compares_runs_(team.env().check == "runs"),
       last_(event_of(team, kind_)),
       last_captured_(event_of(team, kind_)) {
@@ -34,13 +36,13 @@ Plan::Plan(const Team& team, std::string kind, std::string arguments)
 
 void Plan::set_description(std::string text) {
   description_ = std::move(text);
-  team_.log().write(LogLevel::trace, description_);
+  team_.log().write(LogLevel::trace, format("plan {}: {}", number_, description_));
 }
 
 void Plan::refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const {
   if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
   if (!(tensor.team() == team_)) {
-    refuse(format("{} is a symmetric tensor of team {}; this plan is of team {}", argument, tensor.team().id(),
+    refuse(format("{} is a symmetric tensor of team {:x}; this plan is of team {:x}", argument, tensor.team().id(),
                   team_.id()));
   }
   refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
@@ -48,13 +50,13 @@ void Plan::refuse_unreachable(const SymmetricTensor& tensor, std::string_view ar
 
 void Plan::agree_on_run(StreamRef stream, const std::string& given) const {
   const bool captured = capture_of(stream) != 0;
-  team_.agree(kind_, format("plan {}, {}{}", number_, given, captured ? ", captured" : ""));
+  team_.agree(kind_, format("plan {} ({}), {}{}", number_, arguments_, given, captured ? ", captured" : ""));
 }
 
 std::string Plan::named(const SymmetricTensor& tensor) { return format("symmetric tensor {}", tensor.memory().id()); }
 
 void Plan::refuse(const std::string& text) const {
-  throw InvalidArgument(format("{} on rank {} of {}: {}", kind_, team_.rank(), team_.size(), text));
+  throw InvalidArgument(format("{} on {}: {}", kind_, name_own_rank(team_), text));
 }
 
 void Plan::refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
@@ -83,13 +85,13 @@ void Plan::expect(const TensorView& view, std::string_view argument, DType dtype
 }
 
 void Plan::expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
-                        std::string_view other_argument) const {
+                        std::string_view other_argument, std::string_view or_else) const {
   const std::size_t bytes = view.bytes();
   const std::size_t other_bytes = other.bytes();
   if (lie_apart(view.data(), bytes, other.data(), other_bytes)) return;
   if (bytes == 0 || other_bytes == 0 || !view.is_dense() || !other.is_dense()) return;
-  refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; they must not", argument, bytes, view.data(),
-                other_argument, other_bytes, other.data()));
+  refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; allowed: apart{}{}", argument, bytes,
+                view.data(), other_argument, other_bytes, other.data(), or_else.empty() ? "" : ", or ", or_else));
 }
 
 std::uint64_t Plan::capture_of(StreamRef stream) const {

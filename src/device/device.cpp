@@ -24,7 +24,7 @@ std::shared_ptr<Device> open_cuda_device(int) { throw Unsupported("CUDA devices:
 void check_index(DeviceId id, int count) {
   if (id.index >= 0 && id.index < count) return;
   throw InvalidArgument(
-      format("device {}; this process can use {} of type {}, numbered from 0", to_string(id), count, name(id.type)));
+      format("device {} of type {}; this process can use {}, numbered from 0", id.index, name(id.type), count));
 }
 
 }  // namespace

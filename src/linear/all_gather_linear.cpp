@@ -10,6 +10,7 @@
 #include "linear/algorithms.hpp"
 #include "linear/all_gather_linear/state.hpp"
 #include "linear/local_gemm.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 
@@ -56,9 +57,9 @@ AllGatherLinear::AllGatherLinear(const Team& team, const LinearSpec& spec, const
     : LinearPlan(team, LinearKind::all_gather_linear, spec, options, OwnShare::n) {
   if (options.keep_gathered && spec.x == Layout::transposed) {
     throw Unsupported(
-        format("AllGatherLinear on rank {}: the gathered x of a transposed layout has no one shape; "
+        format("AllGatherLinear on {}: the gathered x of a transposed layout has no one shape; "
                "keep_gathered goes with Layout::normal",
-               team.rank()));
+               name_own_rank(team)));
   }
   state_ = std::make_unique<State>(team, spec, options, choice(), operation());
   describe_product(

@@ -7,6 +7,7 @@
 #include "base/format.hpp"
 #include "collective/side_stream.hpp"
 #include "linear/algorithms.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 namespace {
@@ -27,8 +28,8 @@ BulkOverlap::BulkOverlap(const Team& team, const BulkOptions& options) {
   if (!team) throw InvalidArgument("BulkOverlap: this rank is not a member of the team that was given");
   const std::string& asked = options.algorithm;
   if (asked != "auto" && asked != beside && asked != sequence) {
-    throw InvalidArgument(
-        format("BulkOverlap on rank {}: no algorithm '{}'; known: auto, {}, {}", team.rank(), asked, beside, sequence));
+    throw InvalidArgument(format("BulkOverlap on {}: no algorithm '{}'; known: auto, {}, {}", name_own_rank(team),
+                                 asked, beside, sequence));
   }
   state_ = std::make_unique<State>(team);
   const bool hides = !team.device().costs().copies_cost_compute;
@@ -48,10 +49,14 @@ BulkOverlap::~BulkOverlap() = default;
 void BulkOverlap::operator()(StreamRef stream, const std::function<void(StreamRef)>& communicate,
                              const std::function<void(StreamRef)>& compute) {
   if (state_ == nullptr) throw InvalidArgument("a BulkOverlap that was moved from was run");
+  if (!communicate || !compute) {
+    throw InvalidArgument(format("BulkOverlap on {}: no function was given to {}", name_own_rank(state_->team),
+                                 !communicate ? "communicate" : "compute"));
+  }
   Device& device = state_->team.device();
   if (stream.type() != device.id().type) {
-    throw InvalidArgument(format("BulkOverlap on rank {}: a {} stream was given; this rank's device is {}",
-                                 state_->team.rank(), name(stream.type()), to_string(device.id())));
+    throw InvalidArgument(format("BulkOverlap on {}: a {} stream was given; this rank's device is {}",
+                                 name_own_rank(state_->team), name(stream.type()), to_string(device.id())));
   }
   if (!state_->is_beside) {
     communicate(stream);

@@ -138,7 +138,7 @@ class Pieces {
     return std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
   }
   [[nodiscard]] bool takes_packed(double rows) const {
-    return rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x == Layout::normal &&
+    return rows > 0 && rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x == Layout::normal &&
            kind_ != LinearKind::linear_weight_gradient;
   }
   /// Outputs of a product of so many rows, or as many as take as long: those of whole tiles, and a quarter of what

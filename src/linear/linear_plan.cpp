@@ -11,6 +11,7 @@
 #include "base/format.hpp"
 #include "base/most_elements.hpp"
 #include "linear/algorithms.hpp"
+#include "team/names.hpp"
 #include "team/or_abort.hpp"
 #include "team/wire.hpp"
 
@@ -31,36 +32,36 @@ const Team& member(const Team& team, LinearKind kind) {
 /// Behind the agreement of the ranks, so that all of them refuse what any of them gave.
 const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
-    throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; none may be negative", name(kind), team.rank(),
+    throw InvalidArgument(format("{} on {}: m={}, n={}, k={}; none may be negative", name(kind), name_own_rank(team),
                                  spec.m, spec.n, spec.k));
   }
   if (!fits(spec)) {
-    throw InvalidArgument(format("{} on rank {}: m={}, n={}, k={}; no matrix of them may have more than {} elements",
-                                 name(kind), team.rank(), spec.m, spec.n, spec.k, most_elements));
+    throw InvalidArgument(format("{} on {}: m={}, n={}, k={}; no matrix of them may have more than {} elements",
+                                 name(kind), name_own_rank(team), spec.m, spec.n, spec.k, most_elements));
   }
   if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16) {
-    throw Unsupported(format("{} on rank {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16",
-                             name(kind), team.rank(), name(spec.dtype)));
+    throw Unsupported(format("{} on {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16", name(kind),
+                             name_own_rank(team), name(spec.dtype)));
   }
   if (is_reduction(kind) && static_cast<std::size_t>(team.size()) > max_reduce_operands) {
-    throw Unsupported(format("{} on rank {} of {}: sums are over at most {} ranks", name(kind), team.rank(),
-                             team.size(), max_reduce_operands));
+    throw Unsupported(
+        format("{} on {}: sums are over at most {} ranks", name(kind), name_own_rank(team), max_reduce_operands));
   }
   if (spec.tf32 && spec.dtype != f32) {
-    throw InvalidArgument(format("{} on rank {}: TF32 was asked for with dtype {}; it is a way to multiply f32",
-                                 name(kind), team.rank(), name(spec.dtype)));
+    throw InvalidArgument(format("{} on {}: TF32 was asked for with dtype {}; it is a way to multiply f32", name(kind),
+                                 name_own_rank(team), name(spec.dtype)));
   }
   if (spec.auxiliary != Auxiliary::none && kind != LinearKind::all_gather_linear) {
     throw Unsupported(
-        format("{} on rank {}: auxiliary {} was asked for; of the linear plans only {} has one: what a "
+        format("{} on {}: auxiliary {} was asked for; of the linear plans only {} has one: what a "
                "reduction activates is a sum over ranks, which Device::map can activate after it",
-               name(kind), team.rank(), name(spec.auxiliary), name(LinearKind::all_gather_linear)));
+               name(kind), name_own_rank(team), name(spec.auxiliary), name(LinearKind::all_gather_linear)));
   }
   if (spec.auxiliary != Auxiliary::none && spec.activation == Activation::none) {
     throw InvalidArgument(
-        format("{} on rank {}: auxiliary {} was asked for without an activation; allowed: gelu_erf, "
+        format("{} on {}: auxiliary {} was asked for without an activation; allowed: gelu_erf, "
                "gelu_tanh, or no auxiliary",
-               name(kind), team.rank(), name(spec.auxiliary)));
+               name(kind), name_own_rank(team), name(spec.auxiliary)));
   }
   return spec;
 }
@@ -88,13 +89,12 @@ LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
 /// What the team's first rank chooses, for all: the plan caches that the ranks read need not be the same file.
 LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options) {
   if (const std::string why = why_impossible(kind, spec, team.size(), options); !why.empty()) {
-    throw InvalidArgument(format("{} on rank {} of {}: {}", name(kind), team.rank(), team.size(), why));
+    throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
   }
   const std::int32_t sms = team.device().hardware().blocks_at_once;
   if (sms != 0 && options.leave_sms >= sms) {
-    throw InvalidArgument(
-        format("{} on rank {} of {}: products were to leave {} SMs of a GPU that has {}; allowed: up to {}", name(kind),
-               team.rank(), team.size(), options.leave_sms, sms, sms - 1));
+    throw InvalidArgument(format("{} on {}: products were to leave {} SMs of a GPU that has {}; allowed: up to {}",
+                                 name(kind), name_own_rank(team), options.leave_sms, sms, sms - 1));
   }
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = or_abort(team, format("the choice of {}", name(kind)), [&] {

@@ -11,6 +11,7 @@
 #include "linear/algorithms.hpp"
 #include "linear/linear_weight_gradient/state.hpp"
 #include "linear/local_gemm.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 namespace {
@@ -57,9 +58,9 @@ LinearWeightGradient::LinearWeightGradient(const Team& team, const LinearSpec& s
                  gathered == GatheredOperand::x ? ", gathers x" : ", gathers dy") {
   if (spec.bias || spec.activation != Activation::none || spec.x != Layout::normal || spec.weight != Layout::normal) {
     throw Unsupported(
-        format("LinearWeightGradient on rank {}: {} was asked for; it has no bias and no activation, and its layouts "
+        format("LinearWeightGradient on {}: {} was asked for; it has no bias and no activation, and its layouts "
                "are normal",
-               team.rank(), to_string(spec)));
+               name_own_rank(team), to_string(spec)));
   }
   state_ = std::make_unique<State>(team, spec, gathered, choice(), operation());
   const std::optional<WideSum>& wide = state_->wide;

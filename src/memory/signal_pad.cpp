@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 namespace {
@@ -55,12 +57,11 @@ void SignalPad::check(std::span<const int> ranks, std::uint32_t channel) const {
   const int size = team_.size();
   for (const int rank : ranks) {
     if (rank >= 0 && rank < size) continue;
-    throw InvalidArgument(
-        format("a signal of rank {} was asked for on rank {} of a team of {}", rank, team_.rank(), size));
+    throw InvalidArgument(format("a signal of rank {} was asked for on {}", rank, name_own_rank(team_)));
   }
   if (channel >= channels_) {
-    throw InvalidArgument(format("signal channel {} was asked for on rank {}; the pad has channels 0 to {}", channel,
-                                 team_.rank(), channels_ - 1));
+    throw InvalidArgument(format("signal channel {} was asked for on {}; the pad has channels 0 to {}", channel,
+                                 name_own_rank(team_), channels_ - 1));
   }
 }
 
@@ -78,6 +79,11 @@ SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
 }
 
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    if (std::ranges::find(ranks.first(i), ranks[i]) == ranks.begin() + static_cast<std::ptrdiff_t>(i)) continue;
+    throw InvalidArgument(format("a signal to rank {} was asked for twice in one call on {}; each may be named once",
+                                 ranks[i], name_own_rank(team_)));
+  }
   put(stream, ranks, channel, false);
 }
 
@@ -101,8 +107,8 @@ void SignalPad::put(StreamRef stream, std::span<const int> ranks, std::uint32_t 
 void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                                std::uint32_t counted, std::uint32_t channels) const {
   if (channels < 1 || channels > max_signals) {
-    throw InvalidArgument(format("signals on {} channels were to be counted on rank {}; allowed: 1 to {}", channels,
-                                 team_.rank(), max_signals));
+    throw InvalidArgument(format("signals on {} channels were to be counted on {}; allowed: 1 to {}", channels,
+                                 name_own_rank(team_), max_signals));
   }
   check(ranks, channel);
   check(ranks, counted);

@@ -114,8 +114,8 @@ class SymmetricMemory::State {
         channels(options.channels),
         bytes(size) {
     if (channels < 1 || channels > max_channels) {
-      throw InvalidArgument(format("a signal pad of {} channels was asked for on rank {}; allowed: 1 to {}", channels,
-                                   team.rank(), max_channels));
+      throw InvalidArgument(format("a signal pad of {} channels was asked for on {}; allowed: 1 to {}", channels,
+                                   name_own_rank(team), max_channels));
     }
   }
   State(const State&) = delete;
@@ -152,7 +152,7 @@ class SymmetricMemory::State {
     try {
       return backend->allocate(size);
     } catch (const OutOfMemory& error) {
-      throw OutOfMemory(format("{}, on rank {}", error.what(), team.rank()));
+      throw OutOfMemory(format("{}, on {}", error.what(), name_own_rank(team)));
     }
   }
 
@@ -199,9 +199,9 @@ class SymmetricMemory::State {
     for (std::size_t rank = 0; rank < held->reach->offsets.size(); ++rank) {
       if (held->reach->offsets[rank] == 0) continue;
       throw Unsupported(
-          format("all ranks' parts in one address range were asked for on rank {}, but rank {}'s begins {} bytes into "
+          format("all ranks' parts in one address range were asked for on {}, but rank {}'s begins {} bytes into "
                  "its allocation; allowed: every rank wraps from its allocation's start",
-                 team.rank(), rank, held->reach->offsets[rank]));
+                 name_own_rank(team), rank, held->reach->offsets[rank]));
     }
     held->side_by_side = backend->map_side_by_side(held->reach->mappings);
     return held->side_by_side->data();
@@ -257,8 +257,8 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
   const std::size_t total = state->pad_offset + state->pad_bytes();
   // Half of all numbers: so much is left for what follows to round up.
   if (state->pad_offset < bytes || total < bytes || total > std::numeric_limits<std::size_t>::max() / 2) {
-    throw OutOfMemory(format("{} bytes of symmetric memory were asked for on rank {}; no address space has that", bytes,
-                             team.rank()));
+    throw OutOfMemory(format("{} bytes of symmetric memory were asked for on {}; no address space has that", bytes,
+                             name_own_rank(team)));
   }
   make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
   state->held->segment = state->allocate(total);
@@ -276,9 +276,8 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
   auto state = std::make_shared<State>(team, options, bytes);
   const std::optional<std::size_t> left = allocations().left_from(static_cast<const std::byte*>(data));
   if (left && bytes > *left) {
-    throw InvalidArgument(
-        format("{} bytes at {} were to be wrapped on rank {}; the allocation there has {} from there on", bytes, data,
-               team.rank(), *left));
+    throw InvalidArgument(format("{} bytes at {} were to be wrapped on {}; the allocation there has {} from there on",
+                                 bytes, data, name_own_rank(team), *left));
   }
   state->held->segment = state->backend->adopt(data, bytes);
   state->data = static_cast<std::byte*>(data);
@@ -297,9 +296,9 @@ SymmetricMemory::State& SymmetricMemory::reachable_state() const {
   State& state = this->state();
   if (!state.held->reach) {
     throw InvalidArgument(
-        format("symmetric memory of {} bytes on rank {} is used before its rendezvous; call rendezvous() on "
+        format("symmetric memory of {} bytes on {} is used before its rendezvous; call rendezvous() on "
                "all {} ranks of the team first",
-               state.bytes, state.team.rank(), state.team.size()));
+               state.bytes, name_own_rank(state.team), state.team.size()));
   }
   return state;
 }
@@ -309,8 +308,8 @@ void SymmetricMemory::rendezvous() { rendezvous(std::string_view()); }
 void SymmetricMemory::rendezvous(std::string_view contents) {
   if (state().held->reach) {
     throw InvalidArgument(
-        format("rendezvous was called twice for one allocation on rank {}; once is enough, for its whole life",
-               state_->team.rank()));
+        format("rendezvous was called twice for one allocation on {}; once is enough, for its whole life",
+               name_own_rank(state_->team)));
   }
   state_->rendezvous(contents);
 }
@@ -327,8 +326,7 @@ std::byte* SymmetricMemory::data() const { return state().data; }
 std::byte* SymmetricMemory::remote(int rank) const {
   const State& state = reachable_state();
   if (rank < 0 || rank >= state.team.size()) {
-    throw InvalidArgument(format("the memory of rank {} was asked for on rank {} of a team of {}", rank,
-                                 state.team.rank(), state.team.size()));
+    throw InvalidArgument(format("the memory of rank {} was asked for on {}", rank, name_own_rank(state.team)));
   }
   return state.held->reach->remotes[static_cast<std::size_t>(rank)];
 }

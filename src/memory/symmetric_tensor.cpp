@@ -8,6 +8,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/names.hpp"
 
 namespace tandem {
 namespace {
@@ -28,8 +29,8 @@ SymmetricTensor SymmetricTensor::empty(const Team& team, const Dims& sizes, DTyp
 SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
                                       const MemoryOptions& options) {
   if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
-    throw InvalidArgument(format("memory at {} was given for {} elements on rank {}; their alignment is {}", data,
-                                 name(dtype), team.rank(), size_of(dtype)));
+    throw InvalidArgument(format("memory at {} was given for {} elements on {}; their alignment is {}", data,
+                                 name(dtype), name_own_rank(team), size_of(dtype)));
   }
   return {SymmetricMemory::wrap(team, data, bytes_of(sizes, dtype), options), sizes, dtype};
 }

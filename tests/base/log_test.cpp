@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/base/log.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
@@ -36,6 +37,9 @@ TEST(Log, ADefaultOneIsSilent) {
 
 TEST(Log, AFileThatCannotBeOpenedIsAnError) {
   EXPECT_THROW(Log(LogLevel::info, "/proc/no/such/folder/log", 0), InvalidArgument);
+  const std::string folder = ::testing::TempDir() + "no_folder_of_this_test";
+  EXPECT_THROW(Log(LogLevel::info, folder + "/log", 0), InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 }  // namespace

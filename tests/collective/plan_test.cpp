@@ -60,7 +60,7 @@ TEST(Plans, AreInTheLogAtTraceWithTheirTeamsAndMemory) {
     const std::string head = "[rank " + rank + "] [trace] ";
     expect_says(text, {head + "made team ", head + "allocated 60 bytes on backend 'host' with 16 channels, at 0x",
                        head + "rendezvous of f32[3, 5] in 60 bytes on backend 'host' with 16 channels, at 0x",
-                       head + description + "\n"});
+                       head + "plan ", ": " + description + "\n"});
   }
 }
 

@@ -236,9 +236,11 @@ TEST_P(BulkOverlapTest, SaysWhatItDoesAndWhatItKnows) {
                                   {"rank 0", "'pipeline'", "auto, beside, sequence"});
     expect_error<InvalidArgument>([&] { const BulkOverlap bulk{Team()}; }, {"not a member"});
     BulkOverlap bulk(team);
-    const BulkOverlap moved = std::move(bulk);
     const Stream stream(*world.shared_device());
     const auto nothing = [](StreamRef) {};
+    expect_error<InvalidArgument>([&] { bulk(stream, nullptr, nothing); }, {"rank 0", "given to communicate"});
+    expect_error<InvalidArgument>([&] { bulk(stream, nothing, nullptr); }, {"rank 0", "given to compute"});
+    const BulkOverlap moved = std::move(bulk);
     expect_error<InvalidArgument>(
         [&] { bulk(stream, nothing, nothing); },  // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
         {"moved from"});

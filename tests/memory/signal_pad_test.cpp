@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/memory/signal_pad.hpp"
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
@@ -301,6 +302,7 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
       EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 0, 0, channels), InvalidArgument) << channels;
     }
     EXPECT_THROW(pad.put_counted(stream, std::span(&peer, 1), 4), InvalidArgument);
+    EXPECT_THROW(pad.put_signals(stream, std::array{peer, peer}, 0), InvalidArgument);
     EXPECT_THROW(pad.barrier(stream, 99), InvalidArgument);
     EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 0})), InvalidArgument);
     EXPECT_THROW(static_cast<void>(SymmetricMemory::allocate(world.team(), 1, {.channels = 5000})), InvalidArgument);

@@ -33,6 +33,18 @@ TEST_P(PlanOfRanks, SaysWhatWouldRun) {
   }
 }
 
+TEST(Plan, NothingTakesATime) {
+  for (const std::string operation :
+       {"all_gather_linear", "linear_reduce_scatter", "linear_all_reduce", "linear_weight_gradient"}) {
+    for (const char* shape : {"0,0,0", "0,5,5", "5,0,5", "5,5,0"}) {
+      const Outcome outcome =
+          tandem_command("plan --shape " + std::string(shape) + " -n 3 --link 20us,1GB/s " + operation);
+      ASSERT_EQ(outcome.code, success) << outcome.out;
+      EXPECT_FALSE(contains(outcome.out, "nan us") || contains(outcome.out, "inf us")) << outcome.out;
+    }
+  }
+}
+
 TEST(Plan, PredictsCollectivesByAlgorithm) {
   struct Row {
     const char* operation;

@@ -86,6 +86,14 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
   }
 }
 
+TEST(Tune, TakesItsOperationBehindShapes) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = tandem_command(
+      "tune -n 2 --shape 8,8,8 --shape 4,4,4 all_gather_linear --seconds 1 --cache " + folder.at("plans"));
+  EXPECT_EQ(outcome.code, success) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "8,8,8") && contains(outcome.out, "4,4,4")) << outcome.out;
+}
+
 TEST_P(TuneOfSeveralRanks, KeepsNothingThatIsWrong) {
   const testing::TemporaryFolder folder;
   const std::string cache = folder.at("plans");

@@ -48,7 +48,7 @@ const std::vector<Row>& memory_rows() {
          x.rendezvous();
          static_cast<void>(x.remote(2));
        },
-       {"rank 2", "on rank {rank} of a team of 2"}},
+       {"rank 2", "on rank {rank} of 2"}},
       {"SignalOfStranger",
        2,
        [](World& world) {
@@ -56,7 +56,7 @@ const std::vector<Row>& memory_rows() {
          x.rendezvous();
          x.signal_pad().put_signal(stream_of(world), -1, 0);
        },
-       {"rank -1", "team of 2"}},
+       {"rank -1", "on rank {rank} of 2"}},
       {"SignalChannel",
        2,
        [](World& world) {

@@ -83,14 +83,15 @@ class TANDEM_API Plan {
   /// The same, for exactly these sizes.
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
   /// Throws InvalidArgument where these share memory, as far as that can be seen: of rows that lie apart it cannot.
+  /// `or_else` says what else the caller allows.
   void expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
-                    std::string_view other_argument) const;
+                    std::string_view other_argument, std::string_view or_else = "") const;
   /// The same of two with as many elements, unless both begin at one address, as where an operation runs in place.
   void expect_same_or_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                             std::string_view other_argument) const {
     const std::size_t bytes = view.bytes();
     if (view.data() == other.data() || lie_apart(view.data(), bytes, other.data(), bytes)) return;
-    expect_apart(view, argument, other, other_argument);
+    expect_apart(view, argument, other, other_argument, "both in one place");
   }
   /// Whether so many bytes at one address and at another have none in common.
   [[nodiscard]] static bool lie_apart(const void* one, std::size_t bytes, const void* other,
@@ -150,6 +151,7 @@ class TANDEM_API Plan {
   Team team_;
   Device* device_;  // the team's
   std::string kind_;
+  std::string arguments_;  ///< that it was made with, equal on all ranks
   std::string description_;
   std::uint32_t operation_ = 0;
   std::uint64_t number_ = 0;  ///< among all that the team has made, equal on all ranks
