@@ -292,6 +292,10 @@ Expected expected_product(const Product& product) {
         if (product.owners.empty()) unfused += start(j);
       }
       if (!product.bias.empty()) {
+        // cuBLASLt rounds what it has added up before it adds a bias.
+        if (!product.start.empty() && product.parts.empty()) {
+          expected.rounded[i * n + j] += rounding_of(value, product.dtype);
+        }
         value += product.bias[j];
         terms += std::abs(product.bias[j]);
         unfused += static_cast<float>(product.bias[j]);

@@ -15,9 +15,10 @@
 /// can make for any other, fp64 references, and the bound of docs/architecture.md for every element:
 ///   |out - ref64| ≤ |unfused - ref64| + √(2K) · ε · (|A|·|B|) + r
 /// with the ε that sums are made with, fp32's where the result has 16 bits, and r what it costs to round these once
-/// each: the result, the partial sums that travel, and what an activation is applied to. What is not 0 counts as no
-/// less than the dtype's smallest normal number. All matrices here are dense, row-major and in fp64, and hold only
-/// values that the dtype in question can represent.
+/// each: the result, the partial sums that travel, what an activation is applied to, and a sum that began with another
+/// C before a bias is added to it. What is not 0 counts as no less than the dtype's smallest normal number.
+///
+/// All matrices here are dense, row-major and in fp64, and hold only values that the dtype in question can represent.
 namespace tandem::testing {
 
 /// A key for random data, from a seed and whatever tells one tensor from another (case, rank, operand, …).
