@@ -6,7 +6,7 @@
 #
 # All lints, or the named ones. None of them changes a file; `git ls-files -- '*.hpp' '*.cpp' | xargs clang-format-19 -i`
 # formats. clang-tidy reads build/release/compile_commands.json, so configure that preset first (with TANDEM_BENCHMARKS=ON,
-# if benchmarks/ is to be looked at); and the preset cuda, if the sources that only a build with CUDA has are. With CI set,
+# if benchmarks/ is to be looked at); and the preset cuda, if what only a build with CUDA compiles is. With CI set,
 # clang-tidy does a part of its work, several sources at a time, and reads build/lint instead of build/release (cmake
 # --preset lint). It does not look at tests/: CONTRIBUTING.md says why.
 set -uo pipefail
@@ -36,30 +36,57 @@ if [[ -n ${CI:-} ]]; then
         "-checks=-performance-unnecessary-value-param,-bugprone-reserved-identifier,-bugprone-standalone-empty,-bugprone-suspicious-semicolon,-readability-duplicate-include")
 fi
 
-# tidy PRESET SOURCES: SOURCES is a regular expression.
+# tidy FOLDER SOURCES: FOLDER of build/ has the compile_commands.json, SOURCES is a regular expression. That none matches
+# is a finding.
 tidy() {
   # GCC's warning names mean nothing to clang.
   run-clang-tidy-19 -quiet -use-color=0 -j "$(nproc)" -p "build/$1" -extra-arg=-Wno-unknown-warning-option "${half[@]}" "$2" 2>&1 |
+    awk '{ print } /^Running clang-tidy for [1-9]/ { some = 1 } END { if (!some) { print "no source was looked at"; exit 1 } }' |
     grep -Ev '^(\[ *[0-9]+/[0-9]+\]|[0-9]+ warnings? (generated|treated)|clang-tidy-19 )'
-  return "${PIPESTATUS[0]}"
+  return "$((PIPESTATUS[0] | PIPESTATUS[1]))"
+}
+
+# with_cuda: build/cuda/with_cuda/compile_commands.json, with the sources whose text depends on CUDA, by their path or its
+# macro. Those that a unity source includes are there by themselves: CMake's file is the build's, and stays as it is.
+with_cuda() {
+  python3 - <<'PYTHON'
+import json
+import re
+from pathlib import Path
+
+build = Path("build/cuda")
+entries = {}  # by source: of one that a test compiles, too, the library's
+for entry in json.loads((build / "compile_commands.json").read_text()):
+    compiled = Path(entry["file"])
+    included = re.findall('^#include "(.*)"$', compiled.read_text(), re.MULTILINE) if compiled.suffix == ".cxx" else []
+    for source in included or [entry["file"]]:
+        name = Path(source).relative_to(Path.cwd()).as_posix()
+        if re.match(r"(src|tools|examples|benchmarks)/.*\.cpp$", name) and (
+                "cuda" in name or "TANDEM_WITH_CUDA" in Path(source).read_text()):
+            command = entry["command"].replace(entry["file"], source)
+            entries.setdefault(source, {**entry, "file": source, "command": command})
+(build / "with_cuda").mkdir(exist_ok=True)
+(build / "with_cuda/compile_commands.json").write_text(json.dumps(list(entries.values())))
+PYTHON
 }
 
 lint_tidy() {
-  local status=0
+  local here status=0
+  here=$(pwd | sed 's/[][\.*^$+?(){}|]/\\&/g')
   if [[ ! -f build/$host/compile_commands.json ]]; then
     echo "build/$host/compile_commands.json is missing: run cmake --preset $host first"
     return 1
   fi
   # A unity source includes others, of which clang-tidy checks little and the analyzer nothing: it gets their text instead.
   find "build/$host" -path '*/Unity/*.cxx' -exec sed --in-place --regexp-extended 's/^#include "(.*\.cpp)"$/cat "\1"/e' {} +
-  tidy "$host" "^$PWD/(build/$host/)?(src|tools|examples|benchmarks)/" || status=1
+  tidy "$host" "^$here/(build/$host/)?(src|tools|examples|benchmarks)/" || status=1
   if ! grep --quiet "\"file\": .*/benchmarks/" "build/$host/compile_commands.json"; then
     echo "build/$host was configured without TANDEM_BENCHMARKS=ON: benchmarks was not looked at"
   fi
   if [[ -f build/cuda/compile_commands.json ]]; then
-    tidy cuda "^$PWD/src/.*cuda.*\.cpp$" || status=1
+    { with_cuda && tidy cuda/with_cuda .; } || status=1
   else
-    echo "without build/cuda/compile_commands.json (cmake --preset cuda): src/device/cuda was not looked at"
+    echo "without build/cuda/compile_commands.json (cmake --preset cuda): what only CUDA's builds have was not looked at"
   fi
   return "$status"
 }

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Includes look down the floors only, and each library is included only where it belongs.
 
-A file of floor N includes headers of floor N and of those below. Public headers include public headers and the standard
-library. A test of a floor may also use tests/support, and tools the oracle there, which `tandem verify` compares with;
-examples use public headers alone, as a user does.
+A file of floor N includes headers of floor N and of those below. Tools and examples lie above all floors. Public
+headers include public headers and the standard library. A test of a floor may also use tests/support, and tools the
+oracle there, which `tandem verify` compares with; examples use public headers and each other's, as a user does. A
+header's name in an include is its path below include, src, tests or examples (of tools, from tools on), so that it says
+where the header lies.
 """
 
 import re
@@ -14,6 +16,7 @@ import tree
 
 FLOORS = ["base", "device", "team", "memory", "collective", "linear"]
 TOP = len(FLOORS)  # tools, examples, benchmarks, tests/support: above all floors
+FOLDERS = ["include", "src", "tests", "examples", "benchmarks"]  # an include begins below them
 SUFFIXES = (".hpp", ".cpp", ".h", ".cuh", ".cu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -24,8 +27,8 @@ OWNERS = [
     (re.compile(r"^(cuda|cublas|cudnn|nvtx3?|nccl|nvshmem|nvml|cutlass|cute|cub|thrust|mma)\w*([./]|$)"),
      re.compile(r"^(src|tests|examples)/\w+/cuda/|^benchmarks/|\.cuh?$"),
      "the headers of CUDA and its libraries stay in folders named cuda and in .cu and .cuh"),
-    (re.compile(r"^(mpi\.h|gloo/|torch/|ATen/|c10/)"), re.compile(r"^(benchmarks|python)/"),
-     "MPI, Gloo and torch are for benchmarks and bindings"),
+    (re.compile(r"^(mpi\.h|gloo/|torch/|ATen/|c10/)"), re.compile(r"^benchmarks/"),
+     "MPI, Gloo and torch are for benchmarks"),
     (re.compile(r"^(oneapi/dnnl/|dnnl)"), re.compile(r"^src/device/host/"), "oneDNN is the host device's"),
     (re.compile(r"^(CLI/|nlohmann/)"), re.compile(r"^(tools|tests|examples|benchmarks)/"),
      "command lines and JSON are for tools"),
@@ -45,23 +48,27 @@ def floor_of(parts):
         return TOP, "user"
     if parts[0] == "examples":
         return TOP, "user"
-    if parts[0] in ("tools", "benchmarks", "tests", "python"):
+    if parts[0] in ("tools", "benchmarks", "tests"):
         return TOP, parts[0]
     return None
 
 
-def fault(path, parts, header):
-    """What is wrong with this file including this header, or None."""
+def fault(path, parts, header, examples):
+    """What is wrong with this file including this header, or None; `examples` are the folders of examples."""
     place = floor_of(parts)
     if place is None:
         return f"lies on no floor: {', '.join(FLOORS)} are known"
     floor, kind = place
+    target = header.split("/")
+    if {"", ".", ".."} & set(target):
+        return f"includes {header}: write its path below an include folder, with neither . nor .. in it"
+    if len(target) > 1 and target[0] in FOLDERS and parts[:2] != ("tests", target[0]):
+        return f"includes {header}: write what follows {target[0]}/"
     for headers, owners, why in OWNERS:
         if headers.match(header):
             if not owners.search("/".join(parts)):
                 return f"includes <{header}>: {why}"
             return None
-    target = header.split("/")
     public = target[0] == "tandem"
     if public:
         target = target[1:]
@@ -71,6 +78,12 @@ def fault(path, parts, header):
         if FLOORS.index(target[0]) > floor:
             return f"looks up: {FLOORS[floor]} includes {header} of {target[0]}"
         if not public and kind in ("public", "user"):
+            return f"includes the internal header {header}"
+        return None
+    if (target[0] == "tools" or target[0] in examples) and len(target) > 1:
+        if floor < TOP:
+            return f"looks up: {FLOORS[floor]} includes {header}, which lies above all floors"
+        if kind == "user" and (target[0] == "tools" or parts[0] != "examples"):
             return f"includes the internal header {header}"
         return None
     if target[0] == "support" and len(target) > 1:
@@ -85,15 +98,16 @@ def main():
     options = tree.arguments(__doc__).parse_args()
     findings = []
     looked_at = 0
-    for path in tree.files(options.root, *SUFFIXES):
-        parts = path.relative_to(options.root).parts
+    sources = [(path, path.relative_to(options.root).parts) for path in tree.files(options.root, *SUFFIXES)]
+    examples = {parts[1] for _, parts in sources if parts[0] == "examples" and len(parts) > 2}
+    for path, parts in sources:
         if len(parts) < 2:
             findings.append(f"{path.name}: lies on no floor")
             continue
         looked_at += 1
         for number, line in enumerate(tree.lines(path), start=1):
             match = INCLUDE.match(line)
-            wrong = match and fault(path, parts, match[1])
+            wrong = match and fault(path, parts, match[1], examples)
             if wrong:
                 findings.append(f"{'/'.join(parts)}:{number}: {wrong}")
     return tree.report("floors", findings, looked_at)

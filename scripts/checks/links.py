@@ -9,24 +9,40 @@ from urllib.parse import unquote
 
 import tree
 
-LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+# What a link leads to. Of a link in brackets only what follows the label is matched: a label may go on in the next
+# line, or hold an image with a target of its own.
+TARGET = r"\s*(?:<(?P<{0}_in_angles>[^<>\n]*)>|(?P<{0}>(?:[^\s()<>]|\([^\s()]*\))+))"
+TITLE = r"""(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?"""
+LINK = re.compile("|".join([
+    r"(?<!\\)\]\(" + TARGET.format("inline") + TITLE + r"\s*\)",                         # [label](target "title")
+    r"^[ \t>]*\[(?!\^)[^\]]+\]:" + TARGET.format("reference") + TITLE + r"[ \t]*$",      # [label]: target "title"
+    r"""<(?:a|img)\s[^>]*?\b(?:href|src)\s*=\s*(?P<mark>["'])(?P<html>.*?)(?P=mark)""",  # <a href="target">
+]), re.MULTILINE | re.IGNORECASE)
+# A span of code may go on in the next line, but not beyond the end of its paragraph.
+CODE = re.compile(r"(?<![`\\])(`+)(?!`)(?:(?!\n\s*(?:\n|[-*+] |\d+[.)] |[#>|])).)*?(?<!`)\1(?!`)", re.DOTALL)
 ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def prose(path):
-    """(number, line) of the lines outside of code blocks."""
+    """The lines of a Markdown file, of which those of code blocks are left empty."""
     fenced = False
-    for number, line in enumerate(tree.lines(path), start=1):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        elif not fenced:
-            yield number, line
+    for line in tree.lines(path):
+        fence = line.lstrip().startswith(("```", "~~~"))
+        yield "" if fenced or fence else line
+        fenced ^= fence
+
+
+def links(path):
+    """(number of the line, target) of the links outside of code."""
+    text = CODE.sub(lambda code: "`" + "\n" * code[0].count("\n"), "\n".join(prose(path)))
+    for match in LINK.finditer(text):
+        yield text.count("\n", 0, match.start(match.lastgroup)) + 1, match[match.lastgroup]
 
 
 def anchors(path):
     """The names by which the headings of a Markdown file are linked to."""
     names = set()
-    for _, line in prose(path):
+    for line in prose(path):
         match = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
         if not match:
             continue
@@ -58,11 +74,10 @@ def main():
     findings = []
     pages = tree.files(options.root, ".md")
     for path in pages:
-        for number, line in prose(path):
-            for link in LINK.findall(re.sub(r"`[^`]*`", "", line)):
-                wrong = fault(path, link)
-                if wrong:
-                    findings.append(f"{path.relative_to(options.root)}:{number}: {wrong}")
+        for number, link in links(path):
+            wrong = fault(path, link)
+            if wrong:
+                findings.append(f"{path.relative_to(options.root)}:{number}: {wrong}")
     return tree.report("links", findings, len(pages))
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each check of scripts/checks finds what it is for, and is quiet otherwise."""
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -53,9 +55,22 @@ class Floors(CheckTest):
         self.include("tests/memory/a_test.cpp", '"support/ranks.hpp"')
         self.include("tools/main.cpp", "<CLI/CLI.hpp>")
         self.include("examples/a.cpp", '"tandem/linear/b.hpp"')
+        for name, header in [
+                ("src/memory/host/a.cpp", '"memory/host/b.hpp"'),
+                ("src/memory/host/b.cpp", '"b.hpp"'),
+                ("tools/demo/a.cpp", '"tools/demo/b.hpp"'),
+                ("tools/a.cpp", '"language_model/model.hpp"'),
+                ("tests/tools/a_test.cpp", '"tools/parse.hpp"'),
+                ("tests/examples/a_test.cpp", '"language_model/model.hpp"'),
+                ("tests/examples/b_test.cpp", '"examples/support.hpp"'),
+                ("examples/language_model/model.hpp", '"language_model/text.hpp"'),
+                ("examples/transformer_layer/layer.cpp", '"language_model/model.hpp"'),
+        ]:
+            self.include(name, header)
         self.assert_passes("floors")
 
     def test_wrong_includes_are_found(self):
+        self.write("examples/language_model/model.hpp", SPDX)
         for name, header, finding in [
                 ("include/tandem/base/a.hpp", '"tandem/device/b.hpp"', "looks up: base includes tandem/device/b.hpp"),
                 ("src/device/a.cpp", '"team/b.hpp"', "looks up"),
@@ -73,6 +88,24 @@ class Floors(CheckTest):
                 ("src/base/a.cpp", '"support/ranks.hpp"', "of the tests"),
                 ("src/oddments/a.cpp", "<vector>", "lies on no floor"),
                 ("src/base/a.cpp", '"tandem/oddments/b.hpp"', "lies on no floor"),
+                ("python/a/a.cpp", "<vector>", "lies on no floor"),
+                ("src/base/a.cpp", '"tools/parse.hpp"', "looks up: base includes tools/parse.hpp"),
+                ("src/base/a.cpp", '"language_model/model.hpp"', "looks up: base includes language_model/model.hpp"),
+                ("include/tandem/linear/a.hpp", '"language_model/model.hpp"', "looks up"),
+                ("include/tandem/tandem.hpp", '"tools/parse.hpp"', "looks up"),
+                ("tests/linear/a_test.cpp", '"tools/parse.hpp"', "looks up"),
+                ("examples/language_model/a.cpp", '"tools/parse.hpp"', "includes the internal header tools/parse.hpp"),
+                ("tests/snippets/a.cpp", '"language_model/model.hpp"', "includes the internal header"),
+                ("src/base/a.cpp", '"examples/language_model/model.hpp"', "write what follows examples/"),
+                ("tools/a.cpp", '"examples/language_model/model.hpp"', "write what follows examples/"),
+                ("src/base/a.cpp", '"src/linear/groups.hpp"', "write what follows src/"),
+                ("tools/a.cpp", "<include/tandem/linear/a.hpp>", "write what follows include/"),
+                ("tools/a.cpp", '"tests/support/oracle.hpp"', "write what follows tests/"),
+                ("src/base/a.cpp", '"../linear/groups.hpp"', "write its path below"),
+                ("src/base/a.cpp", '"./linear/groups.hpp"', "write its path below"),
+                ("src/base/a.cpp", '"device/../base/groups.hpp"', "write its path below"),
+                ("src/device/cuda/a.cpp", '"cuda/../../linear/groups.hpp"', "write its path below"),
+                ("tools/a.cpp", "</usr/include/vector>", "write its path below"),
         ]:
             with self.subTest(name=name, header=header):
                 self.include(name, header)
@@ -175,6 +208,39 @@ class Links(CheckTest):
         self.write("README.md", "# One\n[a](#two)\n")
         self.assert_finds("links", "README.md:2: links to #two")
 
+    def test_every_form_of_a_link_is_seen(self):
+        for text, number in [
+                ("[a\nb](none.md)", 2),
+                ("[a](\nnone.md)", 2),
+                ("[a](none.md\n'title')", 1),
+                ("- [a\n  `b`\n  c](none.md)", 3),
+                ("[![p](there.md)](none.md)", 1),
+                ("[![p](none.md)](there.md)", 1),
+                ("[![p\nq](there.md)\nr](none.md)", 3),
+                ("[a][x]\n\n[x]: none.md", 3),
+                ("[x]\n\n  [x]: <none.md> \"title\"", 3),
+                ("a <a href=\"none.md\">b</a>", 1),
+                ("a <A\n class='c'\n href='none.md'>b</A>", 3),
+                ("<img src=\"none.md\" alt=\"p\">", 1),
+        ]:
+            with self.subTest(text=text):
+                self.write("there.md", "# There\n")
+                self.write("README.md", f"# One\n\n```\ncode\n```\n\na `code\nspan` [b](there.md)\n\n{text}\n")
+                self.assert_finds("links", f"README.md:{number + 9}: links to none.md")
+                self.assertEqual(self.run_check("links").stdout.count("\n"), 1)
+
+    def test_code_has_no_links(self):
+        self.write("README.md", "# One\n`[a\nb](none.md)` ``[a](none.md) ` [b](none.md)`` `a`[0]`(none.md)`\n"
+                   "\\[a\\](none.md)\n\n~~~\n[x]: none.md\n<a href=\"none.md\">a</a>\n~~~\n"
+                   "[^1]: note\n[A note]: and no link\n")
+        self.assert_passes("links")
+
+    def test_code_that_does_not_end_hides_no_link_after_its_paragraph(self):
+        for end in ["\n\n", "\n- ", "\n> ", "\n## "]:
+            with self.subTest(end=end):
+                self.write("README.md", f"- one ` of two{end}[a](none.md), and `b`\n")
+                self.assert_finds("links", "links to none.md")
+
 
 class Snippets(CheckTest):
     SOURCE = "int main() {\n  // [one]\n  int a = 1;\n  // [/one]\n}\n"
@@ -216,6 +282,70 @@ class Snippets(CheckTest):
     def test_a_block_without_end_is_found(self):
         self.write("README.md", "<!-- snippet: tests/snippets/a.cpp#one -->\n```cpp\nint a;\n")
         self.assert_finds("snippets", "does not end")
+
+
+class Tidy(CheckTest):
+    """Which sources scripts/lint.sh gives to clang-tidy, in whose place a script says what it is asked to look at."""
+
+    CLANG_TIDY = f"""#!{sys.executable}
+import json, re, sys
+folder = sys.argv[sys.argv.index("-p") + 1]
+with open(folder + "/compile_commands.json") as database:
+    found = [entry for entry in json.load(database) if re.search(sys.argv[-1], entry["file"])]
+print(f"Running clang-tidy for {{len(found)}} files out of many in compilation database ...")
+for entry in found:
+    print(folder, entry["command"])
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.write("bin/run-clang-tidy-19", self.CLANG_TIDY).chmod(0o755)
+        self.root /= "c++ (copy) [1]"  # no regular expression that matches itself
+        self.write("scripts/lint.sh", (CHECKS.parent / "lint.sh").read_text(encoding="utf-8"))
+        self.compiled("release", "src/base/a.cpp", "tests/base/a_test.cpp")
+
+    def compiled(self, preset, *names):
+        """A build folder of this preset that compiles these files."""
+        entries = []
+        for name in names:
+            path = self.root / name
+            if not path.exists():
+                self.write(name)
+            entries.append({"directory": str(self.root), "file": str(path), "command": f"c++ -c {path}"})
+        self.write(f"build/{preset}/compile_commands.json", json.dumps(entries, indent=0))
+
+    def lint(self):
+        """(exit status, [(preset, source)] looked at)"""
+        environment = dict(os.environ, PATH=f"{self.root.parent / 'bin'}:{os.environ['PATH']}", CI="")
+        run = subprocess.run(["bash", "scripts/lint.sh", "tidy"], cwd=self.root, env=environment, capture_output=True,
+                             text=True, check=False)
+        self.assertNotIn("Traceback", run.stderr)
+        asked = [line.split(" c++ -c ") for line in run.stdout.splitlines() if " c++ -c " in line]
+        return run.returncode, [(folder.split("/")[1], os.path.relpath(source, self.root)) for folder, source in asked]
+
+    def test_what_depends_on_cuda_is_looked_at_again(self):
+        self.write("src/device/a.cpp", "#if defined(TANDEM_WITH_CUDA)\n#endif\n")
+        self.write("examples/b/kernels.cpp", "#ifdef TANDEM_WITH_CUDA\n#endif\n")
+        self.write("tests/fault/a_test.cpp", "#ifdef TANDEM_WITH_CUDA\n#endif\n")
+        for name in ["examples/b/cuda/c.cpp", "examples/b/d.cpp"]:
+            self.write(name)
+        unity = "build/cuda/examples/b/Unity/unity_0_cxx.cxx"
+        included = ["examples/b/kernels.cpp", "examples/b/cuda/c.cpp", "examples/b/d.cpp"]
+        self.write(unity, "".join(f'#include "{self.root / name}"\n' for name in included))
+        text = (self.root / unity).read_text(encoding="utf-8")
+        self.compiled("cuda", "src/base/a.cpp", "src/device/a.cpp", "src/memory/cuda_backend.cpp",
+                      "src/device/cuda/b.cu", "tests/fault/a_test.cpp", "tests/device/cuda/b_test.cpp", unity, "src/device/a.cpp")
+        self.assertEqual(self.lint(), (0, [
+            ("release", "src/base/a.cpp"), ("cuda", "src/device/a.cpp"), ("cuda", "src/memory/cuda_backend.cpp"),
+            ("cuda", "examples/b/kernels.cpp"), ("cuda", "examples/b/cuda/c.cpp")]))
+        self.assertEqual((self.root / unity).read_text(encoding="utf-8"), text)  # the build's own
+
+    def test_nothing_to_look_at_is_a_failure(self):
+        self.compiled("cuda", "src/base/a.cpp")
+        self.assertEqual(self.lint(), (1, [("release", "src/base/a.cpp")]))
+        self.compiled("cuda", "src/device/cuda/a.cpp")
+        self.compiled("release", "tests/base/a_test.cpp")
+        self.assertEqual(self.lint(), (1, [("cuda", "src/device/cuda/a.cpp")]))
 
 
 if __name__ == "__main__":
