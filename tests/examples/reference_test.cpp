@@ -39,23 +39,26 @@ struct SmallStep {
 
 TEST(Reference, GradientsAreThoseOfFiniteDifferences) {
   const std::uint64_t seed = testing::seed();
-  // The loss is fp64 and the parameters are f32: small enough that the loss's third derivative, which a norm of small
-  // values makes large, does not show, and large enough to be many steps of an f32.
-  constexpr float step_size = 0x1p-12F;
   SmallStep small(seed);
   const ReferenceStep step = reference_step(small.options, small.parameters, small.batch);
+  const auto slope_over = [&](float& parameter, float distance) {
+    const float middle = parameter;
+    const float high = parameter = middle + distance;
+    const double above = reference_step(small.options, small.parameters, small.batch).loss.value[0];
+    const float low = parameter = middle - distance;
+    const double below = reference_step(small.options, small.parameters, small.batch).loss.value[0];
+    parameter = middle;
+    return (above - below) / (static_cast<double>(high) - static_cast<double>(low));
+  };
+  // The loss is fp64 and the parameters are f32, of which a distance is to be many steps. The loss's third derivative,
+  // which a norm of small values makes large, shows a quarter as much over half of the distance.
+  constexpr float distance = 0x1p-12F;
   ASSERT_EQ(step.gradients.size(), small.parameters.size());
   for (std::size_t p = 0; p < small.parameters.size(); ++p) {
     ASSERT_EQ(step.gradients[p].value.size(), small.parameters[p].size());
-    for (std::size_t i = 0; i < small.parameters[p].size(); i += 1 + small.parameters[p].size() / 40) {
+    for (std::size_t i = 0; i < small.parameters[p].size(); i += 1 + small.parameters[p].size() / 20) {
       float& parameter = small.parameters[p][i];
-      const float middle = parameter;
-      const float high = parameter = middle + step_size;
-      const double above = reference_step(small.options, small.parameters, small.batch).loss.value[0];
-      const float low = parameter = middle - step_size;
-      const double below = reference_step(small.options, small.parameters, small.batch).loss.value[0];
-      parameter = middle;
-      const double slope = (above - below) / (static_cast<double>(high) - static_cast<double>(low));
+      const double slope = (4 * slope_over(parameter, distance / 2) - slope_over(parameter, distance)) / 3;
       EXPECT_NEAR(step.gradients[p].value[i], slope, 1e-5 + 1e-4 * std::abs(slope))
           << "parameter " << p << ", element " << i << ", seed " << seed;
     }
