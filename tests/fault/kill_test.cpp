@@ -139,7 +139,6 @@ class Kill : public ::testing::Test {
   /// Where others keep the cores busy, barriers take long, too: they and the news of a loss wait for the same ranks to
   /// get a core.
   [[nodiscard]] double median_limit() const { return std::max(100.0, 10 * median_of(calm_milliseconds_)); }
-  [[nodiscard]] double p90_limit() const { return 5 * median_limit(); }
   [[nodiscard]] bool median_is_late() const { return median_of(milliseconds_) >= median_limit(); }
 
   void expect_fast() {
@@ -156,7 +155,7 @@ class Kill : public ::testing::Test {
     EXPECT_LT(median, median_limit());
     // Of a few, the slowest may be one that the machine held up.
     if (milliseconds_.size() >= 20) {
-      EXPECT_LT(p90, p90_limit()) << "one survivor in ten is told late: some wait does not look at its peers' fate";
+      EXPECT_LT(p90, 500.0) << "one survivor in ten is told late: some wait does not look at its peers' fate";
     }
     EXPECT_LT(most, 5000.0) << "a survivor was told by a deadline, or by chance, and not by the loss";
   }

@@ -226,7 +226,7 @@ TEST_P(CudaDeviceTest, AnAbortByTheCpuEndsAWait) {
   const auto begin = std::chrono::steady_clock::now();
   std::atomic_ref(control_->abort).store(1);
   stream.synchronize();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "not by the abort";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
   EXPECT_EQ(control_->failed, 0U);
 }
 
