@@ -57,9 +57,12 @@ double rounded(double value, DType dtype) {
 /// Below it, numbers are as far apart as at it. Data here come nowhere near those of the other dtypes.
 double smallest_normal(DType dtype) { return dtype == f16 ? 0x1p-14 : 0; }
 
-/// By how much a number may be off that was rounded.
+/// Sums are made in more than these hold.
+bool is_narrow(DType dtype) { return size_of(dtype) == 2; }
+
+/// By how much a sum may be off that was rounded. In what sums are made with, that is one of its terms' roundings.
 double rounding_of(double value, DType dtype) {
-  return epsilon(dtype) * std::max(std::abs(value), smallest_normal(dtype));
+  return is_narrow(dtype) ? epsilon(dtype) * std::max(std::abs(value), smallest_normal(dtype)) : 0;
 }
 
 bool is_integer(DType dtype) { return epsilon(dtype) == 0; }
@@ -176,13 +179,12 @@ std::vector<double> transposed(std::span<const double> values, std::int64_t rows
 double Expected::allowed(std::size_t i) const {
   if (magnitude[i] == 0) return std::abs(unfused[i] - value[i]);
   // Each term is rounded twice, as a product and in the sum.
-  const bool sums_are_wider = size_of(dtype) == 2;
-  const double sum = std::sqrt(2.0 * static_cast<double>(terms)) * epsilon(sums_are_wider ? f32 : dtype) * magnitude[i];
-  const double result = sums_are_wider ? rounding_of(value[i], dtype) : 0;
-  const double on_the_way = rounded.empty() ? 0 : rounded[i];
+  const double sum =
+      std::sqrt(2.0 * static_cast<double>(terms)) * epsilon(is_narrow(dtype) ? f32 : dtype) * magnitude[i];
+  const double roundings = rounding_of(value[i], dtype) + (rounded.empty() ? 0 : rounded[i]);
   // What was rounded once may be rounded again.
-  return std::abs(unfused[i] - value[i]) + (sum + result + on_the_way) * (1 + 2 * epsilon(dtype)) +
-         (tf32 ? of_tf32(i) : 0.0);
+  const double again = is_narrow(dtype) ? 1 + 2 * epsilon(dtype) : 1;
+  return std::abs(unfused[i] - value[i]) + (sum + roundings) * again + (tf32 ? of_tf32(i) : 0.0);
 }
 
 double Expected::of_tf32(std::size_t i) const {
