@@ -9,6 +9,7 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <system_error>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -42,8 +43,9 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
     try {
       const std::string path = expand_path(file, rank);
       // The library would make folders, also those of a slip of the pen.
+      std::error_code error;
       if (const auto folder = std::filesystem::path(path).parent_path();
-          !folder.empty() && !std::filesystem::is_directory(folder)) {
+          !folder.empty() && !std::filesystem::is_directory(folder, error)) {
         throw InvalidArgument(
             format("the log file '{}' could not be opened: there is no folder '{}'", path, folder.string()));
       }

@@ -96,7 +96,7 @@ class TANDEM_API Team {
   void check() const;
   /// Marks the team failed on every member and releases all their waits. Never blocks; from any thread.
   void abort(const std::string& reason) const noexcept;
-  /// Waits for `stream`, then `check`: after this, results count.
+  /// Waits for `stream`, then `check`: after this, results count. An Error of what was queued aborts the team.
   void synchronize(StreamRef stream) const;
 
   /// Takes over something that work still queued may use: a collective constructor or the end of any of the world's
