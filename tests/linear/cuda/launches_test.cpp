@@ -43,6 +43,17 @@ Launches launches_of(Device& device, StreamRef stream, const std::function<void(
 
 bool is_product(std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; }
 
+/// A gather's operands, of a size that is multiplied in turns.
+struct Gathering {
+  explicit Gathering(const Team& team)
+      : x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype),
+        weight(team, {spec.n, spec.k}, spec.dtype),
+        y(team, {spec.m, spec.n}, spec.dtype) {}
+
+  LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
+  GuardedTensor x, weight, y;
+};
+
 /// What a spec's plans launch beside the product alone.
 class LaunchesBeside {
  public:
@@ -136,18 +147,15 @@ TEST_P(LinearLaunchesCapture, OddRowsInSequenceArePushedAtOnce) {
 TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder) {
   on(3, [](World& world) {
     const Team& team = world.team();
-    const LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
-    const GuardedTensor x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype);
-    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
-    const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
+    const Gathering with(team);
     const Stream stream(team.device());
     const auto is_wait = [](std::string_view kernel) { return kernel.find("wait_kernel") != std::string_view::npos; };
-    const int most = most_groups(LinearKind::all_gather_linear, spec, team.size());
+    const int most = most_groups(LinearKind::all_gather_linear, with.spec, team.size());
     for (const int groups : {1, 2, most}) {
       for (const int left : {0, 1}) {
-        AllGatherLinear plan(team, spec, {.algorithm = "pipeline", .groups = groups, .leave_sms = left});
+        AllGatherLinear plan(team, with.spec, {.algorithm = "pipeline", .groups = groups, .leave_sms = left});
         const testing::RecordedGraph graph(team.device(), stream,
-                                           [&] { plan(x.view(), weight.view(), y.view(), stream); });
+                                           [&] { plan(with.x.view(), with.weight.view(), with.y.view(), stream); });
         const std::size_t products = graph.most_kernels_at_once(is_product);
         EXPECT_TRUE(left == 0 ? products > 1 : products == 1) << products << " at once\n" << plan.describe();
         EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U) << plan.describe();
@@ -161,19 +169,16 @@ TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder)
 TEST_P(LinearLaunchesCapture, WhatAGatherKeepsIsCopiedBesideProducts) {
   on(3, [](World& world) {
     const Team& team = world.team();
-    const LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
-    const GuardedTensor x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype);
-    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
-    const GuardedTensor y(team, {spec.m, spec.n}, spec.dtype);
+    const Gathering with(team);
     const Stream stream(team.device());
     const auto copies = [&](const testing::RecordedGraph& graph) {
       return std::ranges::count(graph.nodes(), cudaGraphNodeTypeMemcpy, testing::RecordedGraph::type_of);
     };
     std::ptrdiff_t pushes = 0;
     for (const bool keeps : {false, true}) {
-      AllGatherLinear plan(team, spec, {.algorithm = "pipeline", .keep_gathered = keeps});
+      AllGatherLinear plan(team, with.spec, {.algorithm = "pipeline", .keep_gathered = keeps});
       const testing::RecordedGraph graph(team.device(), stream,
-                                         [&] { plan(x.view(), weight.view(), y.view(), stream); });
+                                         [&] { plan(with.x.view(), with.weight.view(), with.y.view(), stream); });
       if (!keeps) pushes = copies(graph);
       EXPECT_EQ(copies(graph), pushes + (keeps ? 1 : 0)) << plan.describe();
       EXPECT_EQ(graph.copies_behind(is_product), 0U) << plan.describe();

@@ -55,19 +55,16 @@ class RecordedGraph {
   }
   /// How many copies, which are no kernels, wait for the end of one that is counted.
   [[nodiscard]] std::size_t copies_behind(const std::function<bool(std::string_view)>& is_counted) const {
+    const auto weight = [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? 1U : 0U; };
     const std::vector<std::vector<bool>> before = order();
-    std::size_t copies = 0;
-    for (std::size_t copy = 0; copy < nodes_.size(); ++copy) {
-      if (type_of(nodes_[copy]) != cudaGraphNodeTypeMemcpy) continue;
-      bool behind = false;
-      for (std::size_t one = 0; one < nodes_.size(); ++one) {
-        behind = behind || (before[one][copy] && weight_of(nodes_[one], [&](const CUDA_KERNEL_NODE_PARAMS& kernel) {
-                                                   return is_counted(name_of(kernel)) ? 1U : 0U;
-                                                 }) != 0);
+    std::vector<bool> behind(nodes_.size());
+    for (std::size_t one = 0; one < nodes_.size(); ++one) {
+      if (weight_of(nodes_[one], weight) == 0) continue;
+      for (std::size_t copy = 0; copy < nodes_.size(); ++copy) {
+        if (before[one][copy] && type_of(nodes_[copy]) == cudaGraphNodeTypeMemcpy) behind[copy] = true;
       }
-      if (behind) ++copies;
     }
-    return copies;
+    return static_cast<std::size_t>(std::ranges::count(behind, true));
   }
 
  private:
