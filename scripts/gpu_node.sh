@@ -301,6 +301,7 @@ memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-proc
 case "$part" in
   check)
     step "info" 60 "$tandem" info
+    TANDEM_TEST_NEEDS_GPU=1 test_steps device 'OpenDevice.*' 30
     test_steps device '*.*/cuda*' 60
     test_steps team '*.*/cuda*' 60
     test_steps memory '*.*/cuda*' 60
