@@ -45,7 +45,7 @@ void exchange(benchmark::State& state, MailedForm form, bool in_packets, Parts k
   const Buffer boxes(device, ranks * rank_pitch);
   const Buffer page(device, sizeof(WaitControl));
   const WaitControl control{
-      .abort = 0, .failed = 0, .timeout_ns = 10'000'000'000, .failure = {}, .cut_short = 0, .cut = {}};
+      .abort = 0, .departures = 0, .failed = 0, .timeout_ns = 10'000'000'000, .failure = {}, .cut_short = 0, .cut = {}};
   device->upload(page.data(), &control, sizeof control);
   {
     const Stream stream(*device);

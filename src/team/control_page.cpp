@@ -3,11 +3,19 @@
 
 #include <unistd.h>
 
+#include "tandem/base/checked.hpp"
+
 namespace tandem {
+namespace {
 
-ControlPage::ControlPage() : memory_(bytes()) {}
-ControlPage::ControlPage(const FileDescriptor& shared) : memory_(shared, bytes(), SharedMemory::Access::read) {}
+std::size_t whole_pages(int world_size) noexcept {
+  return round_up(wait_control_bytes(world_size), static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+}
 
-std::size_t ControlPage::bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+}  // namespace
+
+ControlPage::ControlPage(int world_size) : memory_(whole_pages(world_size)) {}
+ControlPage::ControlPage(const FileDescriptor& shared, int world_size)
+    : memory_(shared, whole_pages(world_size), SharedMemory::Access::read) {}
 
 }  // namespace tandem

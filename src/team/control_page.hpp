@@ -10,17 +10,17 @@
 
 namespace tandem {
 
-/// The WaitControl of one rank of a team, in a page of shared memory. Its owner's waits watch it; the other members
-/// read it, since no stream of its owner runs past a wait without a signal before this page says so (docs/protocol,
-/// Check).
+/// The WaitControl of one rank of a team, in shared memory: a page, in worlds of less than ten thousands of ranks. Its
+/// owner's waits watch it; the other members read it, since no stream of its owner runs past a wait without a signal
+/// before this page says so (docs/protocol, Check).
 class ControlPage {
  public:
   /// A new one, zeroed. Throws OutOfMemory.
-  ControlPage();
+  explicit ControlPage(int world_size);
   /// A peer's, read only. Throws OutOfMemory.
-  explicit ControlPage(const FileDescriptor& shared);
+  ControlPage(const FileDescriptor& shared, int world_size);
 
-  [[nodiscard]] static std::size_t bytes() noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept { return memory_.bytes(); }
   [[nodiscard]] WaitControl* data() const noexcept { return reinterpret_cast<WaitControl*>(memory_.data()); }
   /// For the peers; it can be taken once.
   [[nodiscard]] FileDescriptor take_descriptor() noexcept { return memory_.take_descriptor(); }

@@ -104,9 +104,7 @@ bool Core::forked() const noexcept { return ::getpid() != process_; }
 void Core::enter(Team::State& team) {
   const std::lock_guard lock(mutex_);
   teams_[team.id()] = &team;
-  for (const int rank : gone_) {
-    if (presence_[static_cast<std::size_t>(rank)] == Presence::lost) team.peer_lost(rank);
-  }
+  for (const int rank : gone_) announce(team, rank);
   if (const auto early = early_aborts_.find(team.id()); early != early_aborts_.end()) {
     team.peer_aborted(early->second.first, early->second.second);
     early_aborts_.erase(early);
@@ -139,14 +137,20 @@ void Core::retire(std::unique_ptr<Team::State> team) noexcept {
   }
 }
 
+void Core::announce(Team::State& team, int gone) const noexcept {
+  if (presence_[static_cast<std::size_t>(gone)] == Presence::left) {
+    team.peer_departed(gone);
+  } else {
+    team.peer_lost(gone);
+  }
+}
+
 void Core::on_lost(int peer, bool clean) {
   {
     const std::lock_guard lock(mutex_);
     presence_[static_cast<std::size_t>(peer)] = clean ? Presence::left : Presence::lost;
     gone_.push_back(peer);
-    if (!clean) {  // else what it sent still counts, and only who waits for more of it fails
-      for (const auto& [id, team] : teams_) team->peer_lost(peer);
-    }
+    for (const auto& [id, team] : teams_) announce(*team, peer);
   }
   // Last: nobody may be reading the log.
   if (log_.enabled(LogLevel::info)) {

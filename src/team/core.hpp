@@ -74,6 +74,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
  private:
   void on_lost(int peer, bool clean);
+  /// Tells a team of a rank that is gone. `mutex_` is held.
+  void announce(Team::State& team, int gone) const noexcept;
   void on_aborted(int peer, const Abort& abort);
 
   std::unique_ptr<Seat> seat_;

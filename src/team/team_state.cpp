@@ -50,10 +50,11 @@ Team::State::State(Core& core, std::uint64_t id, std::vector<int> members)
     : core_(core),
       id_(id),
       members_(std::move(members)),
+      page_(core_.launch().world_size),
       formation_(core_.bootstrap(), core_.launch().rank, id | formation_bit) {
   const auto self = std::find(members_.begin(), members_.end(), core_.launch().rank);
   rank_ = static_cast<int>(self - members_.begin());
-  core_.device()->register_memory(page_.data(), ControlPage::bytes());
+  core_.device()->register_memory(page_.data(), page_.bytes());
   control()->timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(core_.env().timeout).count());
   try {
     core_.enter(*this);
@@ -76,7 +77,8 @@ void Team::State::meet(std::string_view what) {
   try {
     peers_.reserve(all.size() - 1);
     for (std::size_t r = 0; r < all.size(); ++r) {
-      if (static_cast<int>(r) != rank_) peers_.emplace_back(members_[r], ControlPage(all[r].descriptors.at(0)));
+      if (static_cast<int>(r) == rank_) continue;
+      peers_.emplace_back(members_[r], ControlPage(all[r].descriptors.at(0), core_.launch().world_size));
     }
   } catch (const std::exception& error) {
     abort(format("'{}' failed there: {}", what, error.what()));
@@ -366,7 +368,9 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
             "",
             0};
   }
-  if (core_.presence(wait.peer) != Core::Presence::here) return loss(wait.peer, operation);
+  const Core::Presence presence = core_.presence(wait.peer);
+  const bool departed = wait.departed != 0 || presence == Core::Presence::left;  // that news may be on its way here
+  if (departed || presence == Core::Presence::lost) return loss(wait.peer, departed, operation);
   if (wait.error != 0) {
     return {Cause::aborted,
             false,
@@ -386,9 +390,8 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
           0};
 }
 
-Team::State::Failure Team::State::loss(int world_rank, std::string_view during) const {
+Team::State::Failure Team::State::loss(int world_rank, bool left, std::string_view during) const {
   const PeerInfo& peer = core_.bootstrap().peer(world_rank);
-  const bool left = core_.presence(world_rank) == Core::Presence::left;
   return {Cause::lost,
           false,
           format("{}: {} of {}, says rank {}", tell_gone(peer, left), during, describe(), core_.launch().rank),
@@ -425,6 +428,15 @@ void Team::State::peer_lost(int world_rank) noexcept {
   } catch (...) {
     fail({Cause::lost, true, "a rank is lost", world_rank, "", 0});
   }
+}
+
+// What it sent still counts, and only who waits for more of it fails.
+void Team::State::peer_departed(int world_rank) noexcept {
+  if (!is_member(world_rank)) return;
+  const auto rank = static_cast<std::uint32_t>(world_rank);
+  std::uint32_t& word = departed_ranks(control())[rank / ranks_in_a_word];
+  std::atomic_ref(word).fetch_or(std::uint32_t{1} << rank % ranks_in_a_word, std::memory_order_release);
+  std::atomic_ref(control()->departures).fetch_add(1, std::memory_order_release);
 }
 
 void Team::State::peer_aborted(int world_rank, const Abort& abort) noexcept {

@@ -58,6 +58,7 @@ class Team::State {
   void abort(const std::string& reason) noexcept;
   // News of the bootstrap, from its thread.
   void peer_lost(int world_rank) noexcept;
+  void peer_departed(int world_rank) noexcept;
   void peer_aborted(int world_rank, const Abort& abort) noexcept;
 
   void collect();
@@ -91,7 +92,7 @@ class Team::State {
   void fail_like_peer();
   /// Why the waits of `rank`, which its control word describes, ended.
   [[nodiscard]] Failure failure_of_wait(const WaitControl& control, int rank) const;
-  [[nodiscard]] Failure loss(int world_rank, std::string_view during) const;
+  [[nodiscard]] Failure loss(int world_rank, bool left, std::string_view during) const;
   void tell_members(const Failure& failure) noexcept;
   /// In a handler: what ends a call of `exchange` is the team's failure.
   [[noreturn]] void fail_exchange(std::string_view what);

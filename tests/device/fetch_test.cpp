@@ -88,7 +88,8 @@ class HostFetchTest : public OnDevice {
   }
 
  private:
-  WaitControl control_{.abort = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}, .cut_short = 0, .cut = {}};
+  WaitControl control_{
+      .abort = 0, .departures = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}, .cut_short = 0, .cut = {}};
 };
 
 TEST_P(HostFetchTest, ReadsAnyBytesOfAnotherProcess) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that die: what the survivors hear, how fast, and what they can do then.
+// Ranks that die, or leave: what the others hear, how fast, and what they can do then.
 
 #include <algorithm>
 #include <array>
@@ -403,6 +403,43 @@ TEST_P(KillAmidReplays, OfAGraph) {
 #endif
 }
 
+/// Ranks that end their worlds in good order while the others go on, as after an error that only they had.
+class LeaveAmid : public KillAmid {};
+
+// The others hear of it as soon as they wait for a run that it takes no part in, and not at their deadline.
+TEST_P(LeaveAmid, Runs) {
+  const auto [device, operation] = GetParam();
+  constexpr int ranks = 3;
+  std::mt19937_64 random(testing::seed());
+  for (const Messages messages : {Messages::small, Messages::large}) {
+    const int leaver = static_cast<int>(random() % ranks);
+    const std::uint64_t runs = random() % 4;
+    SCOPED_TRACE("TANDEM_TEST_SEED=" + std::to_string(testing::seed()) + ": messages " +
+                 std::to_string(static_cast<int>(messages)) + ", rank " + std::to_string(leaver) + " leaves after " +
+                 std::to_string(runs) + " runs");
+    const Shared<Scene> scene;
+    run_ranks(ranks,
+              [&](World& world) {
+                enter(world, leaver, *scene);
+                Stage stage(world, world.team(), messages, queued);
+                const Work work = operation->prepare(stage);
+                meet(world, leaver, *scene, world.team());
+                if (world.rank() == leaver) {
+                  for (std::uint64_t run = 0; run < runs; ++run) work();
+                  scene->killed_us = now_us();
+                  return;
+                }
+                expect_loss(world, leaver, *scene, world.team(), work);
+                expect_sums(world, world.team(all_but(ranks, leaver)));
+              },
+              {.device = device, .limit = 90s});
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == leaver) continue;
+      EXPECT_LT(scene->heard_us[static_cast<std::size_t>(rank)] - scene->killed_us, 20'000'000) << rank;
+    }
+  }
+}
+
 std::vector<Case> cases(DeviceType device, bool (*fits)(const Operation&)) {
   std::vector<Case> all;
   for (const Operation& operation : all_operations()) {
@@ -416,6 +453,10 @@ std::vector<Case> all_cases(DeviceType device) {
   return cases(device, [](const Operation& /*any*/) { return true; });
 }
 
+std::vector<Case> cases_of_runs(DeviceType device) {
+  return cases(device, [](const Operation& each) { return each.of == Operation::runs; });
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   std::string text = std::string(name(info.param.device)) + "_";
   for (const char* letter = info.param.operation->name; *letter != '\0'; ++letter) {
@@ -426,10 +467,9 @@ std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Host, KillAmid, ::testing::ValuesIn(all_cases(DeviceType::host)), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Cuda, KillAmid, ::testing::ValuesIn(all_cases(DeviceType::cuda)), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Cuda, KillAmidReplays,
-                         ::testing::ValuesIn(cases(DeviceType::cuda,
-                                                   [](const Operation& each) { return each.of == Operation::runs; })),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cuda, KillAmidReplays, ::testing::ValuesIn(cases_of_runs(DeviceType::cuda)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Host, LeaveAmid, ::testing::ValuesIn(cases_of_runs(DeviceType::host)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Cuda, LeaveAmid, ::testing::ValuesIn(cases_of_runs(DeviceType::cuda)), name_of_case);
 
 }  // namespace
 }  // namespace tandem::fault

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/memory/signal_pad.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,7 +19,9 @@
 
 #include "support/devices.hpp"
 #include "support/errors.hpp"
+#include "support/oracle.hpp"
 #include "support/ranks.hpp"
+#include "team/another_world.hpp"
 
 namespace tandem {
 namespace {
@@ -218,6 +223,47 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
       const auto end = std::chrono::steady_clock::now() + 10s;
       while (!team.failed() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(5ms);
       EXPECT_THROW(team.check(), Aborted);  // the others are told
+    }
+  });
+}
+
+// What a rank sent before it ended its world counts, also for who waits only then; who waits for more hears at once,
+// and not at the deadline of a minute.
+TEST_P(Pad, OfARankThatEndsItsWorldTheSignalsCountAndNoMoreAreWaitedFor) {
+  on(3, [](World& world) {
+    std::mt19937_64 random(testing::key(testing::seed(), {static_cast<std::uint64_t>(world.rank())}));
+    for (int round = 0; round < 6; ++round) {
+      const int leaver = round % world.size();
+      InitOptions options = testing::another(world, ".world" + std::to_string(round));
+      options.device = world.device().id();
+      std::optional<World> second = init(options);
+      std::optional<SymmetricTensor> tensor = ready(second->team(), 1);
+      const auto delay = std::chrono::microseconds(random() % 20'000);
+      std::this_thread::sleep_for(delay);
+      if (world.rank() == leaver) {
+        const Stream stream(second->device());
+        for (int peer = 0; peer < world.size(); ++peer) {
+          if (peer == leaver) continue;
+          for (int i = 0; i < 5; ++i) tensor->signal_pad().put_signal(stream, peer, 2);
+        }
+        tensor.reset();
+        second.reset();
+      } else {
+        const Team& team = second->team();
+        const SignalPad& pad = tensor->signal_pad();
+        const Stream stream(second->device());
+        const int other = world.size() - leaver - world.rank();
+        pad.wait_signal(stream, leaver, 2, 5);
+        pad.exchange_signals(stream, std::span(&other, 1), 1);
+        team.synchronize(stream);
+        world.team({std::min(other, world.rank()), std::max(other, world.rank())}).barrier();  // nobody's team failed
+        pad.wait_signal(stream, leaver, 2);
+        const auto begin = std::chrono::steady_clock::now();
+        testing::expect_error<PeerLost>([&] { team.synchronize(stream); },
+                                        {"rank " + std::to_string(leaver), "has ended its world"});
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+      }
+      world.team().barrier();
     }
   });
 }

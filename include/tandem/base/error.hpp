@@ -71,7 +71,8 @@ class TANDEM_API Timeout : public Error {
   int peer_;
 };
 
-/// A rank's process is gone. Sticky: each later call on a team that it belonged to ends the same way.
+/// A rank's process is gone, or has ended its world while this one waited for it. Sticky: each later call on a team
+/// that it belonged to ends the same way.
 class TANDEM_API PeerLost : public Error {
  public:
   PeerLost(const std::string& what, int rank, std::string host, std::int64_t pid,

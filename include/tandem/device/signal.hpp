@@ -53,13 +53,15 @@ struct WaitFailure {
   std::uint64_t expected;
   std::uint64_t seen;
   std::uint64_t waited_ns;
-  std::int32_t error;  ///< 0: a signal did not come; else the errno of a peer's memory that could not be read
+  std::int32_t error;      ///< 0: a signal did not come; else the errno of a peer's memory that could not be read
+  std::uint32_t departed;  ///< nonzero: no deadline had come, but the peer had ended its world
 };
 
 /// What all waits of one team on one rank watch. It lives in host memory that the device can read and write
 /// (mapped on CUDA), so that an abort is a store of the CPU and needs no call of the driver.
 struct alignas(64) WaitControl {
   std::uint32_t abort;       ///< nonzero: waits end at once, and nothing counts any more
+  std::uint32_t departures;  ///< how many ranks have ended their worlds; if any, `departed_ranks` says which
   std::uint32_t failed;      ///< 0: none; 1: a wait is writing `failure`; 2: `failure` stands
   std::uint64_t timeout_ns;  ///< how long each wait may take
   WaitFailure failure;       ///< of the first wait that failed by itself, and so made the abort
@@ -67,5 +69,17 @@ struct alignas(64) WaitControl {
   WaitFailure cut;           ///< of the first wait that the abort ended: what was going on here
 };
 static_assert(std::is_trivially_copyable_v<WaitControl>);
+
+/// A bit for each rank of the world, in words right behind a WaitControl. A rank that has departed sends nothing more:
+/// a wait for it that has not got its signals by now ends as if at its deadline.
+inline constexpr std::uint32_t ranks_in_a_word = 32;
+[[nodiscard]] inline std::uint32_t* departed_ranks(WaitControl* control) noexcept {
+  return reinterpret_cast<std::uint32_t*>(control + 1);
+}
+/// What a WaitControl takes with these words, in a world of so many ranks.
+[[nodiscard]] constexpr std::size_t wait_control_bytes(int world_size) noexcept {
+  const std::size_t words = (static_cast<std::size_t>(world_size) + ranks_in_a_word - 1) / ranks_in_a_word;
+  return sizeof(WaitControl) + words * sizeof(std::uint32_t);
+}
 
 }  // namespace tandem

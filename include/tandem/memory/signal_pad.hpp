@@ -16,8 +16,9 @@ namespace tandem {
 /// A team's counters beside an allocation: on each rank one word for each channel and peer. A channel is a small number
 /// that the caller chooses, so that independent protocols do not meet. A view: the allocation must outlive it. All
 /// operations are asynchronous and in the stream's order; ranks and channels are checked before anything is written
-/// (InvalidArgument, also for a pad that was never made). Waits end at the team's deadline, at an abort or when a peer
-/// is lost: the stream goes on, the team has failed, and `Team::synchronize` or `check` throws.
+/// (InvalidArgument, also for a pad that was never made). Waits end at the team's deadline, at an abort, when a peer
+/// is lost, or when who is waited for has ended its world: the stream goes on, the team has failed, and
+/// `Team::synchronize` or `check` throws.
 class TANDEM_API SignalPad {
  public:
   SignalPad() = default;

@@ -23,10 +23,9 @@ struct InitOptions {
 
 /// All ranks of a job, seen from one of them. An object, nothing global: ranks may be threads of one process, and a
 /// process may start again after its world has ended. It lives until the last copy and the last team of it are gone.
-/// A rank that ends its world has sent all that it was to send, and says so: what waits on a stream for more ends at
-/// its deadline (TANDEM_TIMEOUT), with a PeerLost. So who ends while others count on it tells them first, by
-/// Team::abort or by letting what it caught go on through its World. A process that a rank forks is no rank: it may let
-/// go of its copies, which nobody hears of, but use none of them.
+/// A rank that ends its world has sent all that it was to send, and says so. What it sent still counts; what waits for
+/// more, on the host or on a stream, ends at once, with a PeerLost that says so. A process that a rank forks is no
+/// rank: it may let go of its copies, which nobody hears of, but use none of them.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const noexcept;

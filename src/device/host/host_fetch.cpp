@@ -92,14 +92,16 @@ void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
   const std::int64_t patience = error == ESRCH ? timeout : std::min(timeout, news_comes_within_ns);
   while (!aborted(control)) {
     const std::int64_t waited = Trace::now_ns() - began;
-    if (waited >= patience) {
+    const bool gone = departed(control, fetch.peer);
+    if (gone || waited >= patience) {
       return fail(control, {.operation = fetch.operation,
                             .peer = fetch.peer,
                             .channel = 0,
                             .expected = 0,
                             .seen = 0,
                             .waited_ns = static_cast<std::uint64_t>(waited),
-                            .error = error});
+                            .error = error,
+                            .departed = gone});
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

@@ -128,8 +128,10 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
     const std::int64_t now = Trace::now_ns();
     const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
     const bool ended = aborted(control);
-    if (ended || waited >= timeout_ns) {
-      // Whoever stopped this thread for so long (a debugger, a frozen machine) may have let the signal come meanwhile.
+    const bool gone = departed(control, wait.peer);
+    if (ended || gone || waited >= timeout_ns) {
+      // Whoever stopped this thread for so long (a debugger, a frozen machine) may have let the signal come meanwhile;
+      // and who departs may have sent it just before.
       if (!ended && value_of(word) >= target) break;
       const WaitFailure facts{.operation = wait.operation,
                               .peer = wait.peer,
@@ -137,7 +139,8 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
                               .expected = word.taken,
                               .seen = value_of(word),
                               .waited_ns = waited,
-                              .error = 0};
+                              .error = 0,
+                              .departed = gone};
       if (ended) {
         static_cast<void>(report_first(control.cut_short, control.cut, facts));
       } else {
@@ -162,6 +165,13 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
 
 bool aborted(WaitControl& control) noexcept {
   return std::atomic_ref(control.abort).load(std::memory_order_acquire) != 0;
+}
+
+bool departed(WaitControl& control, int peer) noexcept {
+  if (std::atomic_ref(control.departures).load(std::memory_order_acquire) == 0) return false;
+  const auto rank = static_cast<std::uint32_t>(peer);
+  std::uint32_t& word = departed_ranks(&control)[rank / ranks_in_a_word];
+  return (std::atomic_ref(word).load(std::memory_order_acquire) >> rank % ranks_in_a_word & 1) != 0;
 }
 
 void fail(WaitControl& control, const WaitFailure& failure) noexcept {

@@ -20,6 +20,8 @@ void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcep
 
 /// Whether the team's waits are to end, for any reason.
 [[nodiscard]] bool aborted(WaitControl& control) noexcept;
+/// Whether `peer`, a rank of the world, sends nothing more. What it has sent is there to see after this.
+[[nodiscard]] bool departed(WaitControl& control, int peer) noexcept;
 /// Leaves `failure` behind, unless another one was first, and ends the team's waits; returns once that can be seen.
 void fail(WaitControl& control, const WaitFailure& failure) noexcept;
 

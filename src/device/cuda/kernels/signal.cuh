@@ -52,16 +52,18 @@ __device__ inline void report_first(std::uint32_t* state, WaitFailure* place, co
   store_release_system(state, 2U);
 }
 
-/// Whether a wait that has taken `waited_ns` may go on. It may not after an abort, nor after its deadline, which makes
-/// one; it says so then. Where others had the GPU for so long, what it waits for may have come meanwhile.
+/// Whether a wait that has taken `waited_ns` may go on. It may not after an abort, nor after its deadline or for a peer
+/// that has departed, which makes one; it says so then. Where others had the GPU for so long, what it waits for may
+/// have come meanwhile, and who departs may have sent it just before.
 template <typename HasCome>
 __device__ bool may_wait_on(WaitControl* control, const SignalWait& wait, std::uint64_t expected, std::uint64_t seen,
                             std::uint64_t waited_ns, const HasCome& has_come) {
-  const bool aborted = is_aborted(control);
-  if (!aborted && waited_ns < *const_cast<const volatile std::uint64_t*>(&control->timeout_ns)) return true;
-  if (!aborted && has_come()) return true;
-  const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0};
-  if (aborted) {
+  const News news = ask_host(control);
+  const bool late = waited_ns >= *const_cast<const volatile std::uint64_t*>(&control->timeout_ns);
+  const bool departed = news.departures && has_departed(control, wait.peer);
+  if (!news.aborted && (!(late || departed) || has_come())) return true;
+  const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0, departed ? 1U : 0U};
+  if (news.aborted) {
     report_first(&control->cut_short, &control->cut, facts);
   } else {
     report_first(&control->failed, &control->failure, facts);
