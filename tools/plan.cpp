@@ -146,6 +146,13 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
   expect_sms(options.sms, world.device().id().type);
   const CollectiveProblem problem =
       sized_problem(options.operation, world.size(), options.size, options.dtype.value_or(f32));
+  if (problem.rows == 0 && options.size != 0) {
+    const std::int64_t element = static_cast<std::int64_t>(size_of(problem.dtype));
+    const bool has_parts = options.operation != Operation::all_reduce && options.operation != Operation::broadcast;
+    throw InvalidArgument(format(
+        "--size is {} bytes, in which {} of {} over {} ranks has no element; allowed: from {} on", options.size,
+        name(options.operation), name(problem.dtype), world.size(), has_parts ? element * world.size() : element));
+  }
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
                             {.algorithm = options.algorithm, .sms = options.sms});
   if (world.rank() != 0) return success;

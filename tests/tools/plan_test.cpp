@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -42,6 +43,18 @@ TEST(Plan, NothingTakesATime) {
       ASSERT_EQ(outcome.code, success) << outcome.out;
       EXPECT_FALSE(contains(outcome.out, "nan us") || contains(outcome.out, "inf us")) << outcome.out;
     }
+  }
+}
+
+TEST(Plan, ASizeWithoutAnElementIsRefused) {
+  for (const auto& [operation, least] :
+       {std::pair("all_reduce", 4), {"broadcast", 4}, {"all_gather", 12}, {"all_to_all", 12}}) {
+    const std::string command = std::string("plan ") + operation + " -n 3 --device host --size ";
+    const Outcome outcome = tandem_command(command + std::to_string(least - 1) + " 2>&1");
+    EXPECT_NE(outcome.code, success) << outcome.out;
+    testing::expect_says(outcome.out,
+                         {"--size", std::to_string(least - 1), operation, "f32", "from " + std::to_string(least)});
+    EXPECT_EQ(tandem_command(command + std::to_string(least)).code, success);
   }
 }
 
