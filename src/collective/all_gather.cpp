@@ -38,7 +38,7 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   expect_staging_for({"pull"});
   const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
+  make_meeting(spec.count, ranks() - 1, direct_copy_above(tuning, ranks()));
   const bool staging = options.algorithm == "pull" || (automatic() && !is_always_one_kernel(spec.count));
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals, ranks() - 1);
   const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
@@ -76,7 +76,8 @@ AllGather::Way AllGather::way(std::size_t bytes, Tensors tensors) const noexcept
   const bool symmetric = tensors == Tensors::symmetric_output;
   if (symmetric) {
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
-    if (takes_direct_kernel(direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes))) {
+    const std::size_t above = direct_copy_above(tuning, ranks());
+    if (takes_direct_kernel(direct_shard_wins(ranks(), bytes, above, tuning.direct_gather_bytes))) {
       return Way::direct_kernel;
     }
   }

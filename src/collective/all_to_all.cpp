@@ -86,7 +86,7 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
   expect_count(spec.count);
   const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
+  make_meeting(spec.count, ranks() - 1, direct_copy_above(tuning, ranks()));
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
@@ -105,7 +105,8 @@ AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors, bool aligned) co
   if (takes_mail(bytes)) return Way::mail;
   if (tensors != Tensors::plain) {
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
-    const bool wins = aligned && direct_shard_wins(tuning, ranks(), bytes, tuning.direct_exchange_bytes);
+    const bool wins =
+        aligned && direct_shard_wins(ranks(), bytes, direct_copy_above(tuning, ranks()), tuning.direct_exchange_bytes);
     if (takes_direct_kernel(wins)) return Way::direct_kernel;
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;

@@ -73,7 +73,7 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   expect_count(spec.count);
   const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, readers(), readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes);
+  make_meeting(spec.count, readers(), readers() > 1 ? tuning.direct_pass_bytes : direct_copy_above(tuning, ranks()));
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t piece = bytes_up_to(piece_bytes(), spec.count);
   // For a plan's life: a slot's credits, and a meeting that needs none, do not know of each other.
@@ -101,7 +101,7 @@ std::string Broadcast::in_words() const {
              copier());
   std::string small = with_mail(with_one_kernel(count_, otherwise, "tensors"));
   if (!meeting() || !automatic()) return small;
-  const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : tuning.direct_above_bytes;
+  const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : direct_copy_above(tuning, ranks());
   const bool bounded = readers() == 1 || options().sms.has_value();
   return format(
       "into symmetric tensors above {} {}by a kernel that {}; {}", above / static_cast<std::size_t>(readers()),
@@ -136,7 +136,8 @@ Broadcast::Way Broadcast::way(std::size_t bytes, Tensors tensors) const noexcept
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
     const std::size_t passed_on = bytes * static_cast<std::size_t>(readers());
     const bool passes = passed_on > tuning.direct_pass_bytes && kernel_may_pass_on(bytes);
-    const bool stores = direct_shard_wins(tuning, ranks(), bytes, tuning.direct_gather_bytes);
+    const bool stores =
+        direct_shard_wins(ranks(), bytes, direct_copy_above(tuning, ranks()), tuning.direct_gather_bytes);
     if (takes_direct_kernel(readers() > 1 ? passes : stores)) return Way::direct_kernel;
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;

@@ -378,7 +378,7 @@ std::string Collective::with_direct_kernel(std::size_t most, std::string_view do
   if (!meeting_) return otherwise;
   if (!automatic_) return format("by a kernel that {}", does);
   return format("from {} to {} bytes on a rank's links by a kernel that {}, else {}",
-                collective_tuning(device().id().type).direct_above_bytes, most, does, otherwise);
+                direct_copy_above(collective_tuning(device().id().type), ranks_), most, does, otherwise);
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {

@@ -23,12 +23,14 @@ struct CollectiveTuning {
   std::size_t only_letter_bytes;  ///< the same between two ranks, each of which writes one letter and reads one
   std::size_t mailed_bytes;       ///< and up to here a message that goes to every peer, all its copies together
   std::size_t one_kernel_bytes;   ///< up to here an all-reduce is one kernel's, where the device has one for it
-  std::size_t one_kernel_link_bytes;  ///< the same of what a rank sends where shards are gathered, or summed
-  std::size_t direct_above_bytes;     ///< above this (by mail) one kernel works on symmetric tensors instead
-  std::size_t direct_gather_bytes;    ///< up to here (on a rank's links) for gathers: then copies are as fast
-  std::size_t direct_exchange_bytes;  ///< the same for all-to-alls, whose own part slows copies
-  std::size_t direct_scatter_bytes;   ///< the same for sums of shards: then all threads are faster
-  std::size_t direct_pass_bytes;      ///< above this (by mail) one kernel has several ranks pass a broadcast on
+  std::size_t one_kernel_link_bytes;     ///< the same of what a rank sends where shards are gathered, or summed
+  std::size_t direct_above_bytes;        ///< above this (by mail) one kernel works on symmetric tensors instead
+  std::size_t direct_copy_of_two_bytes;  ///< the same between two ranks, which meet sooner, of what is copied
+  std::size_t direct_sum_of_two_bytes;   ///< and of what is added up
+  std::size_t direct_gather_bytes;       ///< up to here (on a rank's links) for gathers: then copies are as fast
+  std::size_t direct_exchange_bytes;     ///< the same for all-to-alls, whose own part slows copies
+  std::size_t direct_scatter_bytes;      ///< the same for sums of shards: then all threads are faster
+  std::size_t direct_pass_bytes;         ///< above this (by mail) one kernel has several ranks pass a broadcast on
   std::size_t one_step_bytes;       ///< so many bytes more on a rank's link cost one kernel no more than a second step
   std::size_t fetched_bytes;        ///< from here on (of one rank) plain views are read where they are, if ranks can
   std::size_t fetched_twice_bytes;  ///< the same where that takes two rounds, as in an all-reduce
@@ -47,6 +49,8 @@ inline constexpr CollectiveTuning host_tuning = {.piece_bytes = std::size_t{512}
                                                  .one_kernel_bytes = 0,
                                                  .one_kernel_link_bytes = 0,
                                                  .direct_above_bytes = SIZE_MAX,
+                                                 .direct_copy_of_two_bytes = SIZE_MAX,
+                                                 .direct_sum_of_two_bytes = SIZE_MAX,
                                                  .direct_gather_bytes = 0,
                                                  .direct_exchange_bytes = 0,
                                                  .direct_scatter_bytes = 0,
@@ -67,6 +71,8 @@ inline constexpr CollectiveTuning cuda_tuning = {.piece_bytes = std::size_t{32} 
                                                  .one_kernel_bytes = std::size_t{4} << 20,
                                                  .one_kernel_link_bytes = std::size_t{4} << 20,
                                                  .direct_above_bytes = std::size_t{2} << 20,
+                                                 .direct_copy_of_two_bytes = std::size_t{768} << 10,
+                                                 .direct_sum_of_two_bytes = std::size_t{1} << 20,
                                                  .direct_gather_bytes = std::size_t{64} << 20,
                                                  .direct_exchange_bytes = std::size_t{256} << 20,
                                                  .direct_scatter_bytes = std::size_t{16} << 20,
@@ -90,18 +96,23 @@ inline constexpr CollectiveTuning cuda_tuning = {.piece_bytes = std::size_t{32} 
   return tuning.one_kernel_link_bytes / static_cast<std::size_t>(ranks > 1 ? ranks - 1 : 1);
 }
 
-/// Whether one kernel sums symmetric tensors where they are, where the device has one and nothing else was asked for.
-/// By mail a rank would send `mailed` bytes.
-[[nodiscard]] constexpr bool direct_sum_wins(const CollectiveTuning& tuning, std::size_t mailed) noexcept {
-  return mailed > tuning.direct_above_bytes;
+/// Above how many bytes that a rank would send by mail one kernel copies symmetric tensors to their places instead,
+/// where the device has one and nothing else was asked for.
+[[nodiscard]] constexpr std::size_t direct_copy_above(const CollectiveTuning& tuning, int ranks) noexcept {
+  return ranks <= 2 ? tuning.direct_copy_of_two_bytes : tuning.direct_above_bytes;
 }
 
-/// Whether one kernel gathers or exchanges shards of up to so many bytes, or sums each for its rank, in the same way,
-/// where that is for `most` on a rank's links. Vector accesses have to fit, on all ranks alike.
-[[nodiscard]] constexpr bool direct_shard_wins(const CollectiveTuning& tuning, int ranks, std::size_t shard,
+/// And above how many it sums them where they are.
+[[nodiscard]] constexpr std::size_t direct_sum_above(const CollectiveTuning& tuning, int ranks) noexcept {
+  return ranks <= 2 ? tuning.direct_sum_of_two_bytes : tuning.direct_above_bytes;
+}
+
+/// Whether it does so with shards of up to so many bytes, where it is for more than `above` and up to `most` on a
+/// rank's links. Vector accesses have to fit, on all ranks alike.
+[[nodiscard]] constexpr bool direct_shard_wins(int ranks, std::size_t shard, std::size_t above,
                                                std::size_t most) noexcept {
   const std::size_t sent = shard * static_cast<std::size_t>(ranks - 1);
-  return shard % vector_bytes == 0 && sent > tuning.direct_above_bytes && sent <= most;
+  return shard % vector_bytes == 0 && sent > above && sent <= most;
 }
 
 /// Up to how many bytes one kernel does it all, where nobody says otherwise: of an all-reduce, and of a shard that is
@@ -134,7 +145,7 @@ struct OneKernelLimit {
 /// Above how many bytes an all-reduce of symmetric tensors is one kernel's on these, where the device has one: of two
 /// ranks where one step by mail ends to win, of more before a second one began to.
 [[nodiscard]] constexpr std::size_t direct_all_reduce_above(const CollectiveTuning& tuning, int ranks) noexcept {
-  return ranks <= 2 ? tuning.direct_above_bytes : std::min(tuning.direct_above_bytes, one_step_up_to(tuning, ranks));
+  return std::min(direct_sum_above(tuning, ranks), one_step_up_to(tuning, ranks));
 }
 
 /// How many bytes of an all-reduce in two steps of one kernel a rank adds up, so that each begins where vector accesses

@@ -15,6 +15,7 @@ CostTable hopper_costs(int multiprocessors, double memory_bytes_per_second) noex
           .link_latency_seconds = 10e-6,
           .push_gap_seconds = 5e-6,
           .takes_beside_pushes_cost = 0.4,
+          .load_bytes_per_second = 330e9,
           .store_bytes_per_second = 220e9,
           .memory_bytes_per_second = 0.75 * memory_bytes_per_second,
           .weights_bytes_per_second = 0.85 * memory_bytes_per_second,

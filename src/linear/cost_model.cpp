@@ -73,12 +73,15 @@ class Pieces {
     }
     return 0;
   }
-  /// All of it in sequence, in front of one product or behind it.
+  /// All of it in sequence, in front of one product or behind it. What is summed is loaded from peers first, and an
+  /// all-reduce's sums then cross as a gather's shards do.
   [[nodiscard]] double comm() const {
     if (peers() == 0) return 0;
-    const double first = latency() + peers() * wire();
-    if (!costs_.kernels_reach_peers || !kernel_takes_rows(ranks_, row_bytes())) return first + epilogue();
-    return kind_ == LinearKind::linear_all_reduce ? 2 * first : first;
+    const double crossing = latency() + peers() * wire();
+    if (!costs_.kernels_reach_peers || !kernel_takes_rows(ranks_, row_bytes())) return crossing + epilogue();
+    if (!is_reduction(kind_)) return crossing;
+    const double loading = latency() + peers() * shard_bytes() / costs_.load_bytes_per_second;
+    return kind_ == LinearKind::linear_all_reduce ? loading + crossing : loading;
   }
 
   [[nodiscard]] double sequence() const { return whole() + comm(); }
@@ -217,7 +220,8 @@ class Pieces {
   /// An all-reduce's.
   [[nodiscard]] double in_rounds(std::string_view algorithm, const std::vector<ShardPart>& rounds) const {
     const int count = static_cast<int>(rounds.size());
-    const double hops = hops_of(count, std::min(rounds.front().size(), rounds.back().size()));
+    // Each round crosses twice: its products, and its sums.
+    const double hops = hops_of(2 * count, std::min(rounds.front().size(), rounds.back().size()));
     if (costs_.copies_cost_compute) {
       double products = 0;
       for (const ShardPart& round : rounds) products += ranks_ * gemm(round.size());

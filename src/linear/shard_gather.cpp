@@ -35,7 +35,7 @@ MeetingPlace meeting_of(const Team& team, std::int64_t max_m, std::size_t row_by
   const CollectiveTuning& tuning = collective_tuning(team.device().id().type);
   const bool may = team.device().meets() && takes_kernels(choice) && kernel_takes_rows(team.size(), row_bytes);
   if (!may || meanwhile == ShardGather::Meanwhile::something ||
-      !direct_shard_wins(tuning, team.size(), shard, tuning.direct_gather_bytes)) {
+      !direct_shard_wins(team.size(), shard, direct_copy_above(tuning, team.size()), tuning.direct_gather_bytes)) {
     return {};
   }
   return {team, choice.sms.value_or(MeetingPlace::most_blocks), operation,

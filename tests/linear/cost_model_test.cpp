@@ -2,17 +2,21 @@
 #include "tandem/linear/cost_model.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/h200_costs.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 #include "support/errors.hpp"
@@ -453,6 +457,65 @@ TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   far.push_gap_seconds = 0;  // a link on which several are on their way
   for (const int groups : {1, 2, 12}) EXPECT_NEAR(latencies(LinearKind::all_gather_linear, groups), 1, 0.1) << groups;
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1) << "each leaves when it has been computed";
+}
+
+// docs/performance/two_gpus.md and four_gpus.md have the times: each is the fastest way that was measured, or within
+// two percent of it.
+TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
+  constexpr LinearKind gather = LinearKind::all_gather_linear;
+  constexpr LinearKind scatter = LinearKind::linear_reduce_scatter;
+  constexpr LinearKind reduce = LinearKind::linear_all_reduce;
+  struct Case {
+    int ranks;
+    LinearKind kind;
+    std::int64_t m, n, k;  // of a rank
+    std::string_view algorithm;
+    int groups;
+  };
+  constexpr std::array cases{
+      Case{2, gather, 1024, 14336, 8192, "sequence", 0}, Case{2, gather, 2048, 14336, 8192, "pipeline", 1},
+      Case{2, gather, 1024, 4096, 8192, "pipeline", 1},  Case{2, gather, 2048, 5120, 8192, "pipeline", 1},
+      Case{2, scatter, 512, 8192, 14336, "sequence", 0}, Case{2, scatter, 1024, 8192, 14336, "pipeline", 1},
+      Case{2, scatter, 1024, 8192, 4096, "pipeline", 1}, Case{2, reduce, 512, 8192, 14336, "sequence", 0},
+      Case{2, reduce, 1024, 8192, 14336, "sequence", 0}, Case{2, reduce, 2048, 8192, 14336, "pipeline", 2},
+      Case{2, reduce, 1024, 8192, 4096, "sequence", 0},  Case{2, reduce, 2048, 8192, 4096, "pipeline", 2},
+      Case{4, gather, 8192, 2560, 8192, "pipeline", 3},  Case{4, scatter, 8192, 8192, 2048, "pipeline", 3},
+      Case{4, reduce, 1024, 8192, 7168, "sequence", 0},
+  };
+  for (const Case& each : cases) {
+    const LinearSpec spec{.m = each.m, .n = each.n, .k = each.k, .dtype = bf16};
+    const LinearChoice choice = choose(each.kind, spec, each.ranks, h200_costs());
+    EXPECT_EQ(choice.algorithm, each.algorithm) << to_string(spec) << " of " << each.ranks << '\n' << to_string(choice);
+    EXPECT_EQ(choice.groups, each.groups) << to_string(spec) << " of " << each.ranks << '\n' << to_string(choice);
+  }
+}
+
+TEST(CostModel, EachRoundOfAnAllReduceCrossesTwice) {
+  CostTable hopping = gpu;
+  hopping.hop_seconds = 1;  // the rest is microseconds
+  const LinearSpec spec{.m = 8192, .n = 64, .k = 8192, .dtype = bf16};
+  const auto hops = [&](LinearKind kind, int groups) {
+    return choose(kind, spec, 4, hopping, {.groups = groups}).predicted.t_pipeline;
+  };
+  EXPECT_NEAR(hops(LinearKind::linear_reduce_scatter, 3), 3 + 2, 0.1) << "one for each group, the fork and the join";
+  EXPECT_NEAR(hops(LinearKind::linear_all_reduce, 3), 2 * 3 + 2, 0.1) << "its products, and its sums";
+}
+
+TEST(CostModel, WhatASequenceSumsIsLoadedFromPeers) {
+  CostTable slow = gpu;
+  slow.kernels_reach_peers = true;
+  slow.load_bytes_per_second = gpu.link_bytes_per_second / 3;
+  CostTable fast = slow;
+  fast.load_bytes_per_second = gpu.link_bytes_per_second;
+  const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
+  const double wire = 3 * 2048 * 8192 * 2 / gpu.link_bytes_per_second;
+  for (const LinearKind kind : {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
+    EXPECT_NEAR(choose(kind, spec, 4, slow).predicted.t_comm - choose(kind, spec, 4, fast).predicted.t_comm, 2 * wire,
+                1e-9)
+        << name(kind) << ": an all-reduce's sums cross as a gather's shards do";
+  }
+  EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, slow).predicted.t_comm,
+            choose(LinearKind::all_gather_linear, spec, 4, fast).predicted.t_comm);
 }
 
 TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {

@@ -42,6 +42,7 @@ struct CostTable {
   double link_latency_seconds = 0;        ///< fixed cost of one copy and its signal
   double push_gap_seconds = 0;            ///< from one push to the next (Device::push), beside its bytes' time
   double takes_beside_pushes_cost = 0;    ///< of the time in which copies from peers and to them cross together
+  double load_bytes_per_second = 0;       ///< what a kernel sums, from its peers, where kernels reach them
   double store_bytes_per_second = 0;      ///< a product's results into a peer's memory
   double memory_bytes_per_second = 0;     ///< read plus write, by a reduction
   double weights_bytes_per_second = 0;    ///< how fast a product reads weights that no cache holds
