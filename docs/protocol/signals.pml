@@ -17,8 +17,9 @@
 //               and again behind, each block of a kernel by itself: the first says `ready`, the second `drained`.
 //   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph. Who waited for such a word resets
 //               it before doing what lets the other side write it again.
-//   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline), at any point. Every wait of a failed rank
-//               ends at once and its streams go on, over garbage. What was read counts only if no member has failed.
+//   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline or for who left), at any point. Every wait of
+//               a failed rank ends at once and its streams go on, over garbage. What was read counts only if no member
+//               has failed.
 //
 // An execution is sequentially consistent here: the model is of the protocol. That data becomes visible before its signal
 // is what release and acquire at system scope give; mutation 1 is what happens without.

@@ -72,7 +72,7 @@ Core::~Core() {
     reclaimer_.forget();
     return;
   }
-  reclaimer_.finish();
+  if (!reclaimer_.finish()) bootstrap_->end_as_lost();
   if (trace_ == nullptr) return;
   try {
     device_->trace_collect();

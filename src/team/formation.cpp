@@ -18,13 +18,13 @@ constexpr auto grace = std::chrono::milliseconds(200);
 
 std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
                               const FirstGone& first_gone) {
-  Offer mine{++attempts_, proposed, 0, false, members};
+  mine_ = {++attempts_, proposed, 0, false, members};
   heard_.clear();
   listed_.clear();
   // To everyone before anything can fail: whoever lists this rank finds its list.
   for (const int rank : members) {
     if (rank == self_) continue;
-    tell(rank, mine);
+    tell(rank, mine_);
     listed_[rank] = sent_[rank];
   }
   std::uint64_t id = proposed;
@@ -35,15 +35,19 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
       if (rank == members.front()) id = theirs.id;
     }
   } catch (const Contradiction& found) {
-    contradict(mine, found);
+    contradict(found);
   } catch (...) {
-    mine.withdrawn = true;
-    for (const int rank : members) {
-      if (rank != self_) tell(rank, mine);
-    }
+    withdraw();
     throw;
   }
   return id;
+}
+
+void Formation::withdraw() noexcept {
+  mine_.withdrawn = true;
+  for (const int rank : mine_.members) {
+    if (rank != self_) tell(rank, mine_);
+  }
 }
 
 Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock::time_point deadline,
@@ -91,15 +95,15 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
   }
 }
 
-void Formation::contradict(const Offer& mine, const Contradiction& found) {
+void Formation::contradict(const Contradiction& found) {
   // Those whom the other side lists wait for this rank: its list tells them why they wait in vain. And what the others
   // sent for this attempt is taken, so that the next one starts clean.
   std::vector<int> others = found.members;
   for (const int rank : found.members) {
-    const bool told = std::find(mine.members.begin(), mine.members.end(), rank) != mine.members.end();
-    if (!told) tell(rank, mine);
+    const bool told = std::find(mine_.members.begin(), mine_.members.end(), rank) != mine_.members.end();
+    if (!told) tell(rank, mine_);
   }
-  others.insert(others.end(), mine.members.begin(), mine.members.end());
+  others.insert(others.end(), mine_.members.begin(), mine_.members.end());
   std::sort(others.begin(), others.end());
   others.erase(std::unique(others.begin(), others.end()), others.end());
   const auto deadline = Clock::now() + grace;
@@ -109,7 +113,7 @@ void Formation::contradict(const Offer& mine, const Contradiction& found) {
   throw InvalidArgument(
       format("the members of a new team list different ranks: {} lists {}, {} lists {} (ranks of "
              "the world); allowed: the same ranks in the same order",
-             to_string(bootstrap_.peer(self_)), list_ranks(mine.members), to_string(bootstrap_.peer(found.rank)),
+             to_string(bootstrap_.peer(self_)), list_ranks(mine_.members), to_string(bootstrap_.peer(found.rank)),
              list_ranks(found.members)));
 }
 

@@ -36,6 +36,9 @@ class Formation {
   /// PeerLost naming one that did not come.
   [[nodiscard]] std::uint64_t form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
                                    const FirstGone& first_gone);
+  /// The team that the last call agreed on has come to nothing. A member that gave up before it had read this rank's
+  /// list is not to take that for one of its next attempt.
+  void withdraw() noexcept;
 
  private:
   struct Offer {
@@ -59,12 +62,13 @@ class Formation {
   /// The list that `rank` stands by. Throws Contradiction if it is not `mine`.
   [[nodiscard]] Offer accept(int rank, const std::vector<int>& mine, Clock::time_point deadline,
                              const FirstGone& first_gone);
-  [[noreturn]] void contradict(const Offer& mine, const Contradiction& found);
+  [[noreturn]] void contradict(const Contradiction& found);
 
   Bootstrap& bootstrap_;
   int self_;
   std::uint64_t channel_;
   std::uint64_t attempts_ = 0;
+  Offer mine_;  // of the last attempt
   std::map<int, std::uint64_t> sent_;
   std::map<int, std::uint64_t> listed_;  // which of those sent is this attempt's list
   std::map<int, std::uint64_t> taken_;

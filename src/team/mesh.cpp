@@ -131,7 +131,7 @@ Mesh::~Mesh() {
     [[maybe_unused]] const std::condition_variable* const never_destroyed = changed_.release();
     return;
   }
-  const bool well = std::uncaught_exceptions() <= exceptions_;
+  const bool well = ends_well_ && std::uncaught_exceptions() <= exceptions_;
   if (thread_ != nullptr) {
     {
       const std::lock_guard lock(mutex_);

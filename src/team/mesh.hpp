@@ -31,7 +31,7 @@ class Mesh final : public Bootstrap {
   Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience);
   /// Says goodbye to the peers. It waits only where a peer's socket is full, for that to take what was sent before and
   /// the goodbye; whoever reads nothing in time counts this rank as lost. A destructor run by a passing exception says
-  /// that it fails, and so does a process's end: peers then count this rank as lost, too.
+  /// that it fails, and so does one after `end_as_lost`, or a process's end: peers then count this rank as lost, too.
   ~Mesh() override;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -45,6 +45,7 @@ class Mesh final : public Bootstrap {
   void flush(std::span<const int> ranks, Clock::time_point deadline, const std::function<void()>& stop) override;
   void send_abort(int rank, const Abort& abort) noexcept override;
   void listen(Listener listener) override;
+  void end_as_lost() noexcept override { ends_well_ = false; }
   /// Throws PeerLost for the peer that was lost first, if one is: others may have left because of it.
   void throw_if_lost();
 
@@ -80,6 +81,7 @@ class Mesh final : public Bootstrap {
   std::chrono::milliseconds patience_;
   pid_t process_;
   int exceptions_;
+  bool ends_well_ = true;
   std::vector<std::unique_ptr<Peer>> peers_;
   FileDescriptor epoll_;
   FileDescriptor wake_;

@@ -53,7 +53,7 @@ void Reclaimer::collect(std::chrono::milliseconds limit) noexcept {
   shelf_->objects.splice(shelf_->objects.begin(), objects);
 }
 
-void Reclaimer::finish() noexcept {
+bool Reclaimer::finish() noexcept {
   const bool idle = is_empty() || wait_until_idle();
   if (idle) wait_for_deferred();
   Objects objects;
@@ -62,9 +62,10 @@ void Reclaimer::finish() noexcept {
     shelf_->closed = true;
     objects.swap(shelf_->objects);
   }
-  if (objects.empty() || idle) return;
+  if (idle || objects.empty()) return idle;
   log_.write(LogLevel::error, "a world could not wait for its device at its end, and keeps what it shared with peers");
   keep_for_ever(std::move(objects));
+  return false;
 }
 
 void Reclaimer::forget() noexcept { keep_for_ever(std::move(shelf_->objects)); }

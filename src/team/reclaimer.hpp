@@ -29,9 +29,9 @@ class Reclaimer {
   void add(std::shared_ptr<void> object) noexcept;
   /// Releases everything if the device has nothing left to run within `limit`, else nothing.
   void collect(std::chrono::milliseconds limit) noexcept;
-  /// Waits for the device, and a tenth of a second for handles of `deferred`, then releases everything; if the device
-  /// has failed, nothing ever.
-  void finish() noexcept;
+  /// Waits for the device, and a tenth of a second for handles of `deferred`, then releases everything. False if the
+  /// device cannot be waited for: then nothing is released, ever.
+  bool finish() noexcept;
   /// Leaves everything as it is, for ever: for a forked child, where what is queued never runs, and where the device's
   /// threads, which a release may need, are not there.
   void forget() noexcept;

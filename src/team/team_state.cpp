@@ -125,7 +125,12 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
     core_.bootstrap().drop_beyond(id, 0);
     throw;
   }
-  team->meet("team");
+  try {
+    team->meet("team");
+  } catch (const Timeout&) {  // else whoever reads the list yet is told at once why the team came to nothing
+    formation_.withdraw();
+    throw;
+  }
   if (core_.log().enabled(LogLevel::trace)) core_.log().write(LogLevel::trace, format("made {}", team->describe()));
   return team;
 }
@@ -175,10 +180,11 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
     const int peer = members_[(self + step) % size];
     try {
       bootstrap.send(peer, id_, sequence, copy_of(packed));
-    } catch (const PeerLost&) {  // the others still get theirs, and what this one sent may be here already
+    } catch (const PeerLost&) {  // the others still get theirs
       gone = std::current_exception();
     }
   }
+  if (gone) std::rethrow_exception(gone);
 
   std::vector<Parcel> parcels(size);
   parcels[self] = std::move(packed);
@@ -204,7 +210,6 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
                     ranks.size() == 1 ? ranks[0] : -1);
     }
   }
-  if (gone) std::rethrow_exception(gone);
   bootstrap.flush(members_, deadline, stop);
 
   std::size_t differs = 0;
@@ -368,9 +373,8 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
             "",
             0};
   }
-  const Core::Presence presence = core_.presence(wait.peer);
-  const bool departed = wait.departed != 0 || presence == Core::Presence::left;  // that news may be on its way here
-  if (departed || presence == Core::Presence::lost) return loss(wait.peer, departed, operation);
+  const bool departed = wait.departed != 0;  // news that may still be on its way here
+  if (departed || core_.presence(wait.peer) == Core::Presence::lost) return loss(wait.peer, departed, operation);
   if (wait.error != 0) {
     return {Cause::aborted,
             false,

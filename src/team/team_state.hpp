@@ -22,8 +22,9 @@ namespace tandem {
 /// One team on one rank.
 ///
 /// Failure: the first cause stays. It is written under `failure_mutex_`, and only then is `control()->abort` set, which
-/// ends the waits; so who sees the word set finds the cause. A wait on the device that misses its deadline sets the
-/// word itself and leaves its facts in `control()->failure`, from which the first `check` makes the cause.
+/// ends the waits; so who sees the word set finds the cause. A wait on the device that misses its deadline, or
+/// whose peer has departed, sets the word itself and leaves its facts in `control()->failure`, from which the first
+/// `check` makes the cause.
 ///
 /// A wait that ends so lets its stream go on, into memory that peers may be reading. So results count on no rank once
 /// any member's word is set: `check` looks at all of them, not only at what messages have told.

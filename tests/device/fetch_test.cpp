@@ -68,7 +68,7 @@ std::string why_not_readable(Device& device, const Lender& lender, const std::ve
 
 class HostFetchTest : public OnDevice {
  protected:
-  [[nodiscard]] WaitControl* control() { return &control_; }
+  [[nodiscard]] WaitControl* control() { return &control_.words; }
 
   /// Runs a fetch of `bytes` at `offset` of what begins at `address` in `process`, into `to`.
   void fetch(std::int64_t process, const void* address, std::size_t offset, std::span<std::byte> to) {
@@ -88,8 +88,11 @@ class HostFetchTest : public OnDevice {
   }
 
  private:
-  WaitControl control_{
-      .abort = 0, .departures = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}, .cut_short = 0, .cut = {}};
+  struct {
+    WaitControl words{
+        .abort = 0, .departures = 0, .failed = 0, .timeout_ns = 200'000'000, .failure = {}, .cut_short = 0, .cut = {}};
+    std::uint32_t departed = 0;
+  } control_;
 };
 
 TEST_P(HostFetchTest, ReadsAnyBytesOfAnotherProcess) {
@@ -161,6 +164,26 @@ TEST_P(HostFetchTest, TheAbortThatFollowsAnEndedProcessIsWaitedFor) {
   EXPECT_EQ(std::atomic_ref(control()->abort).load(), 1U) << "the stream went on before anybody knew";
   news.join();
   EXPECT_EQ(control()->failed, 0U);
+}
+
+TEST_P(HostFetchTest, AProcessThatHasEndedInGoodOrderIsWaitedForNoMore) {
+  std::vector<std::byte> data = random_bytes(64);
+  Lender lender(data);
+  const std::int64_t process = lender.process();
+  lender.end();
+  control()->timeout_ns = 60'000'000'000;
+  std::thread news([&] {
+    std::this_thread::sleep_for(20ms);
+    std::atomic_ref(*departed_ranks(control())).store(1U << 3);
+    std::atomic_ref(control()->departures).store(1);
+  });
+  std::vector<std::byte> got(64);
+  fetch(process, data.data(), 0, got);
+  news.join();
+  ASSERT_EQ(control()->failed, 2U);
+  EXPECT_EQ(control()->failure.peer, 3);
+  EXPECT_EQ(control()->failure.departed, 1U);
+  EXPECT_LT(control()->failure.waited_ns, 10'000'000'000U);
 }
 
 TEST_P(HostFetchTest, NothingIsReadAfterAnAbort) {

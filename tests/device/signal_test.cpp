@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <span>
 #include <thread>
@@ -178,6 +179,65 @@ TEST_P(SignalTest, ADeadlineLeavesARecordAndLetsTheStreamGoOn) {
   EXPECT_EQ(control_->failure.seen, 0U);
   EXPECT_GE(control_->failure.waited_ns, 30'000'000U);
   EXPECT_LT(control_->failure.waited_ns, 10'000'000'000U);
+}
+
+/// Marks a rank as departed, as its team does.
+void depart(WaitControl* control, std::uint32_t rank) {
+  std::atomic_ref(departed_ranks(control)[rank / ranks_in_a_word]).fetch_or(1U << rank % ranks_in_a_word);
+  std::atomic_ref(control->departures).fetch_add(1);
+}
+
+// Ranks 8, 40 and 72 have the same place in words of their own.
+TEST_P(SignalTest, AWaitForADepartedRankEndsUnlessItsSignalIsThere) {
+  Buffer pads = words(4);
+  SignalWord* const word = pads.data_as<SignalWord>();
+  const Stream stream(device());
+  depart(control_, 40);
+  const SignalPut put{.mine = word + 3, .theirs = word};
+  const SignalWait there{.word = word, .count = 1, .peer = 40};
+  device().signal(stream, {&put, 1});
+  device().wait(stream, {&there, 1}, control_);
+  stream.synchronize();
+  EXPECT_EQ(control_->failed, 0U) << "what a rank sent before counts";
+
+  // A host waits for one after the other.
+  const SignalWait others[] = {{.word = word + 1, .count = 1, .peer = 72}, {.word = word + 2, .count = 1, .peer = 8}};
+  device().wait(stream, others, control_);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(std::atomic_ref(control_->failed).load(), 0U) << "others have not departed";
+  const auto departed_at = std::chrono::steady_clock::now();
+  depart(control_, 72);
+  stream.synchronize();
+  EXPECT_LT(std::chrono::steady_clock::now() - departed_at, std::chrono::seconds(10)) << "the deadline is 20 s";
+  EXPECT_EQ(control_->abort, 1U);
+  ASSERT_EQ(control_->failed, 2U);
+  EXPECT_EQ(control_->failure.peer, 72);
+  EXPECT_EQ(control_->failure.departed, 1U);
+  EXPECT_EQ(control_->failure.seen, 0U);
+}
+
+// A rank's last signal and the news that it has departed may come between two looks of a wait: nothing is lost.
+TEST_P(SignalTest, ASignalJustBeforeADepartureCounts) {
+  const Registered<SignalWord> page(device_);
+  SignalWord* const word = page.data();
+  const Stream stream(device());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);  // who sleeps has nobody to wake it
+  for (int round = 1; std::chrono::steady_clock::now() < end; ++round) {
+    departed_ranks(control_)[0] = 0;
+    std::atomic_ref(control_->departures).store(0);
+    const SignalWait wait{.word = word, .count = 1, .peer = 5};
+    std::atomic<bool> begins = false;
+    device().launch(stream, [&begins] { begins = true; });
+    device().wait(stream, {&wait, 1}, control_);
+    while (!begins) std::this_thread::yield();
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::microseconds(random_between(0, 100));
+    while (std::chrono::steady_clock::now() < soon) {
+    }
+    std::atomic_ref(word->value).store(static_cast<std::uint64_t>(round));
+    depart(control_, 5);
+    stream.synchronize();
+    ASSERT_EQ(control_->failed, 0U) << "round " << round;
+  }
 }
 
 TEST_P(SignalTest, AWaitThatAnAbortEndsSaysWhatItHasSeen) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <chrono>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <sys/resource.h>
+#include <thread>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -75,6 +78,30 @@ TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
       expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team(listed)); }), {"[0, 1]", "[1, 0]"});
       world.team({1, 0}).barrier();
     }
+  });
+}
+
+// Rank 0 gives up before rank 2 comes, whose list rank 1 waits for last: so rank 1 has agreed with everybody, and
+// nobody with rank 1. What it had listed then counts for no later attempt, however late its list of that one comes.
+TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds timeout(400);
+  run_ranks(3, [&](World& world) {
+    const Team apart = world.team({2, 0, 1});
+    const Team& all = world.team();
+    all.set_timeout(timeout);
+    const auto make_after = [&](milliseconds delay, std::initializer_list<int> members) {
+      apart.barrier();
+      std::this_thread::sleep_for(delay);
+      return world.team(members);
+    };
+    constexpr std::array delays{milliseconds(0), timeout / 2, timeout + timeout / 4};
+    EXPECT_THROW(static_cast<void>(make_after(delays.at(static_cast<std::size_t>(world.rank())), {0, 1, 2})), Error);
+    apart.barrier();
+    all.set_timeout(std::chrono::seconds(20));
+    make_after(world.rank() == 1 ? timeout : milliseconds(0), {0, 1, 2}).barrier();
+    make_after(world.rank() == 1 ? timeout : milliseconds(0), {2, 1, 0}).barrier();
+    apart.barrier();
   });
 }
 

@@ -39,9 +39,9 @@ namespace tandem {
 /// order with the plan's other runs; these may come in between. The graph keeps what the plan owns; the team, and what
 /// was given to the run, must live as long as it is launched. `Team::check` and `synchronize` tell of its failures.
 /// While a capture is open, the plans in it run in no other place, and no thread of the process makes a plan, a team or
-/// symmetric memory: that may ask the device what it has left to do, which CUDA forbids then. Graphs go before the
-/// world; what they still hold at its end stays until the process ends. From a plan's first capture on, also one that
-/// was dropped, some plans begin each run with an exchange of signals (see docs/architecture.md).
+/// symmetric memory, or ends its world: that may ask the device what it has left to do, which CUDA forbids then. Graphs
+/// go before the world; what they still hold at its end stays until the process ends. From a plan's first capture on,
+/// also one that was dropped, some plans begin each run with an exchange of signals (see docs/architecture.md).
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept { return team_; }

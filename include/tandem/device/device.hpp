@@ -175,9 +175,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
   // Signals between ranks. At most `max_signals` in a call; all puts at once, all waits together.
   virtual void signal(StreamRef stream, std::span<const SignalPut> puts) = 0;
-  /// Each wait ends when its count is reached, when `control.abort` is set, or at the deadline; the first to miss its
-  /// deadline fills `control.failure`, sets `control.abort` and lets the stream go on. `control` lies in
-  /// registered memory.
+  /// Each wait ends when its count is reached, when `control.abort` is set, when its peer has departed, or at the
+  /// deadline; the first to end for one of the last two fills `control.failure`, sets `control.abort` and lets the
+  /// stream go on. `control` lies in registered memory, of `wait_control_bytes`.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
 
   /// `wait`, and the counts of signals that follow later, in the order of streams: who puts those says that they are
@@ -219,8 +219,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
                                                  std::size_t bytes);
   /// Writes into `loan` that `memory` is lent.
   virtual void lend(StreamRef stream, Loan* loan, const void* memory);
-  /// A read that fails, since the peer's process has ended or its memory is gone, waits like `wait` for the abort that
-  /// follows, then fails like one.
+  /// A read that fails, since the peer's process has ended or its memory is gone, waits like `wait` for the news that
+  /// follows, an abort or that the peer has departed, then fails like one.
   virtual void fetch(StreamRef stream, const Fetch& fetch, WaitControl* control);
 
   /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.

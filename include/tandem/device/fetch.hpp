@@ -21,7 +21,7 @@ struct Fetch {
   std::size_t bytes = 0;
   std::int64_t process = 0;  ///< the peer's
   Path path = Path::link;
-  std::int32_t peer = -1;       ///< its world rank, for the error
+  std::int32_t peer = -1;       ///< its world rank, for the error, and since it may depart
   std::uint32_t operation = 0;  ///< which of the team's operations reads, for the error
 };
 

@@ -30,7 +30,7 @@ struct SignalPut {
 struct SignalWait {
   SignalWord* word = nullptr;
   std::uint32_t count = 1;
-  std::int32_t peer = -1;       ///< world rank that is waited for, for the error
+  std::int32_t peer = -1;       ///< world rank that is waited for: for the error, and since it may depart
   std::uint32_t channel = 0;    ///< for the error
   std::uint32_t operation = 0;  ///< which of the team's operations waits, for the error
 };
@@ -39,7 +39,7 @@ struct SignalWait {
 struct PeerWords {
   SignalWord* theirs = nullptr;
   SignalWord* mine = nullptr;
-  std::int32_t world_rank = -1;  ///< for the error
+  std::int32_t world_rank = -1;  ///< for the error, and since it may depart
 };
 
 /// At most this many puts, or waits, in one call.

@@ -66,6 +66,8 @@ class TANDEM_API Bootstrap {
   /// Never blocks, never throws.
   virtual void send_abort(int rank, const Abort& abort) noexcept = 0;
   virtual void listen(Listener listener) = 0;
+  /// This rank may not have done all that its peers wait for: its end, later, is to be heard as a loss.
+  virtual void end_as_lost() noexcept = 0;
 };
 
 }  // namespace tandem

@@ -23,10 +23,12 @@ struct InitOptions {
 
 /// All ranks of a job, seen from one of them. An object, nothing global: ranks may be threads of one process, and a
 /// process may start again after its world has ended. It lives until the last copy and the last team of it are gone.
-/// A rank that ends its world has sent all that it was to send, and says so. What it sent still counts; what waits for
-/// more, on the host or on a stream, ends at once, with a PeerLost that says so. One whose world an exception unwinds
-/// is lost to the others, as if its process had died. A process that a rank forks is no rank: it may let go of its
-/// copies, which nobody hears of, but use none of them.
+/// A rank that ends its world waits for its device, has sent all that it was to send, and says so. What it sent still
+/// counts; what waits for more, on the host or on a stream, ends at once, with a PeerLost that says so. (Two ranks that
+/// end while each has queued a wait for the other wait for their deadline, as do two that share a CUDA context: the one
+/// that ends waits for the other's kernels.) One whose world an exception unwinds is lost to the others, as if its
+/// process had died. A process that a rank forks is no rank: it may let go of its copies, which nobody hears of, but
+/// use none of them.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const noexcept;

@@ -168,7 +168,7 @@ bool aborted(WaitControl& control) noexcept {
 }
 
 bool departed(WaitControl& control, int peer) noexcept {
-  if (std::atomic_ref(control.departures).load(std::memory_order_acquire) == 0) return false;
+  if (peer < 0 || std::atomic_ref(control.departures).load(std::memory_order_acquire) == 0) return false;
   const auto rank = static_cast<std::uint32_t>(peer);
   std::uint32_t& word = departed_ranks(&control)[rank / ranks_in_a_word];
   return (std::atomic_ref(word).load(std::memory_order_acquire) >> rank % ranks_in_a_word & 1) != 0;

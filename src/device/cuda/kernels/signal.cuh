@@ -60,7 +60,7 @@ __device__ bool may_wait_on(WaitControl* control, const SignalWait& wait, std::u
                             std::uint64_t waited_ns, const HasCome& has_come) {
   const News news = ask_host(control);
   const bool late = waited_ns >= *const_cast<const volatile std::uint64_t*>(&control->timeout_ns);
-  const bool departed = news.departures && has_departed(control, wait.peer);
+  const bool departed = news.departures && wait.peer >= 0 && has_departed(control, wait.peer);
   if (!news.aborted && (!(late || departed) || has_come())) return true;
   const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0, departed ? 1U : 0U};
   if (news.aborted) {
