@@ -86,10 +86,9 @@ TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
 TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
   using std::chrono::milliseconds;
   constexpr milliseconds timeout(400);
-  run_ranks(3, [&](World& world) {
+  const auto body = [&](World& world) {
     const Team apart = world.team({2, 0, 1});
-    const Team& all = world.team();
-    all.set_timeout(timeout);
+    apart.set_timeout(std::chrono::seconds(20));
     const auto make_after = [&](milliseconds delay, std::initializer_list<int> members) {
       apart.barrier();
       std::this_thread::sleep_for(delay);
@@ -98,11 +97,14 @@ TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
     constexpr std::array delays{milliseconds(0), timeout / 2, timeout + timeout / 4};
     EXPECT_THROW(static_cast<void>(make_after(delays.at(static_cast<std::size_t>(world.rank())), {0, 1, 2})), Error);
     apart.barrier();
-    all.set_timeout(std::chrono::seconds(20));
+    world.team().set_timeout(std::chrono::seconds(20));
     make_after(world.rank() == 1 ? timeout : milliseconds(0), {0, 1, 2}).barrier();
     make_after(world.rank() == 1 ? timeout : milliseconds(0), {2, 1, 0}).barrier();
     apart.barrier();
-  });
+  };
+  testing::RankOptions options;
+  options.env.timeout = timeout;
+  run_ranks(3, body, options);
 }
 
 }  // namespace
