@@ -377,7 +377,7 @@ std::string Collective::with_direct_kernel(std::size_t most, std::string_view do
                                            const std::string& otherwise) const {
   if (!meeting_) return otherwise;
   if (!automatic_) return format("by a kernel that {}", does);
-  return format("from {} to {} bytes on a rank's links by a kernel that {}, else {}",
+  return format("above {} and up to {} bytes on a rank's links by a kernel that {}, else {}",
                 direct_copy_above(collective_tuning(device().id().type), ranks_), most, does, otherwise);
 }
 

@@ -35,14 +35,14 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   expect_sums();
   const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, direct_sum_above(tuning, ranks()));
+  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
   const bool on_place = options.algorithm == "direct" || options.algorithm == "direct_kernel";
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   std::string meets;
   if (meeting()) {
-    meets = automatic() ? format(" (from {} to {} bytes on a rank's links it meets the peers itself)",
-                                 direct_sum_above(tuning, ranks()), tuning.direct_scatter_bytes)
+    meets = automatic() ? format(" (above {} and up to {} bytes on a rank's links it meets the peers itself)",
+                                 tuning.direct_above_bytes, tuning.direct_scatter_bytes)
                         : " (it meets the peers itself)";
   }
   const std::string otherwise =
@@ -60,7 +60,7 @@ ReduceScatter::Way ReduceScatter::way(std::size_t bytes, Tensors tensors) const 
   const bool symmetric = tensors == Tensors::symmetric_input;
   if (symmetric && meeting()) {
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
-    const bool wins = direct_shard_wins(ranks(), bytes, direct_sum_above(tuning, ranks()), tuning.direct_scatter_bytes);
+    const bool wins = direct_shard_wins(ranks(), bytes, tuning.direct_above_bytes, tuning.direct_scatter_bytes);
     if (!automatic() || wins) return Way::direct_kernel;
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;

@@ -26,7 +26,6 @@ struct CollectiveTuning {
   std::size_t one_kernel_link_bytes;     ///< the same of what a rank sends where shards are gathered, or summed
   std::size_t direct_above_bytes;        ///< above this (by mail) one kernel works on symmetric tensors instead
   std::size_t direct_copy_of_two_bytes;  ///< the same between two ranks, which meet sooner, of what is copied
-  std::size_t direct_sum_of_two_bytes;   ///< and of what is added up
   std::size_t direct_gather_bytes;       ///< up to here (on a rank's links) for gathers: then copies are as fast
   std::size_t direct_exchange_bytes;     ///< the same for all-to-alls, whose own part slows copies
   std::size_t direct_scatter_bytes;      ///< the same for sums of shards: then all threads are faster
@@ -50,7 +49,6 @@ inline constexpr CollectiveTuning host_tuning = {.piece_bytes = std::size_t{512}
                                                  .one_kernel_link_bytes = 0,
                                                  .direct_above_bytes = SIZE_MAX,
                                                  .direct_copy_of_two_bytes = SIZE_MAX,
-                                                 .direct_sum_of_two_bytes = SIZE_MAX,
                                                  .direct_gather_bytes = 0,
                                                  .direct_exchange_bytes = 0,
                                                  .direct_scatter_bytes = 0,
@@ -72,7 +70,6 @@ inline constexpr CollectiveTuning cuda_tuning = {.piece_bytes = std::size_t{32} 
                                                  .one_kernel_link_bytes = std::size_t{4} << 20,
                                                  .direct_above_bytes = std::size_t{2} << 20,
                                                  .direct_copy_of_two_bytes = std::size_t{768} << 10,
-                                                 .direct_sum_of_two_bytes = std::size_t{1} << 20,
                                                  .direct_gather_bytes = std::size_t{64} << 20,
                                                  .direct_exchange_bytes = std::size_t{256} << 20,
                                                  .direct_scatter_bytes = std::size_t{16} << 20,
@@ -102,13 +99,8 @@ inline constexpr CollectiveTuning cuda_tuning = {.piece_bytes = std::size_t{32} 
   return ranks <= 2 ? tuning.direct_copy_of_two_bytes : tuning.direct_above_bytes;
 }
 
-/// And above how many it sums them where they are.
-[[nodiscard]] constexpr std::size_t direct_sum_above(const CollectiveTuning& tuning, int ranks) noexcept {
-  return ranks <= 2 ? tuning.direct_sum_of_two_bytes : tuning.direct_above_bytes;
-}
-
-/// Whether it does so with shards of up to so many bytes, where it is for more than `above` and up to `most` on a
-/// rank's links. Vector accesses have to fit, on all ranks alike.
+/// Whether it does so, or sums them, with shards of up to so many bytes, where it is for more than `above` and up to
+/// `most` on a rank's links. Vector accesses have to fit, on all ranks alike.
 [[nodiscard]] constexpr bool direct_shard_wins(int ranks, std::size_t shard, std::size_t above,
                                                std::size_t most) noexcept {
   const std::size_t sent = shard * static_cast<std::size_t>(ranks - 1);
@@ -145,7 +137,7 @@ struct OneKernelLimit {
 /// Above how many bytes an all-reduce of symmetric tensors is one kernel's on these, where the device has one: of two
 /// ranks where one step by mail ends to win, of more before a second one began to.
 [[nodiscard]] constexpr std::size_t direct_all_reduce_above(const CollectiveTuning& tuning, int ranks) noexcept {
-  return std::min(direct_sum_above(tuning, ranks), one_step_up_to(tuning, ranks));
+  return std::min(tuning.direct_above_bytes, one_step_up_to(tuning, ranks));
 }
 
 /// How many bytes of an all-reduce in two steps of one kernel a rank adds up, so that each begins where vector accesses

@@ -113,7 +113,9 @@ class Pieces {
   /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
   /// comes when the slowest of them has computed it.
   [[nodiscard]] double straight() const {
-    const double hops = (peers() + 1) * costs_.hop_seconds + packing(1);  // to a signal after each, and the join
+    // To a signal after each, the join, and the sums of an all-reduce.
+    const int crossings = kind_ == LinearKind::linear_all_reduce ? 2 : 1;
+    const double hops = (peers() + crossings) * costs_.hop_seconds + packing(1);
     if (costs_.copies_cost_compute) {
       return hops + ranks_ * gemm(1) + comm();  // and so do stores to where no cache is warm
     }
@@ -358,7 +360,8 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
 
   const auto seconds = [&](const InGroups& way) { return predicted.*way.seconds; };
   const InGroups& fastest = *std::ranges::min_element(ways, {}, seconds);
-  const bool direct_wins = is_reduction(kind) && predicted.t_direct <= seconds(fastest);
+  // As against the sequence: the pipeline's copies hold no product up, whatever its rank's peers do.
+  const bool direct_wins = is_reduction(kind) && predicted.t_direct <= (1 - costs.overlap_must_gain) * seconds(fastest);
   const double overlapped = direct_wins ? predicted.t_direct : seconds(fastest);
   if (options.algorithm != "auto") {
     choice.algorithm = options.algorithm;

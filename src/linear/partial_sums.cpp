@@ -53,7 +53,7 @@ bool meets_always(const Team& team, const LinearSpec& spec, PartialSums::Rows ro
   const std::size_t whole = bytes_of(spec, spec.m);
   const std::size_t sent =
       rows == PartialSums::Rows::all ? whole : whole - whole / static_cast<std::size_t>(team.size());
-  return sent > direct_sum_above(collective_tuning(team.device().id().type), team.size());
+  return sent > collective_tuning(team.device().id().type).direct_above_bytes;
 }
 
 /// Whether it is where y is symmetric.

@@ -120,6 +120,14 @@ TEST_P(AllGatherTest, SaysWhichAlgorithmARunTakes) {
     } else {
       EXPECT_EQ(smallest, team.size() == 1 ? "push" : "one_kernel");
     }
+    // Two ranks meet sooner than more do.
+    if (team.device().meets() && team.size() > 1) {
+      constexpr std::int64_t pack = 16 / sizeof(float);
+      const std::int64_t sent = std::int64_t{team.size() == 2 ? 768 : 2048} << 10;
+      const std::int64_t mailed = sent / 16 / (team.size() - 1) * pack;
+      EXPECT_EQ(gather.algorithm(mailed, Tensors::symmetric_output), "one_kernel");
+      EXPECT_EQ(gather.algorithm(mailed + pack, Tensors::symmetric_output), "direct_kernel");
+    }
     // Shards that no vector access fits are left to the copy engines.
     EXPECT_EQ(gather.algorithm((4 << 20) - 1, Tensors::symmetric_output), "push");
   });

@@ -53,7 +53,7 @@ struct CostTable {
   double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
   double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step
   double slowest_rank = 1.1;              ///< the same products of a rank may take so many times another rank's time
-  double overlap_must_gain = 0;           ///< of the sequence's time: for less the simpler way is taken
+  double overlap_must_gain = 0;           ///< of the sequence's time, and for products straight to peers of copies'
   bool kernels_reach_peers = false;       ///< what follows a product is one kernel's, at the link's pace
   bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind
 };
