@@ -46,6 +46,34 @@ TEST(Oracle, WhatIsRoundedOnTheWayCountsOnce) {
   }
 }
 
+TEST(Oracle, AProductMayBeRoundedBeforeItIsAddedTo) {
+  constexpr std::int64_t rows = 16;
+  constexpr std::int64_t columns = 16;
+  constexpr std::int64_t k = 64;
+  for (const DType dtype : {f16, bf16}) {
+    const std::vector<double> a = random_values(key(2, {0}), rows * k, dtype);
+    const std::vector<double> b = random_values(key(2, {1}), k * columns, dtype);
+    const std::vector<double> start = random_values(key(2, {2}), rows * columns, dtype);
+    const Expected product = expected_product({.m = rows, .n = columns, .k = k, .a = a, .b = b, .dtype = dtype});
+    const Expected sum =
+        expected_product({.m = rows, .n = columns, .k = k, .a = a, .b = b, .start = start, .beta = 1, .dtype = dtype});
+    // The product, off by so many halves of its last place, and what it is added to.
+    const auto wrong = [&](double halves) {
+      std::vector<double> values = product.value;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = values[i] * (1 + halves * epsilon(dtype)) + start[i];
+      }
+      std::vector<std::byte> out(values.size() * size_of(dtype));
+      store(values, dtype, out.data());
+      return compare(sum, out.data()).wrong;
+    };
+    EXPECT_EQ(wrong(0), 0) << name(dtype);
+    EXPECT_EQ(wrong(1), 0) << name(dtype);
+    EXPECT_EQ(wrong(-1), 0) << name(dtype);
+    EXPECT_GT(wrong(4), rows * columns / 2) << name(dtype);
+  }
+}
+
 // Of so many terms that the roundings of all of them, had sums 16 bits, would be more than the sum.
 TEST(Oracle, WrongSumsOfManyTermsAreSeen) {
   constexpr std::int64_t rows = 8;

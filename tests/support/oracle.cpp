@@ -279,6 +279,7 @@ Expected expected_product(const Product& product) {
         if (travels) {
           const double sent = product.alpha * exact_part[j] + (starts ? product.beta * product.start[i * n + j] : 0);
           expected.rounded[i * n + j] += rounding_of(sent, product.travels);
+          if (starts) expected.rounded[i * n + j] += rounding_of(product.alpha * exact_part[j], product.travels);
         }
         sum[j] += travels ? static_cast<float>(rounded(static_cast<double>(scaled), product.travels)) : scaled;
       }
@@ -288,6 +289,8 @@ Expected expected_product(const Product& product) {
       double terms = std::abs(product.alpha) * magnitude[j];
       float unfused = sum[j];
       if (!product.start.empty()) {
+        // Some of cuBLASLt's kernels round a product before they add it.
+        if (product.parts.empty()) expected.rounded[i * n + j] += rounding_of(value, product.dtype);
         const double added = product.beta * product.start[i * n + j];
         value += added;
         terms += std::abs(added);

@@ -38,7 +38,8 @@ namespace tandem::cuda {
 /// coarser, also where what it is applied to is kept, on 16 bytes. (Its epilogue for the gradient is slower than a
 /// plain product and a kernel: docs/performance/products.md.) Otherwise the activation is a kernel of its own behind
 /// the product, which for gelu_erf into 16 bits means two roundings, as in the two operations written one after the
-/// other. So does a bias beside a beta: cuBLASLt rounds the sum in between.
+/// other. So may a beta, and a bias beside it: some of cuBLASLt's kernels round the product before they add it to C,
+/// and that sum before they add the bias.
 class CudaGemm final : public Gemm {
  public:
   /// Throws InvalidArgument, Unsupported or OutOfMemory.
