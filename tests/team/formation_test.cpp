@@ -85,7 +85,7 @@ TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
 // nobody with rank 1. What it had listed then counts for no later attempt, however late its list of that one comes.
 TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
   using std::chrono::milliseconds;
-  constexpr milliseconds timeout(400);
+  constexpr milliseconds timeout(1000);
   const auto body = [&](World& world) {
     const Team apart = world.team({2, 0, 1});
     apart.set_timeout(std::chrono::seconds(20));
