@@ -407,6 +407,11 @@ TEST_P(KillAmidReplays, OfAGraph) {
 class LeaveAmid : public KillAmid {
  protected:
   void SetUp() override {  // nobody is killed
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP()
+        << "past a wait that failed a stream goes on, into memory that peers may be reading: what comes of that "
+           "does not count, but it is a race";
+#endif
     if (const std::string reason = testing::why_no_ranks_on(GetParam().device); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
