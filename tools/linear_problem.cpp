@@ -154,7 +154,8 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
                            .gradient_at = gradient_at,
                            .travels = dtype,
                            .dtype = output_dtype(),
-                           .tf32 = tf32 && device == DeviceType::cuda};
+                           .tf32 = tf32 && device == DeviceType::cuda,
+                           .rounds_between = device == DeviceType::cuda};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
     const std::int64_t shard = std::max<std::int64_t>(shard_rows(shape.m, ranks, 0).count, 1);
     for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_rows(shape.k, ranks, rank).count);

@@ -69,7 +69,8 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
                              .alpha = spec.alpha,
                              .beta = spec.beta,
                              .activation = spec.activation,
-                             .dtype = spec.dtype};
+                             .dtype = spec.dtype,
+                             .rounds_between = team.device().id().type == DeviceType::cuda};
     if (gradient) product.gradient_at = before.values;
     const auto compared = testing::compare(testing::expected_product(product), y.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();

@@ -61,7 +61,8 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
                                    .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
                                    .alpha = spec.alpha,
                                    .beta = spec.beta,
-                                   .dtype = spec.gradient_dtype});
+                                   .dtype = spec.gradient_dtype,
+                                   .rounds_between = team.device().id().type == DeviceType::cuda});
     const auto compared = testing::compare(expected, dw.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
   }

@@ -112,7 +112,8 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
                                    .parts = parts,
                                    .travels = spec.dtype,
                                    .owners = owners,
-                                   .dtype = spec.dtype});
+                                   .dtype = spec.dtype,
+                                   .rounds_between = team.device().id().type == DeviceType::cuda});
     const testing::Bytes mine = y.get();
     const auto compared = testing::compare(expected, mine.data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();

@@ -242,6 +242,7 @@ Expected expected_product(const Product& product) {
   expected.magnitude.resize(m * n);
   expected.rounded.resize(m * n);
 
+  const bool rounds_here = product.rounds_between && product.parts.empty();
   const std::vector<float> narrow_b(product.b.begin(), product.b.end());
   const auto alpha = static_cast<float>(product.alpha);
   std::vector<double> exact(n);
@@ -279,7 +280,9 @@ Expected expected_product(const Product& product) {
         if (travels) {
           const double sent = product.alpha * exact_part[j] + (starts ? product.beta * product.start[i * n + j] : 0);
           expected.rounded[i * n + j] += rounding_of(sent, product.travels);
-          if (starts) expected.rounded[i * n + j] += rounding_of(product.alpha * exact_part[j], product.travels);
+          if (starts && product.rounds_between) {
+            expected.rounded[i * n + j] += rounding_of(product.alpha * exact_part[j], product.travels);
+          }
         }
         sum[j] += travels ? static_cast<float>(rounded(static_cast<double>(scaled), product.travels)) : scaled;
       }
@@ -289,18 +292,14 @@ Expected expected_product(const Product& product) {
       double terms = std::abs(product.alpha) * magnitude[j];
       float unfused = sum[j];
       if (!product.start.empty()) {
-        // Some of cuBLASLt's kernels round a product before they add it.
-        if (product.parts.empty()) expected.rounded[i * n + j] += rounding_of(value, product.dtype);
+        if (rounds_here) expected.rounded[i * n + j] += rounding_of(value, product.dtype);
         const double added = product.beta * product.start[i * n + j];
         value += added;
         terms += std::abs(added);
         if (product.owners.empty()) unfused += start(j);
       }
       if (!product.bias.empty()) {
-        // cuBLASLt rounds what it has added up before it adds a bias.
-        if (!product.start.empty() && product.parts.empty()) {
-          expected.rounded[i * n + j] += rounding_of(value, product.dtype);
-        }
+        if (rounds_here && !product.start.empty()) expected.rounded[i * n + j] += rounding_of(value, product.dtype);
         value += product.bias[j];
         terms += std::abs(product.bias[j]);
         unfused += static_cast<float>(product.bias[j]);

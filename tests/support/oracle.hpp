@@ -93,6 +93,9 @@ struct Product {
   std::vector<std::size_t> owners{};
   DType dtype = f32;  ///< the result's
   bool tf32 = false;  ///< A and B may be rounded to TF32
+  /// Into 16 bits, as some of cuBLASLt's kernels have it: the product may be rounded before beta · start is added to
+  /// it, and that sum before the bias is.
+  bool rounds_between = false;
 };
 [[nodiscard]] Expected expected_product(const Product& product);
 
