@@ -436,11 +436,7 @@ void Team::State::peer_lost(int world_rank) noexcept {
 
 // What it sent still counts, and only who waits for more of it fails.
 void Team::State::peer_departed(int world_rank) noexcept {
-  if (!is_member(world_rank)) return;
-  const auto rank = static_cast<std::uint32_t>(world_rank);
-  std::uint32_t& word = departed_ranks(control())[rank / ranks_in_a_word];
-  std::atomic_ref(word).fetch_or(std::uint32_t{1} << rank % ranks_in_a_word, std::memory_order_release);
-  std::atomic_ref(control()->departures).fetch_add(1, std::memory_order_release);
+  if (is_member(world_rank)) mark_departed(control(), world_rank);
 }
 
 void Team::State::peer_aborted(int world_rank, const Abort& abort) noexcept {

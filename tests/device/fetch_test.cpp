@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <span>
 #include <sys/mman.h>
@@ -86,6 +87,22 @@ class HostFetchTest : public OnDevice {
                    control());
     stream.synchronize();
   }
+  /// The same of a process that has ended, of which the news comes later.
+  void fetch_from_ended_process(const std::function<void()>& news) {
+    std::vector<std::byte> data = random_bytes(64);
+    Lender lender(data);
+    const std::int64_t process = lender.process();
+    lender.end();
+    control()->timeout_ns = 60'000'000'000;
+    std::thread herald([&] {
+      std::this_thread::sleep_for(20ms);
+      news();
+    });
+    std::vector<std::byte> got(64);
+    fetch(process, data.data(), 0, got);
+    EXPECT_EQ(std::atomic_ref(control()->abort).load(), 1U) << "the stream went on before anybody knew";
+    herald.join();
+  }
 
  private:
   struct {
@@ -150,36 +167,12 @@ TEST_P(HostFetchTest, AFailedReadIsRecorded) {
 }
 
 TEST_P(HostFetchTest, TheAbortThatFollowsAnEndedProcessIsWaitedFor) {
-  std::vector<std::byte> data = random_bytes(64);
-  Lender lender(data);
-  const std::int64_t process = lender.process();
-  lender.end();
-  control()->timeout_ns = 60'000'000'000;
-  std::thread news([&] {
-    std::this_thread::sleep_for(20ms);
-    std::atomic_ref(control()->abort).store(1);
-  });
-  std::vector<std::byte> got(64);
-  fetch(process, data.data(), 0, got);
-  EXPECT_EQ(std::atomic_ref(control()->abort).load(), 1U) << "the stream went on before anybody knew";
-  news.join();
+  fetch_from_ended_process([&] { std::atomic_ref(control()->abort).store(1); });
   EXPECT_EQ(control()->failed, 0U);
 }
 
 TEST_P(HostFetchTest, AProcessThatHasEndedInGoodOrderIsWaitedForNoMore) {
-  std::vector<std::byte> data = random_bytes(64);
-  Lender lender(data);
-  const std::int64_t process = lender.process();
-  lender.end();
-  control()->timeout_ns = 60'000'000'000;
-  std::thread news([&] {
-    std::this_thread::sleep_for(20ms);
-    std::atomic_ref(*departed_ranks(control())).store(1U << 3);
-    std::atomic_ref(control()->departures).store(1);
-  });
-  std::vector<std::byte> got(64);
-  fetch(process, data.data(), 0, got);
-  news.join();
+  fetch_from_ended_process([&] { mark_departed(control(), 3); });
   ASSERT_EQ(control()->failed, 2U);
   EXPECT_EQ(control()->failure.peer, 3);
   EXPECT_EQ(control()->failure.departed, 1U);

@@ -181,18 +181,12 @@ TEST_P(SignalTest, ADeadlineLeavesARecordAndLetsTheStreamGoOn) {
   EXPECT_LT(control_->failure.waited_ns, 10'000'000'000U);
 }
 
-/// Marks a rank as departed, as its team does.
-void depart(WaitControl* control, std::uint32_t rank) {
-  std::atomic_ref(departed_ranks(control)[rank / ranks_in_a_word]).fetch_or(1U << rank % ranks_in_a_word);
-  std::atomic_ref(control->departures).fetch_add(1);
-}
-
 // Ranks 8, 40 and 72 have the same place in words of their own.
 TEST_P(SignalTest, AWaitForADepartedRankEndsUnlessItsSignalIsThere) {
   Buffer pads = words(4);
   SignalWord* const word = pads.data_as<SignalWord>();
   const Stream stream(device());
-  depart(control_, 40);
+  mark_departed(control_, 40);
   const SignalPut put{.mine = word + 3, .theirs = word};
   const SignalWait there{.word = word, .count = 1, .peer = 40};
   device().signal(stream, {&put, 1});
@@ -206,7 +200,7 @@ TEST_P(SignalTest, AWaitForADepartedRankEndsUnlessItsSignalIsThere) {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(std::atomic_ref(control_->failed).load(), 0U) << "others have not departed";
   const auto departed_at = std::chrono::steady_clock::now();
-  depart(control_, 72);
+  mark_departed(control_, 72);
   stream.synchronize();
   EXPECT_LT(std::chrono::steady_clock::now() - departed_at, std::chrono::seconds(10)) << "the deadline is 20 s";
   EXPECT_EQ(control_->abort, 1U);
@@ -234,7 +228,7 @@ TEST_P(SignalTest, ASignalJustBeforeADepartureCounts) {
     while (std::chrono::steady_clock::now() < soon) {
     }
     std::atomic_ref(word->value).store(static_cast<std::uint64_t>(round));
-    depart(control_, 5);
+    mark_departed(control_, 5);
     stream.synchronize();
     ASSERT_EQ(control_->failed, 0U) << "round " << round;
   }

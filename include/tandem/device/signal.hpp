@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -75,6 +76,13 @@ static_assert(std::is_trivially_copyable_v<WaitControl>);
 inline constexpr std::uint32_t ranks_in_a_word = 32;
 [[nodiscard]] inline std::uint32_t* departed_ranks(WaitControl* control) noexcept {
   return reinterpret_cast<std::uint32_t*>(control + 1);
+}
+/// Says that a rank has departed: once, when all that it sent is there to see. By the host.
+inline void mark_departed(WaitControl* control, int rank) noexcept {
+  const auto bit = static_cast<std::uint32_t>(rank);
+  std::uint32_t& word = departed_ranks(control)[bit / ranks_in_a_word];
+  std::atomic_ref(word).fetch_or(std::uint32_t{1} << bit % ranks_in_a_word, std::memory_order_release);
+  std::atomic_ref(control->departures).fetch_add(1, std::memory_order_release);  // last: it has waits look at the words
 }
 /// What a WaitControl takes with these words, in a world of so many ranks.
 [[nodiscard]] constexpr std::size_t wait_control_bytes(int world_size) noexcept {
