@@ -46,6 +46,7 @@ TEST(Oracle, WhatIsRoundedOnTheWayCountsOnce) {
   }
 }
 
+// As cuBLASLt's kernels were seen to do it, in each order.
 TEST(Oracle, AProductMayBeRoundedBeforeItIsAddedTo) {
   constexpr std::int64_t rows = 16;
   constexpr std::int64_t columns = 16;
@@ -54,25 +55,32 @@ TEST(Oracle, AProductMayBeRoundedBeforeItIsAddedTo) {
     const std::vector<double> a = random_values(key(2, {0}), rows * k, dtype);
     const std::vector<double> b = random_values(key(2, {1}), k * columns, dtype);
     const std::vector<double> start = random_values(key(2, {2}), rows * columns, dtype);
-    const Expected product = expected_product({.m = rows, .n = columns, .k = k, .a = a, .b = b, .dtype = dtype});
-    Product adding{.m = rows, .n = columns, .k = k, .a = a, .b = b, .start = start, .beta = 1, .dtype = dtype};
-    const Expected at_once = expected_product(adding);
-    adding.rounds_between = true;
-    const Expected sum = expected_product(adding);
-    // The product, off by so many halves of its last place, and what it is added to.
-    const auto wrong = [&](double halves, const Expected& expected) {
-      std::vector<double> values = product.value;
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = values[i] * (1 + halves * epsilon(dtype)) + start[i];
-      }
+    const std::vector<double> bias = random_values(key(2, {3}), columns, dtype);
+    const Product product{.m = rows, .n = columns, .k = k, .a = a, .b = b, .beta = 1, .dtype = dtype};
+    // How many are wrong of the product, `scale` times, to which these are added one after the other, each to what has
+    // been rounded.
+    using Addends = std::vector<const std::vector<double>*>;
+    const auto wrong = [&](double scale, const Addends& addends, const Expected& expected) {
+      std::vector<double> values = expected_product(product).value;
       std::vector<std::byte> out(values.size() * size_of(dtype));
+      for (double& value : values) value *= scale;
       store(values, dtype, out.data());
+      for (const std::vector<double>* addend : addends) {
+        values = load(out.data(), rows * columns, dtype);
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] += (*addend)[i % addend->size()];
+        store(values, dtype, out.data());
+      }
       return compare(expected, out.data()).wrong;
     };
-    EXPECT_EQ(wrong(0, at_once), 0) << name(dtype);
-    EXPECT_GT(wrong(1, at_once), 0) << name(dtype) << ": only where it may";
-    for (const double halves : {-1, 0, 1}) EXPECT_EQ(wrong(halves, sum), 0) << name(dtype);
-    EXPECT_GT(wrong(4, sum), rows * columns / 2) << name(dtype);
+    for (const Addends& addends : {Addends{&start}, Addends{&bias}, Addends{&start, &bias}, Addends{&bias, &start}}) {
+      Product sum = product;
+      if (std::ranges::count(addends, &start) != 0) sum.start = start;
+      if (std::ranges::count(addends, &bias) != 0) sum.bias = bias;
+      EXPECT_GT(wrong(1, addends, expected_product(sum)), 0) << name(dtype) << ": only where it may";
+      sum.rounds_between = true;
+      EXPECT_EQ(wrong(1, addends, expected_product(sum)), 0) << name(dtype);
+      EXPECT_GT(wrong(1 + 6 * epsilon(dtype), addends, expected_product(sum)), rows * columns / 2) << name(dtype);
+    }
   }
 }
 

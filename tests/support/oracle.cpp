@@ -65,6 +65,15 @@ double rounding_of(double value, DType dtype) {
   return is_narrow(dtype) ? epsilon(dtype) * std::max(std::abs(value), smallest_normal(dtype)) : 0;
 }
 
+/// What a product may be off by that `start` and `bias` are added to one after the other, in either order, where each
+/// is added to what has been rounded.
+double on_the_way(double product, double start, double bias, DType dtype) {
+  if (start == 0 && bias == 0) return 0;
+  const double first = rounding_of(product, dtype);
+  if (start == 0 || bias == 0) return first;
+  return first + std::max(rounding_of(product + start, dtype), rounding_of(product + bias, dtype));
+}
+
 bool is_integer(DType dtype) { return epsilon(dtype) == 0; }
 
 // GELU takes about as many roundings after the sum; they show where K is tiny.
@@ -242,7 +251,7 @@ Expected expected_product(const Product& product) {
   expected.magnitude.resize(m * n);
   expected.rounded.resize(m * n);
 
-  const bool rounds_here = product.rounds_between && product.parts.empty();
+  const bool travels = parts.size() > 1;
   const std::vector<float> narrow_b(product.b.begin(), product.b.end());
   const auto alpha = static_cast<float>(product.alpha);
   std::vector<double> exact(n);
@@ -272,7 +281,6 @@ Expected expected_product(const Product& product) {
           part[j] += narrow_a * narrow[j];
         }
       }
-      const bool travels = !product.parts.empty();
       const bool starts = !product.start.empty() && !product.owners.empty() && product.owners[i] == p;
       for (std::size_t j = 0; j < n; ++j) {
         exact[j] += exact_part[j];
@@ -288,25 +296,17 @@ Expected expected_product(const Product& product) {
       }
     }
     for (std::size_t j = 0; j < n; ++j) {
-      double value = product.alpha * exact[j];
-      double terms = std::abs(product.alpha) * magnitude[j];
-      float unfused = sum[j];
-      if (!product.start.empty()) {
-        if (rounds_here) expected.rounded[i * n + j] += rounding_of(value, product.dtype);
-        const double added = product.beta * product.start[i * n + j];
-        value += added;
-        terms += std::abs(added);
-        if (product.owners.empty()) unfused += start(j);
-      }
-      if (!product.bias.empty()) {
-        if (rounds_here && !product.start.empty()) expected.rounded[i * n + j] += rounding_of(value, product.dtype);
-        value += product.bias[j];
-        terms += std::abs(product.bias[j]);
-        unfused += static_cast<float>(product.bias[j]);
-      }
       const std::size_t at_element = i * n + j;
-      expected.magnitude[at_element] = terms;
       double& rounded_before = expected.rounded[at_element];
+      const double multiplied = product.alpha * exact[j];
+      const double added = product.start.empty() ? 0.0 : product.beta * product.start[at_element];
+      const double bias = product.bias.empty() ? 0.0 : product.bias[j];
+      if (product.rounds_between && !travels) rounded_before += on_the_way(multiplied, added, bias, product.dtype);
+      const double value = multiplied + added + bias;
+      float unfused = sum[j];
+      if (!product.start.empty() && product.owners.empty()) unfused += start(j);
+      unfused += static_cast<float>(bias);
+      expected.magnitude[at_element] = std::abs(product.alpha) * magnitude[j] + std::abs(added) + std::abs(bias);
       if (product.gradient_at.empty()) {
         if (product.activation != Activation::none) {
           rounded_before = steepest * (rounded_before + rounding_of(value, product.dtype));

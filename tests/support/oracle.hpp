@@ -86,15 +86,15 @@ struct Product {
   Activation activation = Activation::none;
   std::span<const double> gradient_at{};  ///< [m, n]; empty: none
   /// Where k is split over ranks, how much of it each rank has: their products are rounded to `travels` before they are
-  /// added. Empty: one product.
+  /// added. Empty, or all of it one rank's: one product.
   std::vector<std::int64_t> parts{};
   DType travels = f32;
   /// For each row, the part that beta · start is added to before that is rounded. Empty: it is added to the sum.
   std::vector<std::size_t> owners{};
   DType dtype = f32;  ///< the result's
   bool tf32 = false;  ///< A and B may be rounded to TF32
-  /// Into 16 bits, as some of cuBLASLt's kernels have it: the product may be rounded before beta · start is added to
-  /// it, and that sum before the bias is.
+  /// Into 16 bits, as some of cuBLASLt's kernels have it: the product may be rounded before beta · start or the bias is
+  /// added to it, and that sum before the other one is.
   bool rounds_between = false;
 };
 [[nodiscard]] Expected expected_product(const Product& product);

@@ -30,9 +30,10 @@ enum class Auxiliary : std::uint8_t {
 
 /// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n]), all row-major, where C is what D holds
 /// unless a run gives another one. Sums are kept in fp32 (f64 for f64); where D has 16 bits, CUDA's library may round
-/// the product before it adds beta · C, and that before it adds the bias. A and B are of `dtype`: f32, f16 or bf16 (f64
-/// on the host); D and the bias of `out_dtype`, which is `dtype` or f32. m and k are upper bounds: a run may use less.
-/// With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) · activation'(aux).
+/// the product before it adds beta · C or the bias, and that sum before it adds the other one. A and B are of `dtype`:
+/// f32, f16 or bf16 (f64 on the host); D and the bias of `out_dtype`, which is `dtype` or f32. m and k are upper
+/// bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) ·
+/// activation'(aux).
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;
