@@ -122,8 +122,11 @@ step() {
   [ "$limit" -le "$left" ] || limit=$left
   printf '== %s (at most %s s)\n' "$name" "$limit"
   printf '$ %s\n' "$*" >"$log"
-  timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null
+  timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1 </dev/null &
+  running=$! running_step="$name"
+  wait "$running"
   local status=$?
+  running=""
   case $status in
     0) result=pass ;;
     124 | 137) result="TIMEOUT" ;;
@@ -164,6 +167,19 @@ table() {
   [ "${#rows[@]}" -le 54 ] || printf '… and %s more steps: see the logs\n' "$((${#rows[@]} - 54))"
   printf 'part %s: %s steps, %s not passed, %s s; %s GPU%s%s; logs in %s\n' "$part" "${#rows[@]}" "$failures" \
     "$((SECONDS - started))" "$gpus" "$([ "$gpus" -eq 1 ] || echo s)" "$($at_once && echo ', whose ranks run at once')" "$out"
+}
+
+# Who is stopped stops the step, and shows what came before.
+running="" running_step=""
+cut_off() {
+  trap '' TERM INT
+  if [ -n "$running" ]; then
+    kill "$running" 2>/dev/null
+    wait "$running"
+    failing_row "$running_step" "CUT OFF" "the part was stopped"
+  fi
+  table
+  exit 143
 }
 
 # The rows of the benchmarks' tables, without their comments.
@@ -265,6 +281,7 @@ case "$part" in
   *) sharing=false ;;
 esac
 if $sharing && $mps && run_at_once; then at_once=true; fi
+trap cut_off TERM INT
 nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.sm,clocks.max.sm --format=csv >"$out/gpus.csv" 2>&1
 
 if [ -z "$build" ]; then

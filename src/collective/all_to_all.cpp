@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -64,14 +65,23 @@ std::int64_t AllToAll::Exchange::got(int rank) const noexcept {
 std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
 
 std::string AllToAll::Exchange::in_words() const {
-  // The matrix is too long for an error; a hash differs, all but always, where these two do not.
-  std::uint64_t all = 0;
-  std::uint64_t hash = 0;
-  for (const std::int64_t count : counts_) {
-    all += static_cast<std::uint64_t>(count);
-    hash = hash * 0x100000001b3 + static_cast<std::uint64_t>(count);
+  if (std::ranges::count(counts_, counts_.front()) == std::ssize(counts_)) {
+    return format("{} elements a pair of ranks", counts_.front());
   }
-  return format("up to {} elements a pair, {} in all, counts {:x}", longest(), all, hash);
+  std::string rows;
+  std::uint64_t hash = 0;
+  for (std::size_t from = 0; from < ranks_; ++from) {
+    std::string row;
+    for (const std::int64_t count : std::span(counts_).subspan(from * ranks_, ranks_)) {
+      row += format("{}{}", row.empty() ? "" : ", ", count);
+      hash = hash * 0x100000001b3 + static_cast<std::uint64_t>(count);
+    }
+    rows += format("{}[{}]", rows.empty() ? "" : ", ", row);
+  }
+  // Of more ranks the matrix is too long for an error; a hash differs, all but always, where two of them do.
+  constexpr std::size_t most_ranks_listed = 8;
+  return ranks_ <= most_ranks_listed ? format("counts [{}]", rows)
+                                     : format("counts of up to {} elements, with hash {:x}", longest(), hash);
 }
 
 bool AllToAll::Exchange::divides_by(std::int64_t unit) const noexcept {

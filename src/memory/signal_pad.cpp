@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string_view>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -78,12 +79,16 @@ SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
   return put_to(rank, channel);
 }
 
-void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+void SignalPad::check_once(std::span<const int> ranks, std::string_view direction) const {
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     if (std::ranges::find(ranks.first(i), ranks[i]) == ranks.begin() + static_cast<std::ptrdiff_t>(i)) continue;
-    throw InvalidArgument(format("a signal to rank {} was asked for twice in one call on {}; each may be named once",
-                                 ranks[i], name_own_rank(team_)));
+    throw InvalidArgument(format("a signal {} rank {} was asked for twice in one call on {}; each may be named once",
+                                 direction, ranks[i], name_own_rank(team_)));
   }
+}
+
+void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  check_once(ranks, "to");
   put(stream, ranks, channel, false);
 }
 
@@ -128,7 +133,14 @@ void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
+  check_once(ranks, "from");
   check(ranks, channel);
+  // Half of what a counter holds: beyond, what has come cannot be told from what is missing.
+  constexpr std::uint32_t most = (1U << 31U) - 1;
+  if (count == 0 || count > most) {
+    throw InvalidArgument(format("a wait for {} signals at once was asked for on {}; allowed: 1 to {}", count,
+                                 name_own_rank(team_), most));
+  }
   in_batches(ranks, 1, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalWait, capacity> waits;
     std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, count); });

@@ -70,13 +70,13 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
     expect_error<InvalidArgument>([&] { reduce_scatter(of(few), into(own), stream); }, {"'ReduceScatter'"});
     expect_error<InvalidArgument>([&] { reduce_scatter(either, into(3), stream); }, {"of symmetric tensor "});
     expect_error<InvalidArgument>([&] { all_to_all(of(few), into(few), stream); },
-                                  {"'AllToAll'", "up to 2 elements a pair, 18 in all", "up to 1 elements a pair"});
+                                  {"'AllToAll'", "2 elements a pair", "1 elements a pair"});
     expect_error<InvalidArgument>([&] { all_to_all(of(9), either, stream); }, {"into symmetric tensor"});
     expect_error<InvalidArgument>([&] { all_to_all(either, into(9), stream); }, {"out of symmetric tensor"});
     std::vector<std::int64_t> counts(9, 2);
     if (odd) counts[1] = 1;  // from rank 0 to rank 1
     expect_error<InvalidArgument>([&] { all_to_all(of(6), into(6), counts, stream); },
-                                  {"18 in all, counts ", "17 in all, counts "});
+                                  {"counts [[2, 1, 2], [2, 2, 2], [2, 2, 2]]", "a run of 2 elements a pair of ranks"});
     expect_error<InvalidArgument>([&] { broadcast(of(9), odd ? 1 : 0, stream); },
                                   {"'Broadcast'", "9 elements from root 0 between", "9 elements from root 1"});
     expect_error<InvalidArgument>([&] { broadcast(either, 0, stream); }, {"from root 0 into symmetric tensor"});

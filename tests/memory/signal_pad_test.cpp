@@ -341,6 +341,12 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
     }
     EXPECT_THROW(static_cast<void>(pad.signal_to(0, 4)), InvalidArgument);
     EXPECT_THROW(pad.wait_signal(stream, 0, 4), InvalidArgument);
+    for (const std::uint32_t count : {0U, 0x80000000U}) {
+      testing::expect_error<InvalidArgument>([&] { pad.wait_signal(stream, 0, 0, count); },
+                                             {"a wait for " + std::to_string(count), "1 to 2147483647"});
+    }
+    const int twice[] = {0, 0};
+    testing::expect_error<InvalidArgument>([&] { pad.wait_signals(stream, twice, 0); }, {"from rank 0", "twice"});
     const int peer = 1 - world.rank();
     EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 0, 4), InvalidArgument);
     EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 4, 0), InvalidArgument);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "tandem/base/error.hpp"
 
@@ -12,7 +13,8 @@ namespace tandem {
 /// a · b for sizes. Throws InvalidArgument where the product does not fit.
 [[nodiscard]] constexpr std::size_t checked_mul(std::size_t a, std::size_t b) {
   if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) {
-    throw InvalidArgument("a size in bytes does not fit in 64 bits");
+    throw InvalidArgument("a size of " + std::to_string(a) + " x " + std::to_string(b) +
+                          " bytes does not fit in 64 bits");
   }
   return a * b;
 }
@@ -20,7 +22,8 @@ namespace tandem {
 /// a + b, in the same way.
 [[nodiscard]] constexpr std::size_t checked_add(std::size_t a, std::size_t b) {
   if (a > std::numeric_limits<std::size_t>::max() - b) {
-    throw InvalidArgument("a size in bytes does not fit in 64 bits");
+    throw InvalidArgument("a size of " + std::to_string(a) + " + " + std::to_string(b) +
+                          " bytes does not fit in 64 bits");
   }
   return a + b;
 }

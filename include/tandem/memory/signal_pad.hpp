@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tandem/base/export.hpp"
@@ -15,9 +16,9 @@ namespace tandem {
 
 /// A team's counters beside an allocation: on each rank one word for each channel and peer. A channel is a small number
 /// that the caller chooses, so that independent protocols do not meet. A view: the allocation must outlive it. All
-/// operations are asynchronous and in the stream's order; ranks and channels are checked before anything is written
-/// (InvalidArgument, also for a pad that was never made). Waits end at the team's deadline, at an abort, when a peer
-/// is lost, or when who is waited for has ended its world: the stream goes on, the team has failed, and
+/// operations are asynchronous and in the stream's order; ranks, channels and counts are checked before anything is
+/// written (InvalidArgument, also for a pad that was never made). Waits end at the team's deadline, at an abort, when a
+/// peer is lost, or when who is waited for has ended its world: the stream goes on, the team has failed, and
 /// `Team::synchronize` or `check` throws.
 class TANDEM_API SignalPad {
  public:
@@ -31,8 +32,8 @@ class TANDEM_API SignalPad {
 
   /// Tells `rank` that everything queued on `stream` before is done (release, system scope).
   void put_signal(StreamRef stream, int rank, std::uint32_t channel) const;
-  /// What is queued after this starts once `count` more signals from `rank` have come than earlier waits took
-  /// (acquire).
+  /// What is queued after this starts once `count` more signals from `rank`, 1 to 2^31 - 1, have come than earlier
+  /// waits took (acquire).
   void wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count = 1) const;
   /// The same for several ranks at once, each named once: two signals to one rank are two calls.
   void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
@@ -63,6 +64,7 @@ class TANDEM_API SignalPad {
             .operation = operation_};
   }
   void check(std::span<const int> ranks, std::uint32_t channel) const;
+  void check_once(std::span<const int> ranks, std::string_view direction) const;
   void put(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, bool counted) const;
 
   Team team_;
