@@ -212,7 +212,7 @@ int bench(Arguments arguments) {
   Repetitions& repetitions = options.repetitions;
   integer("--iters", "--iters", "iterations that are timed (default 20)", repetitions.iterations, 1, 1'000'000);
   integer("-w,--warmup", "--warmup", "iterations before them (default 5)", repetitions.warmup, 0, 1'000'000);
-  integer("-G,--cudagraph", "-G", "capture the iterations in a CUDA graph, and launch it so often (default 0: none)",
+  integer("-G,--cudagraph", "-G", "capture the iterations in a CUDA graph, and launch it N times (default 0: no graph)",
           repetitions.graph_launches, 0, 1'000'000);
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
   add_tf32(app, options.tf32);
@@ -236,7 +236,7 @@ int bench(Arguments arguments) {
   app.add_flag("--in-place", options.in_place, "collectives in place alone");
   integer("--root", "--root", "broadcast: the rank that sends (default 0)", options.root, 0, 63);
   app.add_flag("--blocking", options.blocking, "the host waits for each run on CUDA too");
-  app.add_flag("--wire", options.wire, "hold it against the rate of a copy to one peer");
+  app.add_flag("--wire", options.wire, "also measure a plain copy to one peer, and show the ratio");
   app.add_flag("-I,--stats", options.stats, "show the 99th percentile as well");
   integer("--seed", "--seed", "of the random data (default 1)", options.seed, 0,
           std::numeric_limits<std::int64_t>::max());

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
 #include <unistd.h>
 #include <vector>
 
@@ -19,6 +20,11 @@ std::optional<int> parse(CLI::App& app, Arguments arguments) {
   } catch (const CLI::CallForHelp&) {
     std::fputs(format("{}\n", app.help("tandem")).c_str(), stdout);
     return success;
+  } catch (const CLI::ExtrasError&) {
+    const std::string first = app.remaining(true).front();
+    throw InvalidArgument(format("{} '{}'; `tandem {} --help` shows what there is",
+                                 first.starts_with("-") ? "unknown option" : "unexpected argument", first,
+                                 app.get_name()));
   } catch (const CLI::ParseError& error) {
     throw InvalidArgument(format("{}; `tandem {} --help` shows what there is", error.what(), app.get_name()));
   }

@@ -126,10 +126,10 @@ Json memory_backends(const Devices& devices) {
     std::string why;
     for (const auto& device : one_of_each(devices)) {
       const std::string reason = why_no_memory_backend(backend, *device);
-      if (reason.empty()) on += format("{}{}", on.empty() ? "on " : " and ", name(device->id().type));
+      if (reason.empty()) on += format("{}{}", on.empty() ? "available on " : " and ", name(device->id().type));
       if (!reason.empty()) why += format("{}{}", why.empty() ? "" : "; ", reason);
     }
-    lines.push_back({{"id", backend}, {"is", on.empty() ? format("none: {}", why) : on}});
+    lines.push_back({{"id", backend}, {"is", on.empty() ? format("unavailable: {}", why) : on}});
   }
   return lines;
 }
@@ -228,7 +228,7 @@ void print_text(const Json& document) {
   if (const auto why = document["error"].get<std::string>(); why.empty()) {
     std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
   } else {
-    std::fputs(format("error: no program of Tandem's starts here: {}\n", why).c_str(), stdout);
+    std::fputs(format("error: Tandem programs cannot start in this environment: {}\n", why).c_str(), stdout);
   }
   print_section("devices", document["devices"]);
   print_section("links", document["links"]);

@@ -146,7 +146,7 @@ std::size_t parse_name(std::string_view what, std::string_view text, const std::
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (text == known[i]) return i;
   }
-  throw InvalidArgument(format("unknown {} '{}'; known: {}", what, text, joined(known)));
+  throw InvalidArgument(format("{} is '{}'; allowed: {}", what, text, joined(known)));
 }
 
 DeviceType parse_device(std::string_view option, std::string_view text) {

@@ -104,6 +104,10 @@ World join(const RankOptions& options, Env env, const char* command, Arguments a
     const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
     const int ranks = rank_count(options, device);
     const bool bind = options.bind.value_or(device == DeviceType::host && !divide_cores(ranks).empty());
+    if (device == DeviceType::cuda && device_count(device) == 0) {
+      throw Unsupported(format("the device is to be 'cuda' (--device or TANDEM_DEVICE), but none can be used here: {}",
+                               why_no_device(device)));
+    }
     if (ranks != 1) become_launcher(ranks, bind, command, arguments);
   } else if (options.ranks && *options.ranks != launch.world_size) {
     throw InvalidArgument(format("-n is {}, but {} started a world of {} ranks; leave -n out or give {}",

@@ -16,20 +16,20 @@
 int main() try {
   constexpr std::int64_t count = 1001;
 
-  const tandem::World world = tandem::init();  // as tandem run, torchrun, mpirun or srun started it, or alone
-  const tandem::Team& team = world.team();     // of all ranks
-  tandem::Device& device = world.device();     // a GPU where there is one, else the host
+  const tandem::World world = tandem::init();  // started by tandem run, torchrun, mpirun or srun, or alone
+  const tandem::Team& team = world.team();     // all ranks
+  tandem::Device& device = world.device();     // a GPU if there is one, else the host
 
-  auto tensor = tandem::SymmetricTensor::empty(team, {count}, tandem::f32);  // this rank's, on its device
-  tensor.rendezvous();                                                       // once: now all ranks reach it
+  auto tensor = tandem::SymmetricTensor::empty(team, {count}, tandem::f32);  // this rank's own, on its device
+  tensor.rendezvous();                                                       // once: now all ranks can access it
 
-  std::vector<float> values(count);  // the host's; what a tensor holds may be a GPU's, so it is copied there and back
+  std::vector<float> values(count);  // in host memory; the tensor may be in GPU memory, so copy there and back
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * static_cast<float>(team.rank());
   device.upload(tensor.local().data(), values.data(), tensor.local().bytes());
 
   const tandem::Stream stream(device);
-  tandem::all_reduce(team, tensor, stream);  // in place; queues the work (and, the first time, makes a plan for it)
-  team.synchronize(stream);                  // the sums are there, or this throws why not
+  tandem::all_reduce(team, tensor, stream);  // in place; queues the work (the first call also creates a plan)
+  team.synchronize(stream);                  // the sums are complete, or this throws the error
 
   device.download(values.data(), tensor.local().data(), tensor.local().bytes());
   const int sum_of_ranks = team.size() * (team.size() - 1) / 2;  // 0 + 1 + 2 + …
@@ -39,7 +39,7 @@ int main() try {
   }
   if (team.rank() == 0) std::printf("%zu sums over %d ranks, %d wrong\n", values.size(), team.size(), wrong);
   return wrong == 0 ? 0 : 1;
-} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+} catch (const tandem::Error& error) {  // its text says what was given, what is allowed, and on which rank
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two linear layers with GELU between them, tensor- and sequence-parallel: each rank has a share of the tokens and of
-// both weights. The first layer gathers all tokens beside its product, the second sums and splits beside its own:
+// Two linear layers with GELU in between, tensor- and sequence-parallel: each rank has a share of the tokens and of
+// both weights. The first layer overlaps its GEMM with an all-gather of the tokens, the second with a reduce-scatter:
 //
 //   tandem run -n 3 -- build/release/examples/first_steps/linear
 #include <cmath>
@@ -22,7 +22,7 @@ float element(int matrix, std::int64_t i, std::int64_t j) {
   return std::sin(static_cast<float>(matrix + 3 * i + 7 * j));
 }
 
-/// Memory of this rank's device, as a matrix. Plans take any memory; only what peers are to reach has to be symmetric.
+/// A matrix in device memory. Plans take any memory; only what peers access directly must be symmetric.
 struct Matrix {
   Matrix(const tandem::World& world, std::int64_t rows, std::int64_t columns)
       : memory(world.shared_device(), static_cast<std::size_t>(rows * columns) * sizeof(float)),
@@ -45,7 +45,7 @@ Matrix part(const tandem::World& world, int matrix, tandem::Shard rows, tandem::
 }  // namespace
 
 int main() try {
-  constexpr std::int64_t tokens = 50, hidden = 20, inner = 44;  // of all ranks; need not be divisible by their number
+  constexpr std::int64_t tokens = 50, hidden = 20, inner = 44;  // over all ranks; need not be multiples of their number
   const tandem::World world = tandem::init();
   const tandem::Team& team = world.team();
   const tandem::Shard mine = tandem::shard_rows(tokens, team.size(), team.rank());
@@ -57,14 +57,14 @@ int main() try {
   const Matrix h(world, tokens, share.count);
   const Matrix y(world, mine.count, hidden);
 
-  // Plans are made once, by all ranks together; running them only queues, and allocates nothing.
+  // Plans are created once, by all ranks together; running them only queues work, and allocates nothing.
   const auto gelu = tandem::Activation::gelu_erf;
   tandem::AllGatherLinear up(team, {.m = tokens, .n = share.count, .k = hidden, .activation = gelu});
   tandem::LinearReduceScatter down(team, {.m = tokens, .n = hidden, .k = share.count});
   const tandem::Stream stream(world.device());
   up(x.view, w1.view, h.view, stream);
   down(h.view, w2.view, y.view, stream);
-  team.synchronize(stream);  // y is there, or this throws why not
+  team.synchronize(stream);  // y is complete, or this throws the error
   if (world.rank() == 0) std::printf("%s\n%s\n", up.describe().c_str(), down.describe().c_str());
 
   std::vector<float> result(static_cast<std::size_t>(mine.count * hidden));
@@ -81,7 +81,7 @@ int main() try {
   }
   std::printf("rank %d: largest error %.1e\n", world.rank(), worst);
   return worst < 1e-4 ? 0 : 1;
-} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+} catch (const tandem::Error& error) {  // its text says what was given, what is allowed, and on which rank
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last rank is killed; the others hear of it, and go on in a team without it:
+// The last rank is killed; the others are notified, and continue in a team without it:
 //
 //   tandem run -n 3 --on-failure continue -- build/release/examples/first_steps/survive
 //
-// By itself, tandem run ends all ranks when one fails. Its exit code is that of the first to fail: 137, SIGKILL's.
+// By default, tandem run ends all ranks when one fails. Its exit code is that of the first to fail: 137 for SIGKILL.
 #include <csignal>
 #include <cstdio>
 #include <vector>
@@ -15,12 +15,12 @@
 
 namespace {
 
-/// How many ranks the team has, by a sum of ones.
+/// The number of ranks in the team, as a sum of ones.
 int count(const tandem::Team& team, const tandem::TensorView& memory, const tandem::Stream& stream) {
   float value = 1;
   team.device().upload(memory.data(), &value, sizeof(value));
   tandem::all_reduce(team, memory, memory, stream);
-  team.synchronize(stream);  // a result counts only behind this
+  team.synchronize(stream);  // only after this is the result valid
   team.device().download(&value, memory.data(), sizeof(value));
   return static_cast<int>(value);
 }
@@ -34,17 +34,17 @@ int main() try {
     return 2;
   }
   const tandem::Stream stream(world.device());
-  const tandem::Buffer buffer(world.shared_device(), sizeof(float));  // no team's, so that any team may use it
+  const tandem::Buffer buffer(world.shared_device(), sizeof(float));  // belongs to no team, so any team may use it
   const tandem::TensorView memory(buffer.data(), {1}, tandem::f32, world.device().id());
   try {
     for (int step = 0;; ++step) {
       if (step == 3 && world.rank() == world.size() - 1) std::raise(SIGKILL);
       if (count(world.team(), memory, stream) != world.size()) return 1;
     }
-  } catch (const tandem::PeerLost& lost) {  // on every other rank, from whatever call waits; maybe not in the same step
+  } catch (const tandem::PeerLost& lost) {  // on every other rank, from any call that waits; maybe in another step
     std::printf("rank %d lost rank %d: %s\n", world.rank(), lost.rank(), lost.what());
 
-    // A team that lost a rank stays failed; the world, its device and other memory are as before.
+    // A team that lost a rank stays failed; the world, its device and other memory remain usable.
     std::vector<int> survivors;
     for (int rank = 0; rank < world.size(); ++rank) {
       if (rank != lost.rank()) survivors.push_back(rank);
@@ -54,7 +54,7 @@ int main() try {
     std::printf("rank %d goes on: %d ranks\n", world.rank(), ranks);
     return ranks == world.size() - 1 ? 0 : 1;
   }
-} catch (const tandem::Error& error) {  // says what was given, what is allowed, and which rank
+} catch (const tandem::Error& error) {  // its text says what was given, what is allowed, and on which rank
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
 }

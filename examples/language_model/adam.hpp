@@ -9,19 +9,19 @@
 
 namespace tandem::language_model {
 
-/// Adam, in fp32, each rank on the parameters that it holds. What all ranks have whole stays equal, since its gradients
-/// are the same bits on all.
+/// Adam in fp32; each rank updates the parameters that it holds. Parameters that every rank has whole stay equal, since
+/// their gradients are bitwise identical on all ranks.
 class Adam {
  public:
   Adam(const Parameters& parameters, const Kernels& kernels);
 
-  /// Changes the masters by their gradients, and refreshes the values.
+  /// Updates the masters from their gradients, and refreshes the values.
   void step(float learning_rate, StreamRef stream);
 
  private:
   const Parameters& parameters_;
   const Kernels& kernels_;
-  std::vector<Tensor> means_, variances_;  // of each slab
+  std::vector<Tensor> means_, variances_;  // one per slab
   AdamStep step_{.step = 0};
 };
 

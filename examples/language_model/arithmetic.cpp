@@ -41,7 +41,7 @@ bool is_exact(const Matrix& a) {
   return std::all_of(a.variance.begin(), a.variance.end(), [](double v) { return v == 0; });
 }
 
-/// Calls body(begin, end) for parts of [0, count), on every core for which there are `operations` enough.
+/// Calls body(begin, end) for parts of [0, count), on as many cores as there are enough `operations` for.
 void in_parallel(std::size_t count, std::size_t operations, const std::function<void(std::size_t, std::size_t)>& body) {
   constexpr std::size_t worth_a_thread = 100'000;
   const std::size_t cores = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 16);
@@ -62,8 +62,8 @@ struct Product {
   std::size_t m, n, k;
 };
 
-/// Rows [i, i + 4) of `out`, as far as there are. Four rows of a and four of b at a time, so that what is loaded is
-/// used four times over; `tile` columns of four rows stay in the first cache.
+/// Rows [i, i + 4) of `out`, as far as they exist. Four rows of a and four of b at a time, so that each loaded value is
+/// used four times; `tile` columns of four rows stay in the L1 cache.
 [[gnu::always_inline]] inline void add_four_rows(const Product& p, std::size_t i) {
   constexpr std::size_t tile = 256;
   const std::size_t rows = std::min<std::size_t>(4, p.m - i);
@@ -71,7 +71,7 @@ struct Product {
     const std::size_t count = std::min(tile, p.n - first);
     std::array<std::array<double, tile>, 4> sums{};
     for (std::size_t l = 0; l < p.k; l += 4) {
-      std::array<std::array<double, 4>, 4> factors{};  // of rows that are not there: 0
+      std::array<std::array<double, 4>, 4> factors{};  // 0 for rows that do not exist
       std::array<const double*, 4> other{};
       for (std::size_t u = 0; u < 4; ++u) {
         other[u] = p.b + std::min(l + u, p.k - 1) * p.n + first;

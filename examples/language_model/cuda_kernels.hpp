@@ -7,11 +7,11 @@
 
 namespace tandem::language_model {
 
-/// Only where Tandem is built with CUDA.
+/// Only if Tandem is built with CUDA.
 [[nodiscard]] std::unique_ptr<Kernels> make_cuda_kernels(Device& device);
 
-// What the kernels throw, from a source that nvcc does not compile: CUDA 13.0's does not take std::source_location as a
-// default argument.
+// The kernels' exceptions, thrown from a source that nvcc does not compile: CUDA 13.0's nvcc does not accept
+// std::source_location as a default argument.
 [[noreturn]] void refuse_dtype();
 [[noreturn]] void refuse_call(const char* what, const char* why);
 

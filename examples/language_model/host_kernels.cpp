@@ -34,7 +34,7 @@ template <typename T>
 void embed_rows_backward(const TensorView& contexts, const TensorView& dout, const TensorView& dtable) {
   const std::int64_t d = dtable.size(1);
   const auto* bytes = contexts.data_as<const std::uint8_t>();
-  // A frequent byte has thousands of terms: one after the other in fp32, each would round the whole sum so far.
+  // In double: a frequent byte has thousands of terms, and adding them in fp32 would round the sum each time.
   std::vector<double> sums(static_cast<std::size_t>(dtable.numel()), 0.0);
   for (std::int64_t i = 0; i < contexts.numel(); ++i) {
     const T* from = dout.data_as<const T>() + i * d;

@@ -9,7 +9,7 @@
 
 namespace tandem::language_model {
 
-/// Adam's constants, and where it stands: `step` counts from 1.
+/// Adam's constants and state; `step` counts from 1.
 struct AdamStep {
   float learning_rate = 0;
   float beta1 = 0.9F;
@@ -18,9 +18,9 @@ struct AdamStep {
   int step = 1;
 };
 
-/// What a language model needs beside the products: each call is one piece of work on a stream, on this rank's rows.
-/// Tensors are dense; `T` is the dtype that the model computes in (f32, f16 or bf16), sums are kept in fp32, and the
-/// order of every sum is fixed.
+/// What a language model needs besides GEMMs: each call queues one operation on a stream, on this rank's rows. Tensors
+/// are dense; `T` is the model's compute dtype (f32, f16 or bf16), sums are kept in fp32, and the order of every sum is
+/// fixed.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -46,7 +46,7 @@ class Kernels {
   virtual void softmax_cross_entropy(const TensorView& logits, const TensorView& targets, float weight,
                                      const TensorView& losses, const TensorView& dlogits, StreamRef stream) const = 0;
 
-  /// One step of Adam. All f32, of equally many elements: what is trained, its gradient, and the gradient's moments.
+  /// One step of Adam. All f32, of equal size: the parameters, their gradient, and the gradient's moments.
   virtual void adam(const TensorView& master, const TensorView& gradient, const TensorView& mean,
                     const TensorView& variance, const AdamStep& step, StreamRef stream) const = 0;
 
@@ -56,7 +56,7 @@ class Kernels {
 
 inline constexpr float rms_epsilon = 1e-6F;
 
-/// The kernels of a device. Throws Unsupported for a device that this build has none for.
+/// The kernels for a device. Throws Unsupported for a device that this build has none for.
 [[nodiscard]] std::unique_ptr<Kernels> make_kernels(Device& device);
 
 }  // namespace tandem::language_model

@@ -24,7 +24,7 @@ void sum_rows(Device& device, const TensorView& dy, const Parameter& bias, Strea
                              .dtype = dy.dtype()});
 }
 
-/// What a plan is, and the algorithm that it chose: the first two lines of its description.
+/// A plan's name and chosen algorithm: the first two lines of its description.
 std::string in_short(const std::string& role, const Plan& plan) {
   const std::string& text = plan.describe();
   const std::size_t first = text.find('\n');
@@ -34,7 +34,7 @@ std::string in_short(const std::string& role, const Plan& plan) {
 
 }  // namespace
 
-// Linear: three products that this rank does alone.
+// Linear: three local GEMMs.
 
 Linear::Linear(Parameters& parameters, const std::string& name, const LayerSizes& sizes)
     : device_(parameters.team().device()),
@@ -60,7 +60,7 @@ void Linear::backward(const TensorView& x, const TensorView& dy, const TensorVie
   weight_gradient_->run(stream, {.a = dy.data(), .b = x.data(), .d = weight_.gradient.data(), .k = dy.size(0)});
 }
 
-// Column-parallel: gather and multiply forward, multiply and scatter back.
+// Column-parallel. Forward: gather, multiply; backward: multiply, reduce and scatter.
 
 ColumnParallel::ColumnParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes,
                                Activation activation)
@@ -89,7 +89,7 @@ void ColumnParallel::forward(const TensorView& x, const TensorView& before, cons
 }
 
 void ColumnParallel::backward(const TensorView& x, const TensorView& dbefore, const TensorView& dx, StreamRef stream) {
-  weight_gradient_.start(x, dbefore.size(0), stream);  // beside the gradient of x
+  weight_gradient_.start(x, dbefore.size(0), stream);  // overlaps the gradient of x
   input_gradient_(dbefore, weight_.value, dx, stream);
   weight_gradient_(dbefore, x, weight_.gradient, stream);
   sum_rows(device_, dbefore, bias_, stream);
@@ -100,7 +100,7 @@ std::string ColumnParallel::describe() const {
          in_short("gradient of W", weight_gradient_);
 }
 
-// Row-parallel: multiply and scatter forward, gather and multiply back.
+// Row-parallel. Forward: multiply, reduce and scatter; backward: gather, multiply.
 
 RowParallel::RowParallel(Parameters& parameters, const std::string& name, const LayerSizes& sizes,
                          Activation activation)

@@ -13,18 +13,18 @@
 
 namespace tandem::language_model {
 
-/// The sizes of a linear layer, over all ranks: how many tokens at most, and W's [outputs, inputs].
+/// The sizes of a linear layer, over all ranks: the most tokens, and W's [outputs, inputs].
 struct LayerSizes {
   std::int64_t tokens = 0;
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
 };
 
-// All tensors below are dense, in the model's dtype. A run's tokens are those of what it is given, at most
+// All tensors below are dense, in the model's dtype. A run's number of tokens follows from its arguments, at most
 // sizes.tokens; "m" is all of them, "m_r" this rank's shard, shard_rows(m, ranks, rank).
 
-/// y = x·Wᵀ, with the whole of W on every rank: each works on its own tokens. The gradient of W is this rank's share;
-/// Parameters::sum_over_ranks adds them up.
+/// y = x·Wᵀ, with the whole of W on every rank: each works on its own tokens. The gradient of W is over this rank's
+/// tokens only; Parameters::sum_over_ranks sums it.
 class Linear {
  public:
   Linear(Parameters& parameters, const std::string& name, const LayerSizes& sizes);
@@ -44,9 +44,9 @@ class Linear {
 
 /// y = activation(before), before = gathered(x)·Wᵀ + b: each rank has all tokens of its share of the outputs.
 ///
-/// Going back, the gradient of x is a partial sum on each rank, which is reduced and scattered on its way. The gradient
-/// of W needs every token's x: it is gathered a second time, instead of being kept since the forward pass, so that a
-/// rank's memory holds its shard of the tokens only.
+/// Backward, the gradient of x is a partial sum on each rank, which is reduced and scattered. The gradient of W needs
+/// every token's x, which is gathered again instead of kept from the forward pass, so that a rank stores only its shard
+/// of the tokens.
 class ColumnParallel {
  public:
   /// Collective.
@@ -58,7 +58,7 @@ class ColumnParallel {
   void backward(const TensorView& x, const TensorView& dbefore, const TensorView& dx, StreamRef stream);
 
   [[nodiscard]] std::int64_t own_outputs() const noexcept { return own_outputs_; }
-  /// What runs: a line or two for each plan.
+  /// The plans and their algorithms: a line or two for each plan.
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -71,11 +71,11 @@ class ColumnParallel {
   LinearWeightGradient weight_gradient_;
 };
 
-/// y += x·Wᵀ + b, where each rank has all tokens of its share of the inputs: a layer's residual sum costs nothing here,
-/// since the partial products are added up anyway.
+/// y += x·Wᵀ + b, where each rank has all tokens of its share of the inputs: the layer's residual addition is free,
+/// since the partial results are summed anyway.
 ///
-/// Going back, dy is gathered for the gradient of x, and the gradient of W uses what was gathered. x is itself an
-/// activation, of `before`: the way back leads through that too, as an epilogue of the same product.
+/// Backward, dy is gathered for the gradient of x, and the gradient of W uses the gathered dy. x is itself an
+/// activation, of `before`: its gradient is applied too, as an epilogue of the same GEMM.
 class RowParallel {
  public:
   /// Collective.
@@ -83,7 +83,7 @@ class RowParallel {
 
   /// x: [m, inputs_r]; y: [m_r, outputs].
   void forward(const TensorView& x, const TensorView& y, StreamRef stream);
-  /// x: as it was in `forward`; before: what it is the activation of; dy: [m_r, outputs]; before, dbefore: as x.
+  /// x: as it was in `forward`; before: the activation's input; dy: [m_r, outputs]; before, dbefore: sizes of x.
   void backward(const TensorView& x, const TensorView& before, const TensorView& dy, const TensorView& dbefore,
                 StreamRef stream);
 

@@ -18,18 +18,18 @@ namespace tandem::language_model {
 inline constexpr std::int64_t byte_values = 256;
 
 struct ModelOptions {
-  std::int64_t tokens = 512;    ///< of one step, over all ranks
-  std::int64_t context = 64;    ///< how many bytes the next one is told from
-  std::int64_t embedding = 16;  ///< numbers that stand for one of them
-  std::int64_t hidden = 256;    ///< numbers that stand for a token between the blocks
-  std::int64_t width = 1024;    ///< and inside of a block
-  std::int64_t layers = 2;      ///< blocks
-  DType dtype = f32;            ///< of products and activations: f32, f16 or bf16
-  std::uint64_t seed = 1;       ///< of the fresh parameters
+  std::int64_t tokens = 512;    ///< per step, over all ranks
+  std::int64_t context = 64;    ///< how many bytes the next one is predicted from
+  std::int64_t embedding = 16;  ///< size of a byte's embedding
+  std::int64_t hidden = 256;    ///< size of a token's state between the blocks
+  std::int64_t width = 1024;    ///< and inside a block
+  std::int64_t layers = 2;      ///< number of blocks
+  DType dtype = f32;            ///< of GEMMs and activations: f32, f16 or bf16
+  std::uint64_t seed = 1;       ///< of the initial parameters
 };
 
-/// x += W₂·gelu(W₁·norm(x) + b₁) + b₂. Between blocks, each rank has its shard of the tokens; inside, its share of the
-/// width.
+/// x += W₂·gelu(W₁·norm(x) + b₁) + b₂. Between blocks, each rank has its shard of the tokens; inside a block, its share
+/// of the width.
 class Block {
  public:
   /// Collective.
@@ -37,7 +37,7 @@ class Block {
 
   /// x: [m_r, hidden], of `tokens` tokens over all ranks.
   void forward(const TensorView& x, std::int64_t tokens, StreamRef stream);
-  /// dx: [m_r, hidden], the gradient of what `forward` made of x; becomes the gradient of what it was given.
+  /// dx: [m_r, hidden]: on entry the gradient of forward's result, on return that of its input.
   void backward(const TensorView& dx, std::int64_t tokens, StreamRef stream);
 
   [[nodiscard]] std::string describe() const { return up_.describe() + "\n" + down_.describe(); }
@@ -51,8 +51,8 @@ class Block {
   Tensor before_, after_, dbefore_;  // [m, width_r]: before and after the GELU
 };
 
-/// Tells the next byte from the last `context` ones: embedding, projection to `hidden`, blocks, and a head that weighs
-/// the 256 bytes. Tensor- and sequence-parallel over all ranks of a team.
+/// Predicts the next byte from the last `context` ones: embedding, projection to `hidden`, blocks, and a head that
+/// scores the 256 bytes. Tensor- and sequence-parallel over all ranks of a team.
 class Model {
  public:
   /// Collective.
@@ -60,7 +60,7 @@ class Model {
 
   /// contexts: u8 [m_r, context], this rank's shard of `tokens` tokens (at most options.tokens).
   void forward(const TensorView& contexts, std::int64_t tokens, StreamRef stream);
-  /// After `forward` of the same contexts: sets every gradient, and `loss`, the mean over all tokens of all ranks.
+  /// After `forward` of the same contexts: computes every gradient, and `loss`, the mean over all tokens of all ranks.
   /// targets: u8 [m_r], the bytes that came next.
   void backward(const TensorView& contexts, const TensorView& targets, std::int64_t tokens, StreamRef stream);
 
@@ -71,7 +71,7 @@ class Model {
 
   [[nodiscard]] Parameters& parameters() noexcept { return parameters_; }
   [[nodiscard]] const Parameters& parameters() const noexcept { return parameters_; }
-  /// Which plans a block runs; they are the same in all.
+  /// The plans that a block runs; the same in all blocks.
   [[nodiscard]] std::string describe_block() const { return blocks_.empty() ? "" : blocks_.front().describe(); }
   [[nodiscard]] const Kernels& kernels() const noexcept { return *kernels_; }
   [[nodiscard]] const ModelOptions& options() const noexcept { return options_; }

@@ -14,7 +14,7 @@
 namespace tandem::language_model {
 namespace {
 
-// Parameters begin at multiples of this many elements, so that every product finds its operands aligned.
+// Parameters begin at multiples of this many elements, so that every GEMM's operands are aligned.
 constexpr std::int64_t alignment = 64;
 
 std::int64_t padded(std::int64_t count) { return (count + alignment - 1) / alignment * alignment; }
@@ -24,7 +24,7 @@ std::pair<std::int64_t, std::int64_t> matrix_of(const Dims& sizes) {
   return {sizes[0], sizes.size() == 1 ? 1 : sizes[1]};
 }
 
-/// Which rows and columns of a parameter rank `rank` of `ranks` has.
+/// The rows and columns of a parameter that rank `rank` of `ranks` has.
 struct Part {
   RowRange rows;
   RowRange columns;
@@ -79,7 +79,7 @@ void Parameters::allocate(std::uint64_t seed) {
       slab.own_gradient = Tensor(device, {count}, f32);
       slab.gradient = slab.own_gradient.view();
     } else {
-      // Gradients that are summed over ranks live in symmetric memory: each rank adds in place what its peers hold.
+      // Gradients that are summed over ranks are in symmetric memory, where the ranks sum them in place.
       shared_gradients_ = SymmetricTensor::empty(team_, {count + 1}, f32);
       shared_gradients_.rendezvous();
       all_reduce_.emplace_back(team_, AllReduceSpec{.count = count + 1, .dtype = f32},
@@ -87,7 +87,7 @@ void Parameters::allocate(std::uint64_t seed) {
       slab.gradient = shared_gradients_.local().narrow(0, 0, count);
       loss_ = shared_gradients_.local().narrow(0, count, 1);
     }
-    // What pads is part of the optimizer's sweep, so it must hold numbers.
+    // The optimizer also sweeps the padding, so it must hold valid numbers.
     const std::vector<float> zeros(static_cast<std::size_t>(count), 0.0F);
     device->upload(slab.master.view().data(), zeros.data(), zeros.size() * sizeof(float));
     device->upload(slab.gradient.data(), zeros.data(), zeros.size() * sizeof(float));

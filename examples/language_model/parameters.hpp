@@ -16,26 +16,26 @@
 
 namespace tandem::language_model {
 
-/// How a parameter lies over the ranks: whole on each of them, or a shard of its rows or columns on each.
+/// How a parameter is distributed: whole on every rank, or split by rows or columns.
 enum class Split : std::uint8_t { none, rows, columns };
 
-/// Something that is trained. The views are of this rank's part.
+/// A trained parameter. The views are of this rank's part.
 struct Parameter {
   std::string name;
-  Dims full;  ///< of all ranks together
+  Dims full;  ///< over all ranks
   Split split = Split::none;
-  double deviation = 0;  ///< of the fresh values
-  TensorView master;     ///< f32: what the optimizer changes
-  TensorView value;      ///< the same in the dtype that the model computes in
+  double deviation = 0;  ///< standard deviation of the initial values
+  TensorView master;     ///< f32: updated by the optimizer
+  TensorView value;      ///< the same in the model's compute dtype
   TensorView gradient;   ///< f32
 };
 
-/// A stretch of memory that holds some of the parameters one after the other, so that the optimizer, and the sum over
-/// ranks, take them all at once.
+/// Memory that holds some of the parameters contiguously, so that the optimizer and the sum over ranks process them all
+/// at once.
 struct ParameterSlab {
   Tensor master;
-  Tensor narrow;        ///< none where the model computes in f32: its values are the masters
-  Tensor own_gradient;  ///< none where the gradients are in symmetric memory
+  Tensor narrow;        ///< empty if the model computes in f32: the values are the masters
+  Tensor own_gradient;  ///< empty if the gradients are in symmetric memory
   TensorView value;
   TensorView gradient;
 };
@@ -45,20 +45,20 @@ class Parameters {
  public:
   Parameters(Team team, DType dtype) : team_(std::move(team)), dtype_(dtype) {}
 
-  /// Declares a parameter. The reference stays valid; its views are there after `allocate`.
+  /// Declares a parameter. The reference stays valid; its views are set by `allocate`.
   const Parameter& add(std::string name, const Dims& full, Split split, double deviation);
 
-  /// Collective. Fills the masters with normally distributed values, which depend on the seed and on an element's place
-  /// in the full parameter, but not on the number of ranks.
+  /// Collective. Fills the masters with normally distributed values, which depend on the seed and the element's
+  /// position in the full parameter, but not on the number of ranks.
   void allocate(std::uint64_t seed);
 
-  /// Masters to values: after anything that changed them.
+  /// Copies masters to values; call after changing the masters.
   void refresh(StreamRef stream) const;
-  /// Adds up over all ranks: the gradients of what every rank has whole, since each has seen its own tokens only, and
-  /// `loss`.
+  /// Sums over all ranks: the gradients of parameters that every rank has whole, since each has seen only its own
+  /// tokens, and `loss`.
   void sum_over_ranks(StreamRef stream);
 
-  /// f32[1]: this rank's share of the loss; after `sum_over_ranks`, all of it.
+  /// f32[1]: this rank's share of the loss; after `sum_over_ranks`, the whole loss.
   [[nodiscard]] const TensorView& loss() const noexcept { return loss_; }
 
   [[nodiscard]] const std::deque<Parameter>& all() const noexcept { return parameters_; }
@@ -74,14 +74,14 @@ class Parameters {
   Team team_;
   DType dtype_;
   std::deque<Parameter> parameters_;
-  std::array<ParameterSlab, 2> slabs_;  // what every rank has whole; what is split
-  SymmetricTensor shared_gradients_;    // of the first slab, and the loss behind them
-  std::vector<AllReduce> all_reduce_;   // one, once allocated
+  std::array<ParameterSlab, 2> slabs_;  // first: whole on every rank; second: split
+  SymmetricTensor shared_gradients_;    // of the first slab, followed by the loss
+  std::vector<AllReduce> all_reduce_;   // one element after `allocate`
   TensorView loss_;
 };
 
 /// Collective. The full parameters of all ranks, or their gradients, on the host in fp32: for checks and checkpoints.
-/// Throws Error if ranks do not agree on what each has whole.
+/// Throws Error if the ranks' copies of a parameter that each has whole differ.
 enum class ParameterPart : std::uint8_t { value, gradient };
 [[nodiscard]] std::vector<std::vector<float>> gather_full(const Parameters& parameters, ParameterPart part);
 

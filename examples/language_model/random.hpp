@@ -7,7 +7,7 @@
 
 namespace tandem::language_model {
 
-/// Random numbers by place, not by turn: any rank can make any other's. 64 bits (SplitMix64).
+/// Random numbers by position, not by sequence: any rank can generate any other's. 64 bits (SplitMix64).
 [[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t place) noexcept {
   std::uint64_t x = key + (place + 1) * 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -20,7 +20,7 @@ namespace tandem::language_model {
   return static_cast<double>(random_bits(key, place) >> 11) * 0x1p-53;
 }
 
-/// Normally distributed, of mean 0 and deviation 1 (Box and Muller).
+/// Normally distributed, with mean 0 and standard deviation 1 (Box-Muller).
 [[nodiscard]] inline double random_normal(std::uint64_t key, std::uint64_t place) {
   const double radius = std::sqrt(-2 * std::log(1 - random_uniform(key, 2 * place)));
   return radius * std::cos(2 * std::numbers::pi * random_uniform(key, 2 * place + 1));

@@ -16,7 +16,7 @@ namespace {
 
 struct Normed {
   Matrix y;
-  Numbers scale;        // of each row
+  Numbers scale;        // per row
   Numbers scale_drift;  // its variance, relative to its square
 };
 
@@ -32,11 +32,11 @@ Normed rms_norm(const Matrix& x, Arithmetic& arithmetic) {
       sizes += squared(squared(x.value[i]));
     }
     const double exact = 1 / std::sqrt(sum / columns + static_cast<double>(rms_epsilon));
-    // The scale's own error is the whole row's. It is a root's: half of what the sum of squares has.
+    // The scale's own error is shared by the whole row. It is that of a square root: half of the sum's relative error.
     const double own = arithmetic.rounding() * (1 + columns * sizes * squared(squared(exact) / columns) / 4);
     const auto [moved, left] = arithmetic.shared(own);
     const double scale = out.scale[r] = exact * (1 + moved);
-    // By its derivative, -scale³ · x / columns for each x.
+    // The propagated error: the derivative is -scale³ · x / columns for each x.
     double drift = left;
     for (std::size_t i = row; i < row + x.columns; ++i) {
       drift += squared(squared(scale) * x.value[i] / columns) * x.variance[i];
@@ -65,7 +65,7 @@ Matrix rms_norm_backward(const Normed& norm, const Matrix& dy, Arithmetic& arith
       sizes += squared(y * dy.value[i]);
       carried += squared(y) * dy.variance[i] + squared(dy.value[i]) * norm.y.variance[i];
     }
-    // So is the mean's.
+    // The mean's own error is shared by the whole row, too.
     const auto [moved, left] =
         arithmetic.shared(arithmetic.rounding() * (squared(sum) + columns * sizes) / squared(columns));
     const double mean = sum / columns + moved;
@@ -94,7 +94,7 @@ double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_a * (1 + 3 * gelu_b * x * x);
 }
 
-// |gelu''| is nowhere larger.
+// An upper bound of |gelu''|.
 constexpr double gelu_curvature = 0.8;
 
 Matrix activate(const Matrix& x, Arithmetic& arithmetic) {
@@ -102,7 +102,7 @@ Matrix activate(const Matrix& x, Arithmetic& arithmetic) {
   for (std::size_t i = 0; i < x.value.size(); ++i) {
     y.value[i] = gelu(x.value[i]);
     y.variance[i] *= squared(gelu_slope(x.value[i]));
-    // 1 + tanh loses all that is small beside 1.
+    // 1 + tanh loses whatever is small relative to 1.
     y.variance[i] += arithmetic.rounding() * squared(x.value[i]);
   }
   arithmetic.store(y);
@@ -153,14 +153,14 @@ Loss softmax_cross_entropy(const Matrix& logits, std::span<const std::uint8_t> t
       loss.gradient.variance[place] = squared(p / rows) * relative;
     }
   }
-  // The mean itself is a sum of as many terms as there are tokens.
+  // The mean itself is a sum with one term per token.
   loss.mean.variance[0] += rows * arithmetic.rounding() * squared(loss.mean.value[0]);
   arithmetic.settle(loss.mean);
   arithmetic.store(loss.gradient);
   return loss;
 }
 
-/// The gradient of a byte is the sum over the places where it stands.
+/// The gradient of a byte's embedding is the sum over the positions where the byte occurs.
 Matrix embed_backward(const Matrix& dembedded, std::span<const std::uint8_t> contexts, std::size_t d,
                       Arithmetic& arithmetic) {
   Matrix dtable(byte_values, d);
@@ -187,7 +187,7 @@ Matrix embed_backward(const Matrix& dembedded, std::span<const std::uint8_t> con
   return dtable;
 }
 
-/// What a block's forward pass leaves for its backward pass.
+/// What a block's forward pass keeps for its backward pass.
 struct BlockState {
   Matrix up, down;  // [width, hidden], [hidden, width]
   Normed normed;
@@ -253,14 +253,14 @@ std::vector<Matrix> results(const ModelOptions& options, std::span<const std::ve
   return out;
 }
 
-/// Adds the squares of what a sample moved.
+/// Adds the squares of a sample's deviations from `counted`.
 void add_squares(const Matrix& counted, const Matrix& sample, Numbers& squares) {
   squares.resize(counted.value.size());
   for (std::size_t i = 0; i < squares.size(); ++i) squares[i] += squared(sample.value[i] - counted.value[i]);
 }
 
-/// Where samples moved a row by more than its variances say, these grow until they say that; and then those of single
-/// elements do, since what moves a row need not move all of it alike. `squares` are the samples' sums.
+/// Where samples moved a row by more than its variances predict, these are scaled up to match; then the same for single
+/// elements, since what moves a row need not move all of it equally. `squares` are sums over the samples.
 void widen(Matrix& counted, const Numbers& squares, double samples) {
   for (std::size_t r = 0; r < counted.rows; ++r) {
     double sum = 0;
@@ -287,7 +287,7 @@ ReferenceTensor bounded(Matrix a) {
 
 ReferenceStep reference_step(const ModelOptions& options, std::span<const std::vector<float>> parameters,
                              const Tokens& batch, int samples) {
-  // Beside each other, since much of each is one core's work; but few at once, since each has all activations.
+  // Concurrently, since much of each runs on one core; but few at once, since each holds all activations.
   constexpr int at_once = 4;
   std::vector<Matrix> counted;
   std::vector<Numbers> squares;

@@ -10,7 +10,7 @@
 
 namespace tandem::language_model {
 
-/// A dense tensor that owns its memory on a rank's device. Whoever drops one has waited for the work that uses it.
+/// A dense tensor that owns device memory. Wait for the work that uses it before destroying it.
 class Tensor {
  public:
   Tensor() = default;

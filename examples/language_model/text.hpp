@@ -15,14 +15,14 @@ struct Tokens {
   std::vector<std::uint8_t> targets;   ///< [rows]
 };
 
-/// What a model learns to write.
+/// The text that a model is trained on.
 class Text {
  public:
   /// Throws InvalidArgument unless there are more than `context` bytes.
   Text(std::string bytes, std::int64_t context);
 
-  /// Rows of step `step`'s batch, from random places of the text. A row depends on its number alone, so that a batch is
-  /// the same however many ranks share it.
+  /// Rows of the batch of step `step`, from random positions of the text. A row depends only on seed, step and its
+  /// number, so that a batch is the same for any number of ranks.
   [[nodiscard]] Tokens sample(std::uint64_t seed, std::int64_t step, const RowRange& rows) const;
 
   [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }

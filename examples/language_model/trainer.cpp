@@ -13,7 +13,7 @@
 namespace tandem::language_model {
 namespace {
 
-/// A number drawn with the probabilities softmax(logits / temperature), by a `uniform` one of [0, 1).
+/// Samples from softmax(logits / temperature), given a `uniform` number in [0, 1).
 std::uint8_t draw(const std::vector<double>& logits, double temperature, double uniform) {
   const double highest = *std::max_element(logits.begin(), logits.end());
   std::vector<double> sums;
@@ -39,11 +39,11 @@ Trainer::Trainer(const Team& team, const Text& text, const TrainingOptions& opti
   team.synchronize(stream_);
 }
 
-// A step that threw may have left work behind that still uses what goes away now. Each wait in it has a deadline.
+// A step that threw may have left work queued that uses memory freed here. Each wait in it has a deadline.
 Trainer::~Trainer() {
   try {
     stream_.synchronize();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): the error that matters has been thrown before
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the relevant error was thrown earlier
   }
 }
 
@@ -76,7 +76,7 @@ double Trainer::step() {
 }
 
 std::string Trainer::write(const std::string& prompt, std::int64_t count, double temperature) {
-  // One token at a time: it is rank 0's, and every other rank's shard of the tokens is empty.
+  // One token at a time: it belongs to rank 0, and every other rank's shard of the tokens is empty.
   const auto context = static_cast<std::size_t>(options_.model.context);
   const bool writes = team_.rank() == 0;
   const TensorView shard = contexts_.rows(writes ? 1 : 0);

@@ -15,28 +15,28 @@ namespace tandem::language_model {
 struct TrainingOptions {
   ModelOptions model;
   std::int64_t steps = 300;
-  float learning_rate = 6e-3F;  ///< the highest: it rises to it in a tenth of the steps, then falls along a cosine
+  float learning_rate = 6e-3F;  ///< scales a linear warm-up over a tenth of the steps times a cosine decay to 5%
   std::uint64_t seed = 1;       ///< of the batches
 };
 
 /// Trains a model on a text, over all ranks of a team.
 class Trainer {
  public:
-  /// Collective. `text` outlives the trainer.
+  /// Collective. `text` must outlive the trainer.
   Trainer(const Team& team, const Text& text, const TrainingOptions& options);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  /// Collective. One step; gives its loss in nats a byte, the same on every rank. The host waits once, for the loss.
+  /// Collective. One step; returns its loss in nats per byte, equal on every rank. The host waits once, for the loss.
   double step();
-  /// Collective. How the text goes on after `prompt`, which is cut or padded to the model's context. Only rank 0 gets
-  /// it; the others help.
+  /// Collective. Generates `count` bytes that continue `prompt`, which is cut or padded to the model's context.
+  /// Returned on rank 0 only, empty on the others.
   [[nodiscard]] std::string write(const std::string& prompt, std::int64_t count, double temperature);
 
-  /// What the next step learns from, of all ranks together.
+  /// The batch of the next step, over all ranks.
   [[nodiscard]] Tokens next_batch() const;
-  /// How many steps were made.
+  /// The number of steps done.
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
   [[nodiscard]] const Model& model() const noexcept { return model_; }
   [[nodiscard]] const Stream& stream() const noexcept { return stream_; }

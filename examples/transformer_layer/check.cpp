@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t sampled_lines = 32;
 
-/// A generated tensor, read along its rows or along its columns.
+/// A generated tensor, read by rows or by columns.
 struct Lines {
   std::uint64_t key = 0;
   std::int64_t columns = 0;  // of the tensor
@@ -34,7 +34,7 @@ struct Product {
   Lines left;
   Lines right;
   std::int64_t terms = 0;
-  bool travels = false;  // as each rank's sum over its share of the terms
+  bool travels = false;  // each rank sends the sum over its share of the terms
 };
 
 Product product_of(const Part& part, std::size_t number, Result result, std::int64_t tokens, std::uint64_t seed) {
@@ -52,7 +52,7 @@ Product product_of(const Part& part, std::size_t number, Result result, std::int
   return {};
 }
 
-/// Up to `most` numbers of a range, evenly spread and with both ends.
+/// Up to `most` numbers of a range, evenly spaced and including both ends.
 std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
   const std::int64_t count = std::min(range.count, most);
   std::vector<std::int64_t> numbers;
@@ -62,7 +62,7 @@ std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
   return numbers;
 }
 
-/// Poison has all bits set: a NaN that no sum gives.
+/// Counts elements that are still poison: all bits set, a NaN that no sum produces.
 std::int64_t elements_unwritten(const std::vector<std::byte>& out, std::size_t element) {
   std::int64_t count = 0;
   for (auto at = out.begin(); at != out.end(); at += static_cast<std::ptrdiff_t>(element)) {
@@ -86,7 +86,7 @@ Verdict check(const Part& part, std::size_t number, Result result, std::int64_t 
   const Operand like = result == Result::y ? Operand::y : result == Result::dx ? Operand::x : Operand::weight;
   const Block block = block_of(part, like, tokens, ranks, rank);
   const double sums = std::sqrt(2.0 * static_cast<double>(product.terms)) * epsilon(f32);
-  // What was rounded once may be rounded again.
+  // A value that was rounded once may be rounded again.
   const double rounding = epsilon(dtype) * (1 + 2 * epsilon(dtype));
 
   const auto rows = spread(block.rows, whole ? block.rows.count : sampled_lines);
@@ -118,7 +118,7 @@ Verdict check(const Part& part, std::size_t number, Result result, std::int64_t 
       const auto got = static_cast<double>(language_model::load_scalar(out.data() + at * size_of(dtype), dtype));
       const double error = std::abs(got - exact);
       ++verdict.compared;
-      if (!(error <= allowed)) ++verdict.wrong;  // also for NaN
+      if (!(error <= allowed)) ++verdict.wrong;  // also if NaN
       if (allowed > 0) verdict.worst = std::max(verdict.worst, error / allowed);
     }
   }

@@ -33,7 +33,7 @@ template <typename T> std::vector<T> values(const Block& block, std::int64_t col
   return out;
 }
 
-/// A block of a global tensor with so many columns, in the device's memory.
+/// A block of a global tensor with `columns` columns, in device memory.
 Tensor filled(const Team& team, const Block& block, std::int64_t columns, DType dtype, std::uint64_t key) {
   Tensor tensor(team.shared_device(), {block.rows.count, block.columns.count}, dtype);
   const auto upload = [&](auto type) {
@@ -90,8 +90,8 @@ std::vector<Part> parts_of(const LayerSizes& sizes) {
 Block block_of(const Part& part, Operand operand, std::int64_t tokens, int ranks, int rank) {
   const Dims whole = global_sizes(part, operand, tokens);
   Block block{{0, whole[0]}, {0, whole[1]}};
-  // Where the outputs are split, so are the weight's rows and y's columns; x comes as shards of the tokens, which are
-  // rows. Where the inputs are, it is the other way round.
+  // If the outputs are split, so are the weight's rows and y's columns; x comes as shards of the tokens (rows). If the
+  // inputs are split, it is the reverse.
   const Operand by_columns = part.split == Split::outputs ? Operand::y : Operand::x;
   const bool weight_by_columns = part.split == Split::inputs;
   const bool columns = operand == by_columns || (operand == Operand::weight && weight_by_columns);

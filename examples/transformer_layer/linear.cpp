@@ -16,7 +16,7 @@ LinearOptions keeping(LinearOptions options, bool gathered) {
   return options;
 }
 
-/// dW = dyᵀ·x of all tokens, by one rank.
+/// dW = dyᵀ·x over all tokens, on one rank.
 std::unique_ptr<Gemm> local_weight_gradient(const Team& team, std::int64_t tokens, std::int64_t inputs,
                                             std::int64_t outputs, DType dtype) {
   return tuned_gemm(team,
@@ -36,7 +36,7 @@ void ParallelLinear::backward(const TensorView& dy, const TensorView& weight, co
   weight_gradient(dy, x, dw, stream);
 }
 
-// Column-parallel: gather and multiply forward, multiply and scatter back.
+// Column-parallel. Forward: gather, multiply; backward: multiply, reduce and scatter.
 
 ColumnParallel::ColumnParallel(const Team& team, const LinearSizes& sizes, DType dtype, const LinearOptions& options)
     : forward_(team, {.m = sizes.tokens, .n = own_share(team, sizes.outputs), .k = sizes.inputs, .dtype = dtype},
@@ -85,7 +85,7 @@ ParallelLinear::Algorithms ColumnParallel::algorithms() const {
   return {in_short(forward_), in_short(input_gradient_), weight_gradient_ ? in_short(*weight_gradient_) : "local"};
 }
 
-// Row-parallel: multiply and scatter forward, gather and multiply back.
+// Row-parallel. Forward: multiply, reduce and scatter; backward: gather, multiply.
 
 RowParallel::RowParallel(const Team& team, const LinearSizes& sizes, DType dtype, const LinearOptions& options)
     : forward_(team, {.m = sizes.tokens, .n = sizes.outputs, .k = own_share(team, sizes.inputs), .dtype = dtype},
@@ -119,7 +119,7 @@ ParallelLinear::Algorithms RowParallel::algorithms() const {
   return {in_short(forward_), in_short(input_gradient_), "local"};
 }
 
-// Three products of one rank alone.
+// Three local GEMMs of one rank.
 
 LocalLinear::LocalLinear(const Team& team, const LinearSizes& sizes, DType dtype)
     : forward_(tuned_gemm(team, {.m = sizes.tokens,

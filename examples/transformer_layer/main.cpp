@@ -30,7 +30,7 @@ namespace {
 
 struct Options {
   LayerSizes sizes = small_layer;
-  std::optional<DType> dtype;  // none: f32 on the host, bf16 on CUDA
+  std::optional<DType> dtype;  // default: f32 on the host, bf16 on CUDA
   std::uint64_t seed = 1;
   int warmup = 5;
   int iterations = 20;
@@ -41,7 +41,7 @@ struct Options {
   std::string json;
 };
 
-/// A code to end with if there is nothing to run.
+/// An exit code if there is nothing to run.
 std::optional<int> parse(int argc, char** argv, Options& options) {
   CLI::App app(
       "The four linear parts of one transformer layer (QKV; attention's output; gate and up; down), forward and\n"
@@ -93,17 +93,17 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return std::nullopt;
 }
 
-/// What a layer does with tensors of its own.
+/// Work of a layer on given tensors.
 using Work = std::function<void(TransformerLayer&, const std::vector<Operands>&)>;
 
 /// One line of the table: a pass of a part, or several together.
 struct Row {
   std::string part;
   std::string pass;
-  std::int64_t m = 0, n = 0, k = 0;  // of the product, over all ranks; 0 for several
+  std::int64_t m = 0, n = 0, k = 0;  // of the GEMM, over all ranks; 0 for several GEMMs
   std::string algorithm;
   double flops = 0;  // of one rank, on average
-  Work before;       // what leads to it, as in a training step; not timed
+  Work before;       // the preceding work of a training step; not timed
   Work run;
   double gemm = 0, sequence = 0, tandem = 0;  // seconds
 };
@@ -149,8 +149,8 @@ std::vector<Row> rows_of(const LayerSizes& sizes, TransformerLayer& layer, int r
   return rows;
 }
 
-/// Waits for a stream before what its work uses goes away, also where something was thrown. Each wait in that work has
-/// a deadline.
+/// Waits for a stream before the memory that its work uses is freed, even after an exception. Each wait in that work
+/// has a deadline.
 class Settled {
  public:
   explicit Settled(const Stream& stream) noexcept : stream_(stream) {}
@@ -159,7 +159,7 @@ class Settled {
   ~Settled() {
     try {
       stream_.synchronize();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the error that matters has been thrown before
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the relevant error was thrown earlier
     }
   }
 
@@ -167,7 +167,7 @@ class Settled {
   const Stream& stream_;
 };
 
-/// Collective. Fills in the rows' times.
+/// Collective. Measures and fills in the rows' times.
 void measure(std::vector<Row>& rows, const Team& team, const Options& options, DType dtype, TransformerLayer& layer,
              const std::vector<Operands>& operands, const Stream& stream) {
   TransformerLayer sequence(team, options.sizes, dtype,
@@ -210,7 +210,7 @@ void write_file(const std::filesystem::path& path, const void* data, std::size_t
   if (!file) throw Error("cannot write " + path.string());
 }
 
-/// Checks this rank's results and, where asked, saves them: PART.RESULT.RANK, dense, as they lie in memory.
+/// Checks this rank's results and, if asked to, saves them: PART.RESULT.RANK, dense, as they are in memory.
 Verdict check_results(const Team& team, const Options& options, DType dtype, const std::vector<Operands>& operands) {
   Verdict verdict;
   const std::vector<Part> parts = parts_of(options.sizes);
@@ -297,10 +297,10 @@ int run(const Options& options) {
     operands.push_back(make_operands(team, options.sizes, part, dtype, options.seed));
   }
   const LinearOptions how{.keep_gathered = options.keep_gathered};
-  TransformerLayer layer(team, options.sizes, dtype, how);  // all plans, once: may block, allocates, chooses
+  TransformerLayer layer(team, options.sizes, dtype, how);  // creates all plans, once: may block, allocates, chooses
   const Stream stream(world.device());
   const Settled settled(stream);
-  layer.forward(operands, stream);  // asynchronous, as often as wanted
+  layer.forward(operands, stream);  // asynchronous, any number of times
   layer.backward(operands, stream);
   team.synchronize(stream);
 
@@ -318,7 +318,7 @@ int run(const Options& options) {
     std::fflush(stdout);
   }
   std::vector<Row> rows;
-  if (verdict.wrong == 0) {  // no speed of a wrong result
+  if (verdict.wrong == 0) {  // do not time wrong results
     rows = rows_of(options.sizes, layer, team.size(), stream);
     measure(rows, team, options, dtype, layer, operands, stream);
   }

@@ -14,24 +14,24 @@ namespace tandem::transformer_layer {
 /// Times work on a stream over a team: medians of the slowest rank's time.
 class Timing {
  public:
-  /// Collective. In front of each run the device rests so long, idle. A GPU at its power limit runs the faster the
-  /// longer it has rested, so that what two programs do is comparable where both rest alike, and one that leaves the
-  /// GPU idle while it queues its next kernel has an advantage where neither does.
+  /// Collective. Before each run the device rests, idle, for `rest`. A GPU at its power limit runs the faster the
+  /// longer it has rested: two programs are comparable only if both rest equally long, and without rest, one that
+  /// leaves the GPU idle while it queues its next kernel has an advantage.
   Timing(const Team& team, StreamRef stream, std::chrono::milliseconds rest);
 
   struct Body {
-    std::function<void()> before;  ///< in front of each run, behind the rest; not timed
+    std::function<void()> before;  ///< before each run, after the rest; not timed
     std::function<void()> run;
   };
 
-  /// Collective. Runs all bodies in turns, so that all meet the same clocks: `warmup` times untimed, then `iterations`
-  /// times, each behind a barrier of the team's streams. Gives each body's median, in seconds. On CUDA, events take the
-  /// time; on the host, the clock around the run and its synchronisation.
+  /// Collective. Runs all bodies in turns, so that all see the same clocks: `warmup` times untimed, then `iterations`
+  /// times, each after a barrier of the team's streams. Returns each body's median in seconds. Measured by events on
+  /// CUDA, and on the host by a clock around the run and its synchronization.
   [[nodiscard]] std::vector<double> in_turns(const std::vector<Body>& bodies, int warmup, int iterations);
 
  private:
   void run(const Body& body);
-  /// Each run's seconds since the last call, as the slowest rank took them.
+  /// The seconds of each run since the last call, on its slowest rank.
   [[nodiscard]] std::vector<double> collect();
 
   struct Pair {
@@ -42,7 +42,7 @@ class Timing {
   StreamRef stream_;
   std::chrono::milliseconds rest_;
   SymmetricMemory pad_;
-  std::vector<Pair> events_;  // made when first needed, and used again
+  std::vector<Pair> events_;  // created when first needed, then reused
   std::size_t used_ = 0;
   std::vector<double> seconds_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What most programs use. Devices' plans (gemm.hpp, reduce.hpp, …) and cost models have headers of their own.
+// What most programs need. Device-level plans (gemm.hpp, reduce.hpp, …) and cost models have their own headers.
 
 // IWYU pragma: begin_exports
 #include "tandem/base/error.hpp"

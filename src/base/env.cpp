@@ -197,7 +197,10 @@ int openmp_threads(const Env::Lookup& lookup) {
 
 std::string known_names() {
   std::string names;
-  for (const Variable& variable : variables) names += format("{}{}", names.empty() ? "" : ", ", variable.name);
+  const auto add = [&names](std::string_view name) { names += format("{}{}", names.empty() ? "" : ", ", name); };
+  for (const Variable& variable : variables) add(variable.name);
+  std::ranges::for_each(launch_variables, add);
+  std::ranges::for_each(install_variables, add);
   return names;
 }
 
@@ -228,8 +231,8 @@ std::string users_plan_cache(const Env::Lookup& lookup) {
 LinkOptions parse_link(const std::string& text) {
   if (const std::optional<LinkOptions> link = link_of(text)) return *link;
   throw InvalidArgument(
-      format("link '{}' is not LATENCY,BANDWIDTH; an example: 20us,1GB/s (ns, us, ms, s; B/s, KB/s, MB/s, "
-             "GB/s); allowed: up to 60s, from 1KB/s",
+      format("the link is '{}'; allowed: LATENCY,BANDWIDTH, as in 20us,1GB/s (ns, us, ms or s, up to 60s; B/s, KB/s, "
+             "MB/s or GB/s, from 1KB/s)",
              text));
 }
 

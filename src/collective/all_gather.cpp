@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "collective/algorithm_table.hpp"
 #include "collective/cached.hpp"
 #include "collective/engines.hpp"
 #include "collective/piece.hpp"
@@ -17,6 +18,11 @@ namespace tandem {
 namespace {
 
 constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "fetch", "mail", "one_kernel", "direct_kernel"};
+
+// Which of them take such tensors.
+constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 1> in_steps{"push"};
+constexpr std::array<std::string_view, 4> into_plain{"pull", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
@@ -45,26 +51,26 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
   if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<SideStream>(team);
   everyone_.assign(peers().begin(), peers().end());
   everyone_.push_back(me());
-  const std::string by_copies =
+  const std::string batches =
       engines_copy(device())
           ? format(
-                "by pushes in one batch with one signal (of more than {0} bytes a shard, a shard from elsewhere is "
-                "copied "
-                "into its own place beside them, by engines unless captured; and a run in steps, of more than {0} "
-                "bytes a "
-                "shard, pushes in rank-rotated order, with a signal for each)",
+                "in one batch with one signal (above {0} bytes a shard, this rank's own is copied at the same time, by "
+                "engines unless captured; a run in steps signals for each shard, above {0} bytes in rank-rotated "
+                "order)",
                 batch_bytes())
-          : format("by pushes in rank-rotated order, a signal for each shard (in one batch up to {} bytes a shard)",
+          : format("in rank-rotated order, with a signal for each shard (in one batch up to {} bytes a shard)",
                    batch_bytes());
-  const std::string otherwise =
-      format("into symmetric tensors {}; into plain views{} {}; copies by {}",
-             if_taken({"push", "direct_kernel"},
-                      with_direct_kernel(tuning.direct_gather_bytes, "stores into them", by_copies)),
-             small_too(),
-             if_taken({"pull", "fetch"},
-                      plain_views(format("by pulls through two slots, in pieces of {} bytes", piece_bytes()))),
-             copier());
-  set_description(format("{}: {}", describe(), with_mail(with_one_kernel(spec.count, otherwise))));
+  const AlgorithmRow rows[] = {
+      {"into symmetric tensors", why_refused(into_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
+      {"into plain views", why_plain_refused(into_plain),
+       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+  };
+  describe_algorithms(spec.count, rows,
+                      {{"push", "copies into the peers' tensors, " + batches},
+                       {"pull", format("copies out of the peers' slots, in pieces of {} bytes", piece_bytes())},
+                       {"direct_kernel", "one kernel on each rank stores into the peers' tensors"}},
+                      format("copies by {}", copier()));
 }
 
 AllGather::AllGather(AllGather&&) noexcept = default;
@@ -123,7 +129,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
 }
 
 void AllGather::open(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream) {
-  expect_algorithm({"push"}, "a run in steps");
+  expect_algorithm(in_steps, "a run in steps");
   expect_closed(stream);
   expect_alike(stream, [&] {
     return format("the start of a run of {} into {}", split(gathered.local()).in_words(), named(gathered));
@@ -242,7 +248,7 @@ void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathe
 }
 
 void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream) {
-  expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
+  expect_algorithm(into_symmetric, "a symmetric tensor");
   expect_closed(stream);
   expect_alike(stream, [&] { return format("a run of {} into {}", whole.in_words(), named(gathered)); });
   std::byte* const out = gathered.memory().data();
@@ -263,7 +269,7 @@ void AllGather::gather(const Rows& shard, const SymmetricTensor& gathered, const
 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"pull", "fetch", "mail", "one_kernel"}, "a plain view");
+  expect_algorithm(into_plain, "a plain view");
   expect_closed(stream);
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);

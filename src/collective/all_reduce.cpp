@@ -13,6 +13,7 @@
 #include "tandem/base/checked.hpp"
 
 #include "base/format.hpp"
+#include "collective/algorithm_table.hpp"
 #include "collective/cached.hpp"
 #include "collective/tuning.hpp"
 
@@ -26,6 +27,14 @@ constexpr std::span algorithms = std::span(ways).first<7>();  // a rank that is 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
 
 constexpr int fetch_rounds = 2;  // of inputs, then of sums
+
+// Which of them take such tensors.
+constexpr std::array<std::string_view, 6> into_symmetric{
+    "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
+constexpr std::array<std::string_view, 5> out_of_symmetric{"one_shot", "two_shot", "mail", "one_kernel",
+                                                           "one_kernel_two_shot"};
+constexpr std::array<std::string_view, 6> between_plain{"one_shot", "two_shot",   "fetch",
+                                                        "mail",     "one_kernel", "one_kernel_two_shot"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read (in place: and my output written)
@@ -68,39 +77,22 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
   make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
   make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals, ranks() - 1);
-  if (!automatic() && lanes().bytes() != 0) {
-    const bool one_shot = options.algorithm == "one_kernel";
-    const std::size_t piece = lanes().bytes() * static_cast<std::size_t>(one_shot ? 1 : ranks());
-    set_description(format("{}: {} as asked for, in {}, in pieces of {} bytes; sums in rank order, in fp32 or wider",
-                           describe(), options.algorithm, one_shot ? "one step" : "two shots", piece));
-    return;
-  }
-  if (ranks() == 1) {
-    set_description(
-        format("{}: one rank has nobody to add: its input is copied, or in place left as it is", describe()));
-    return;
-  }
-  std::string chosen;
-  if (!automatic()) {
-    chosen = format("{} as asked for", options.algorithm);
-  } else if (!options.staging) {
-    chosen = "two_shot, since one_shot needs staging";
-  } else {
-    if (lanes().bytes() != 0) chosen = format("one_kernel up to {} bytes, ", one_step);
-    if (lanes().bytes() != 0 && one_step < whole) chosen += format("one_kernel_two_shot up to {}, ", whole);
-    chosen += format("one_shot where latency counts (up to {} bytes{}; symmetric up to {}), then two_shot",
-                     tuning.one_shot_bytes,
-                     ranks() <= 2 ? ", and of two ranks what goes through slots, since both move as much" : "",
-                     tuning.one_shot_symmetric_bytes);
-  }
-  const std::string otherwise = format(
-      "{}; two_shot in place on symmetric tensors{}; otherwise {}", chosen,
-      meeting() && automatic() ? format(", above {} bytes in one kernel", direct_all_reduce_above(tuning, ranks()))
-                               : "",
-      if_taken({"one_shot", "two_shot", "fetch"},
-               plain_views(format("through two slots in pieces of {} bytes", piece_bytes()), fetch_rounds)));
-  set_description(
-      format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(), with_mail(otherwise), summer()));
+  const AlgorithmRow rows[] = {
+      {"into symmetric tensors", why_refused(into_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
+      {"out of symmetric tensors", why_plain_refused(out_of_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_input); }},
+      {"between plain views", why_plain_refused(between_plain),
+       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+  };
+  const std::string staging = format("plain views through two slots, in pieces of {} bytes", piece_bytes());
+  describe_algorithms(spec.count, rows,
+                      {{"one_shot", "each rank reads all ranks' data, and sums it whole; " + staging},
+                       {"two_shot", "each rank sums its chunk, which the others get; " + staging},
+                       {"one_kernel_two_shot", "that in one kernel on each rank, through mailboxes"},
+                       {"direct_kernel", "that in one kernel on each rank, on the peers' tensors"},
+                       {"copy", "one rank has nobody to add: its input is copied, or in place left as it is"}},
+                      format("sums in rank order, in fp32 or wider, by {}", summer()));
 }
 
 AllReduce::Way AllReduce::way(std::int64_t count, Tensors tensors) const noexcept {
@@ -147,8 +139,7 @@ Shard AllReduce::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"},
-                   "a symmetric tensor");
+  expect_algorithm(into_symmetric, "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -165,8 +156,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& 
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"},
-                   "a symmetric tensor");
+  expect_algorithm(into_symmetric, "a symmetric tensor");
   const std::int64_t count = input.numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -186,7 +176,7 @@ void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"}, "a plain output");
+  expect_algorithm(out_of_symmetric, "a plain output");
   expect_staging();
   const std::int64_t count = out.numel();
   expect(out, "out", count);
@@ -207,7 +197,7 @@ void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, 
 }
 
 void AllReduce::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"}, "two plain views");
+  expect_algorithm(between_plain, "two plain views");
   expect_staging();
   const std::int64_t count = input.numel();
   expect(input, "input", count);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "collective/algorithm_table.hpp"
 #include "collective/cached.hpp"
 #include "collective/piece.hpp"
 #include "collective/tuning.hpp"
@@ -16,6 +17,11 @@ namespace {
 
 constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
                                                      "mail", "one_kernel", "direct_kernel"};
+
+// Which of them take such tensors.
+constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 4> out_of_symmetric{"pull", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 4> between_plain{"staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written; else: it (staged: my slot) may be read
@@ -100,15 +106,20 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
-  const std::string otherwise =
-      format("into symmetric tensors and out of them {}; between plain views {}; copies by {}",
-             if_taken({"push", "pull", "direct_kernel"},
-                      with_direct_kernel(tuning.direct_exchange_bytes, "stores into them or loads from them",
-                                         "by pushes in rank-rotated order and by pulls")),
-             if_taken({"staged", "fetch"},
-                      plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes()))),
-             copier());
-  set_description(format("{}: {}", describe(), with_mail(with_one_kernel(spec.count, otherwise, "parts"))));
+  const AlgorithmRow rows[] = {
+      {"into symmetric tensors", why_refused(into_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
+      {"out of symmetric tensors", why_refused(out_of_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_input); }},
+      {"between plain views", why_plain_refused(between_plain),
+       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+  };
+  describe_algorithms(spec.count, rows,
+                      {{"push", "copies into the peers' tensors, in rank-rotated order"},
+                       {"pull", "copies out of the peers' tensors, in rank-rotated order"},
+                       {"staged", format("through two slots, in pieces of {} bytes a rank", part_bytes())},
+                       {"direct_kernel", "one kernel on each rank stores into the peers' tensors, or loads from them"}},
+                      format("copies by {}", copier()));
 }
 
 AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept {
@@ -224,7 +235,7 @@ bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, Stream
 }
 
 void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm({"push", "mail", "one_kernel", "direct_kernel"}, "a symmetric output");
+  expect_algorithm(into_symmetric, "a symmetric output");
   expect(input, "input", exchange_.sent(me()));
   expect_apart(input, "input", out.local(), "out");
   expect_alike(stream, [&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
@@ -249,7 +260,7 @@ void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamR
 }
 
 void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm({"pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric input and a plain output");
+  expect_algorithm(out_of_symmetric, "a symmetric input and a plain output");
   expect(out, "out", exchange_.got(me()));
   expect_apart(input.local(), "input", out, "out");
   expect_alike(stream, [&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
@@ -276,7 +287,7 @@ void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamR
 
 void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "plain views");
+  expect_algorithm(between_plain, "plain views");
   expect(input, "input", exchange_.sent(me()));
   expect(out, "out", exchange_.got(me()));
   expect_apart(input, "input", out, "out");

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "collective/algorithm_table.hpp"
 #include "collective/cached.hpp"
 #include "collective/tuning.hpp"
 
@@ -16,6 +17,10 @@ namespace {
 
 constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
                                                      "mail", "one_kernel", "direct_kernel"};
+
+// Which of them take such tensors.
+constexpr std::array<std::string_view, 5> into_symmetric{"push", "pull", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written
@@ -79,35 +84,23 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   // For a plan's life: a slot's credits, and a meeting that needs none, do not know of each other.
   passes_pieces_on_ = staging && meeting() && readers() > 1 && kernel_may_pass_on(piece);
   make_slots(staging ? piece : 0, signals, readers());
-  set_description(format("{}: {}", describe(), in_words()));
-}
-
-std::string Broadcast::in_words() const {
-  const CollectiveTuning& tuning = collective_tuning(device().id().type);
-  std::string copies = pulls_ ? "by pulls from the root" : "by pushes of the root";
-  if (!pulls_ && readers() > 1) {
-    copies += format(", above {} bytes of shares that the others pass on", passed_on_above_);
-  }
-  const std::string_view kernel =
-      readers() > 1 ? "has each other rank pass on a share" : "stores into the other rank's";
-  const std::string pieces = format("in pieces of {} bytes", piece_bytes());
-  const std::string otherwise =
-      format("into symmetric tensors {}; into plain views {}; copies by {}",
-             if_taken({"push", "pull", "direct_kernel"},
-                      meeting() && !automatic() ? format("by a kernel that {}", kernel) : copies),
-             if_taken({"staged", "fetch"},
-                      plain_views(passes_pieces_on_ ? format("through two slots, {}, by the same kernel", pieces)
-                                                    : format("through two slots of the root, {}", pieces))),
-             copier());
-  std::string small = with_mail(with_one_kernel(count_, otherwise, "tensors"));
-  if (!meeting() || !automatic()) return small;
-  const std::size_t above = readers() > 1 ? tuning.direct_pass_bytes : direct_copy_above(tuning, ranks());
-  const bool bounded = readers() == 1 || options().sms.has_value();
-  return format(
-      "into symmetric tensors above {} {}by a kernel that {}; {}", above / static_cast<std::size_t>(readers()),
-      bounded ? format("and up to {} bytes ", tuning.direct_gather_bytes / static_cast<std::size_t>(readers()))
-              : "bytes ",
-      kernel, small);
+  std::string pushes = "copies of the root's into all others' tensors";
+  if (readers() > 1) pushes += format("; above {} bytes each gets a share, and passes it on", passed_on_above_);
+  const AlgorithmRow rows[] = {
+      {"into symmetric tensors", why_refused(into_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
+      {"into plain views", why_plain_refused(into_plain),
+       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+  };
+  describe_algorithms(
+      spec.count, rows,
+      {{"push", pushes},
+       {"pull", "copies of each other rank out of the root's tensor"},
+       {"staged", format("through two slots{}, in pieces of {} bytes",
+                         passes_pieces_on_ ? ", by direct_kernel's kernel" : " of the root", piece)},
+       {"direct_kernel", readers() > 1 ? "one kernel on each rank, which passes a share on"
+                                       : "one kernel on each rank, whose root stores into the other's"}},
+      format("copies by {}", copier()));
 }
 
 void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
@@ -168,7 +161,7 @@ bool Broadcast::run_alike(Way way, const void* input, void* out, std::int64_t co
 }
 
 void Broadcast::symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream) {
-  expect_algorithm({"push", "pull", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
+  expect_algorithm(into_symmetric, "a symmetric tensor");
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
@@ -292,7 +285,7 @@ void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream)
 
 void Broadcast::operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "a plain view");
+  expect_algorithm(into_plain, "a plain view");
   expect_root(root);
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");

@@ -13,6 +13,7 @@
 
 #include "base/format.hpp"
 #include "base/most_elements.hpp"
+#include "collective/algorithm_table.hpp"
 #include "collective/engines.hpp"
 #include "collective/tuning.hpp"
 #include "team/names.hpp"
@@ -71,7 +72,7 @@ Collective::Collective(const Team& team, std::string kind, const std::string& wh
   if (options.piece_bytes > largest_piece) {
     refuse(format("pieces of {} bytes were asked for; allowed: 0 to {}", options.piece_bytes, largest_piece));
   }
-  if (options.sms.value_or(0) < 0) refuse(format("{} SMs were allowed; allowed: 0 and more", *options.sms));
+  if (options.sms.value_or(0) < 0) refuse(format("sms is {}; allowed: 0 or more", *options.sms));
   const CostTable costs = team.device().costs();
   batch_bytes_ = static_cast<std::size_t>(costs.link_latency_seconds * costs.link_bytes_per_second);
 }
@@ -196,7 +197,7 @@ void Collective::expect_at_most(std::int64_t count, std::int64_t limit, std::str
   if (count > limit) refuse(format("{} has {} elements; this plan is for at most {}", what, count, limit));
 }
 
-void Collective::expect_asked(std::initializer_list<std::string_view> fitting, std::string_view given) const {
+void Collective::expect_asked(std::span<const std::string_view> fitting, std::string_view given) const {
   if (std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
   std::string names;
   for (const std::string_view name : fitting) names += format("{}'{}'", names.empty() ? "" : ", ", name);
@@ -231,7 +232,7 @@ void Collective::expect_sums() const {
     throw Unsupported(
         format("{} on {}: sums are over at most {} ranks", kind(), name_own_rank(team()), max_reduce_operands));
   }
-  if (options_.sms == 0) refuse("0 SMs were allowed; sums need 1 at least");
+  if (options_.sms == 0) refuse("sms is 0; sums need 1 at least");
   if (options_.strided) refuse("strided views were asked for; sums take dense ones");
 }
 
@@ -338,47 +339,32 @@ bool Collective::takes_fetch(std::size_t bytes, int rounds) const noexcept {
          bytes >= fetched_from(collective_tuning(device().id().type), ranks_, rounds, loan_cost_);
 }
 
-std::string Collective::if_taken(std::initializer_list<std::string_view> by, std::string how) const {
-  return automatic_ || std::ranges::find(by, options_.algorithm) != by.end() ? std::move(how) : "not at all";
+std::string Collective::why_refused(std::span<const std::string_view> fitting) const {
+  if (automatic_ || std::ranges::find(fitting, options_.algorithm) != fitting.end()) return "";
+  return format("not taken by algorithm {}", options_.algorithm);
 }
 
-std::string Collective::plain_views(const std::string& staged, int fetch_rounds) const {
-  if (!options_.staging) return "not at all (made without staging)";
-  if (options_.algorithm == "fetch") return "read by their peers in one copy";
-  if (!automatic_) return staged;
-  const std::size_t fetched = fetched_from(collective_tuning(device().id().type), ranks_, fetch_rounds, loan_cost_);
-  if (fetched == SIZE_MAX) {
-    if (loan_cost_ == 0) return staged;  // nothing is ever read so
-    return format("{} (a read of a peer's memory takes as long as {:.1f} copies)", staged, loan_cost_);
-  }
-  if (!why_no_fetch_.empty()) return format("{} ({})", staged, why_no_fetch_);
-  return format("{}; from {} bytes a rank read by their peers in one copy", staged, fetched);
+std::string Collective::why_plain_refused(std::span<const std::string_view> fitting) const {
+  return options_.staging ? why_refused(fitting) : "not taken without staging";
 }
 
-std::string Collective::small_too() const {
-  const std::size_t bytes = collective_tuning(device().id().type).staged_bytes;
-  return takes_staging(bytes) && bytes != 0 ? format(", and anything of up to {} bytes a rank,", bytes) : "";
+std::string Collective::why_never_fetched() const {
+  if (!automatic_ || !options_.staging) return "";
+  if (fetched_from(collective_tuning(device().id().type), ranks_, 1, loan_cost_) != SIZE_MAX) return why_no_fetch_;
+  if (loan_cost_ == 0) return "";  // nothing is ever read so
+  return format("a read of a peer's memory takes as long as {:.1f} copies", loan_cost_);
 }
 
-std::string Collective::with_mail(const std::string& otherwise) const {
-  if (options_.algorithm == "mail") return format("by mail, in letters of up to {} bytes", letter_bytes_);
-  if (!automatic_ || letter_bytes_ == 0) return otherwise;
-  return format("messages of up to {} bytes by mail; {}", mail_bytes_, otherwise);
-}
-
-std::string Collective::with_one_kernel(std::int64_t count, const std::string& otherwise, std::string_view what) const {
-  if (lanes_.bytes() == 0) return otherwise;
-  if (!automatic_) return format("in one kernel, in pieces of {} bytes a rank", lanes_.bytes());
-  if (is_always_one_kernel(count)) return "in one kernel";
-  return format("{} of up to {} bytes in one kernel; {}", what, lanes_.bytes(), otherwise);
-}
-
-std::string Collective::with_direct_kernel(std::size_t most, std::string_view does,
-                                           const std::string& otherwise) const {
-  if (!meeting_) return otherwise;
-  if (!automatic_) return format("by a kernel that {}", does);
-  return format("above {} and up to {} bytes on a rank's links by a kernel that {}, else {}",
-                direct_copy_above(collective_tuning(device().id().type), ranks_), most, does, otherwise);
+void Collective::describe_algorithms(std::int64_t most, std::span<const AlgorithmRow> rows,
+                                     std::initializer_list<AlgorithmNote> notes, std::string_view engine) {
+  std::vector<AlgorithmNote> all(notes);
+  all.push_back({"fetch", "plain views are read by their peers, in one copy"});
+  all.push_back({"mail", format("data and signal in one step, in letters of up to {} bytes", letter_bytes_)});
+  all.push_back(
+      {"one_kernel", format("one kernel on each rank, through mailboxes of {} bytes a rank", lanes_.bytes())});
+  const std::string never_fetched = why_never_fetched();
+  set_description(format("{}{}{}{}\n{}", describe(), algorithm_table(rows, all, most, element_bytes_),
+                         never_fetched.empty() ? "" : "\nno fetch: ", never_fetched, engine));
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {

@@ -9,6 +9,7 @@
 #include "base/format.hpp"
 #include "team/names.hpp"
 #include "team/or_abort.hpp"
+#include "team/rethrow.hpp"
 
 namespace tandem {
 namespace {
@@ -121,8 +122,7 @@ void Plan::begin(StreamRef stream) {
   }
 }
 
-void Plan::fail_midway() const noexcept {
-  if (capturing()) return;
+void Plan::abort_midway() const noexcept {
   try {
     try {
       throw;
@@ -134,6 +134,11 @@ void Plan::fail_midway() const noexcept {
   } catch (...) {  // no memory for the text
     team_.abort({});
   }
+}
+
+void Plan::fail_midway() const {
+  if (!capturing()) abort_midway();
+  rethrow_from(team_, kind_);
 }
 
 }  // namespace tandem

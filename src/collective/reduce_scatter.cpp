@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/format.hpp"
+#include "collective/algorithm_table.hpp"
 #include "collective/cached.hpp"
 #include "collective/piece.hpp"
 #include "collective/tuning.hpp"
@@ -15,6 +16,10 @@ namespace {
 
 constexpr std::array<std::string_view, 6> algorithms{"direct", "staged",     "fetch",
                                                      "mail",   "one_kernel", "direct_kernel"};
+
+// Which of them take such tensors.
+constexpr std::array<std::string_view, 4> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 4> out_of_plain{"staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
@@ -39,20 +44,17 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   const bool on_place = options.algorithm == "direct" || options.algorithm == "direct_kernel";
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
-  std::string meets;
-  if (meeting()) {
-    meets = automatic() ? format(" (above {} and up to {} bytes on a rank's links it meets the peers itself)",
-                                 tuning.direct_above_bytes, tuning.direct_scatter_bytes)
-                        : " (it meets the peers itself)";
-  }
-  const std::string otherwise =
-      format("from symmetric tensors {}; from plain views{} {}",
-             if_taken({"direct", "direct_kernel"}, format("by one reduction that reads all ranks' memory{}", meets)),
-             small_too(),
-             if_taken({"staged", "fetch"},
-                      plain_views(format("through two slots, in pieces of {} bytes a rank", part_bytes()))));
-  set_description(format("{}: {}; sums in rank order, in fp32 or wider, by {}", describe(),
-                         with_mail(with_one_kernel(spec.count, otherwise)), summer()));
+  const AlgorithmRow rows[] = {
+      {"out of symmetric tensors", why_refused(out_of_symmetric),
+       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_input); }},
+      {"out of plain views", why_plain_refused(out_of_plain),
+       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+  };
+  describe_algorithms(spec.count, rows,
+                      {{"direct", "one reduction reads all ranks' tensors, between two exchanges of signals"},
+                       {"staged", format("through two slots, in pieces of {} bytes a rank", part_bytes())},
+                       {"direct_kernel", "one kernel on each rank signals, and reads all ranks' tensors"}},
+                      format("sums in rank order, in fp32 or wider, by {}", summer()));
 }
 
 ReduceScatter::Way ReduceScatter::way(std::size_t bytes, Tensors tensors) const noexcept {
@@ -92,7 +94,7 @@ void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& s
 }
 
 void ReduceScatter::direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
-  expect_algorithm({"direct", "mail", "one_kernel", "direct_kernel"}, "a symmetric tensor");
+  expect_algorithm(out_of_symmetric, "a symmetric tensor");
   expect_alike(stream, [&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
   if (whole.total == 0) return;
   const std::byte* const from = input.memory().data();
@@ -132,7 +134,7 @@ void ReduceScatter::meet(const SymmetricTensor& input, void* shard, const Split&
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
   expect_staging();
-  expect_algorithm({"staged", "fetch", "mail", "one_kernel"}, "a plain view");
+  expect_algorithm(out_of_plain, "a plain view");
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
   expect_shard(shard, input, "input", whole);

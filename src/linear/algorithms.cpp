@@ -53,10 +53,10 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
   }
   const int fewest_sms = is_reduction(kind) ? 1 : 0;
   if (options.sms && *options.sms < fewest_sms) {
-    return format("{} SMs were allowed; allowed: {} and more{}", *options.sms, fewest_sms,
+    return format("sms is {}; allowed: {} or more{}", *options.sms, fewest_sms,
                   is_reduction(kind) ? ", since sums need 1" : "");
   }
-  if (options.leave_sms < 0) return format("products were to leave {} SMs; allowed: 0 and more", options.leave_sms);
+  if (options.leave_sms < 0) return format("leave_sms is {}; allowed: 0 or more", options.leave_sms);
   return "";
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <string_view>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -56,9 +55,16 @@ void SignalPad::check(std::span<const int> ranks, std::uint32_t channel) const {
         "a signal pad that was never made is used; a symmetric allocation has one after its rendezvous");
   }
   const int size = team_.size();
-  for (const int rank : ranks) {
-    if (rank >= 0 && rank < size) continue;
-    throw InvalidArgument(format("a signal of rank {} was asked for on {}", rank, name_own_rank(team_)));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    if (rank < 0 || rank >= size) {
+      throw InvalidArgument(format("a signal of rank {} was asked for on {}; its ranks are 0 to {}", rank,
+                                   name_own_rank(team_), size - 1));
+    }
+    if (std::ranges::find(ranks.first(i), rank) != ranks.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw InvalidArgument(format("rank {} was named twice in one call on signals on {}; each may be named once", rank,
+                                   name_own_rank(team_)));
+    }
   }
   if (channel >= channels_) {
     throw InvalidArgument(format("signal channel {} was asked for on {}; the pad has channels 0 to {}", channel,
@@ -79,16 +85,7 @@ SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
   return put_to(rank, channel);
 }
 
-void SignalPad::check_once(std::span<const int> ranks, std::string_view direction) const {
-  for (std::size_t i = 1; i < ranks.size(); ++i) {
-    if (std::ranges::find(ranks.first(i), ranks[i]) == ranks.begin() + static_cast<std::ptrdiff_t>(i)) continue;
-    throw InvalidArgument(format("a signal {} rank {} was asked for twice in one call on {}; each may be named once",
-                                 direction, ranks[i], name_own_rank(team_)));
-  }
-}
-
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
-  check_once(ranks, "to");
   put(stream, ranks, channel, false);
 }
 
@@ -133,7 +130,6 @@ void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std
 
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
-  check_once(ranks, "from");
   check(ranks, channel);
   // Half of what a counter holds: beyond, what has come cannot be told from what is missing.
   constexpr std::uint32_t most = (1U << 31U) - 1;

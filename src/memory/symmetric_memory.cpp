@@ -22,6 +22,7 @@
 #include "team/descriptor_limit.hpp"
 #include "team/names.hpp"
 #include "team/or_abort.hpp"
+#include "team/rethrow.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
@@ -226,15 +227,22 @@ class SymmetricMemory::State {
   void map(std::vector<Announcement> all) {
     Reach found;
     std::vector<SignalWord*> words;
+    const auto mapped = [&](Parcel&& parcel, int rank) {
+      try {
+        return backend->map(std::move(parcel));
+      } catch (...) {
+        rethrow_from(team, format("mapping the memory of {}", to_string(team.peer(rank))));
+      }
+    };
     for (int rank = 0; rank < team.size(); ++rank) {
       Announcement& theirs = all[static_cast<std::size_t>(rank)];
       // The own part keeps its first address, so that there is one for each byte.
       const bool own = rank == team.rank();
       const bool pad_apart = !theirs.pad.descriptors.empty();
-      auto data_mapping = backend->map(std::move(theirs.data));
+      auto data_mapping = mapped(std::move(theirs.data), rank);
       std::byte* pad_base = own ? held->pad_segment->data() : data_mapping->data();
       if (pad_apart) {
-        found.pad_mappings.push_back(backend->map(std::move(theirs.pad)));
+        found.pad_mappings.push_back(mapped(std::move(theirs.pad), rank));
         if (!own) pad_base = found.pad_mappings.back()->data();
       }
       found.remotes.push_back((own ? held->segment->data() : data_mapping->data()) + theirs.offset);

@@ -18,7 +18,7 @@ std::string name_own_rank(const Team& team) {
 }
 
 std::string tell_gone(const PeerInfo& peer, bool left) {
-  return to_string(peer) + (left ? " has ended its world" : " is lost: its process or its world ended");
+  return to_string(peer) + (left ? " has ended its world" : " is lost (its process or its world ended)");
 }
 
 std::string name_ranks(std::span<const int> ranks) {

@@ -8,6 +8,7 @@
 #include "tandem/team/team.hpp"
 
 #include "base/format.hpp"
+#include "team/rethrow.hpp"
 
 namespace tandem {
 
@@ -18,7 +19,7 @@ template <typename Body> decltype(auto) or_abort(const Team& team, std::string_v
     return std::forward<Body>(body)();
   } catch (const std::exception& error) {
     team.abort(format("{}: {}", what, error.what()));
-    throw;
+    rethrow_from(team, what);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/rethrow.hpp"
 #include "team/team_state.hpp"
 
 namespace tandem {
@@ -68,7 +69,7 @@ void Team::synchronize(StreamRef stream) const {
     throw;
   } catch (const Error& error) {  // what was queued has left its results unfinished, and peers may wait for them
     abort(format("what rank {} had queued failed: {}", rank(), error.what()));
-    throw;
+    rethrow_from(*this, "what was queued");
   }
   check();
 }

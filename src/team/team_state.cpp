@@ -351,9 +351,9 @@ std::string Team::State::wait_cut_short() const {
   if (load(control()->cut_short) != 2) return "";
   const WaitFailure& wait = control()->cut;
   if (!is_member(wait.peer)) return "";
-  return format("; meanwhile {} had waited {} ms for {}: channel {} had counted {} of {} signals",
+  return format("; interrupted: {}, which had waited {} ms for {} with {} of {} signals on channel {}",
                 operation_name(wait.operation), wait.waited_ns / 1'000'000,
-                to_string(core_.bootstrap().peer(wait.peer)), wait.channel, wait.seen, wait.expected);
+                to_string(core_.bootstrap().peer(wait.peer)), wait.seen, wait.expected, wait.channel);
 }
 
 Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, int rank) const {

@@ -106,7 +106,11 @@ TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
           make(team);
         } catch (const Aborted&) {
           EXPECT_FALSE(poor);
-        } catch (const std::exception&) {  // OutOfMemory, or std::bad_alloc
+        } catch (const OutOfMemory& error) {
+          EXPECT_TRUE(poor);
+          testing::expect_says(error.what(), {"rank 1 of 3"});
+          outcome.bytes.resize(1);
+        } catch (const std::bad_alloc&) {
           EXPECT_TRUE(poor);
           outcome.bytes.resize(1);
         }

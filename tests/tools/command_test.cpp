@@ -93,8 +93,8 @@ TEST(CommandLine, LayoutsAndEpiloguesThatCannotBe) {
   for (const std::string command : {"bench ", "plan "}) {
     const std::string layer = command + "all_gather_linear -n 2 --shape 8,8,8 ";
     refused(layer + "--layout XY", {"--layout is 'XY'", "NT, NN, TT, TN"});
-    refused(layer + "--activation relu", {"--activation 'relu'", "none, gelu_erf, gelu_tanh"});
-    refused(layer + "--activation gelu_erf --auxiliary both", {"--auxiliary 'both'", "none, output, gradient"});
+    refused(layer + "--activation relu", {"--activation is 'relu'", "none, gelu_erf, gelu_tanh"});
+    refused(layer + "--activation gelu_erf --auxiliary both", {"--auxiliary is 'both'", "none, output, gradient"});
     refused(layer + "--auxiliary output", {"--auxiliary output", "allowed: --activation gelu_erf"});
     refused(command + "linear_all_reduce -n 2 --shape 8,8,8 --activation gelu_erf --auxiliary output",
             {"linear_all_reduce has no --auxiliary", "all_gather_linear"});

@@ -122,7 +122,7 @@ TEST(Cores, ThatDoNotDivideOrAreNotOursToGiveAreErrors) {
     EXPECT_NE(said("run -n " + ranks + " --bind core -- true").find(ranks + " ranks do not divide over the CPUs"),
               std::string::npos);
   }
-  EXPECT_NE(said("run -n 2 --bind socket -- true").find("known: none, core"), std::string::npos);
+  EXPECT_NE(said("run -n 2 --bind socket -- true").find("allowed: none, core"), std::string::npos);
   EXPECT_NE(said("run -n 1 -- " TANDEM_TEST_CLI " bench all_gather --device host --bind core")
                 .find("these were started by tandem run"),
             std::string::npos);

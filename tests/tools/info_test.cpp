@@ -29,7 +29,7 @@ TEST(Info, SaysWhatThereIsAndWhyNot) {
   ASSERT_EQ(outcome.code, success);
   const auto document = nlohmann::json::parse(outcome.out);
   EXPECT_TRUE(line_of(document, "devices", "host").find("emulated link of 20 us") != std::string::npos);
-  EXPECT_EQ(line_of(document, "memory_backends", "host"), "on host");
+  EXPECT_EQ(line_of(document, "memory_backends", "host"), "available on host");
   EXPECT_FALSE(contains(line_of(document, "gemm", "host"), "cannot be used")) << document["gemm"];
   EXPECT_EQ(document["launcher"], "none: a world of one");
   EXPECT_EQ(document["plan_cache"], "none: plans run what the cost model chooses");
@@ -39,7 +39,7 @@ TEST(Info, SaysWhatThereIsAndWhyNot) {
   const auto gpus = static_cast<std::size_t>(device_count(DeviceType::cuda));
   EXPECT_EQ(document["links"].size(), 1 + (gpus < 2 ? 0 : gpus * (gpus - 1) / 2)) << document["links"];
   if (device_count(DeviceType::cuda) == 0) {
-    EXPECT_TRUE(contains(line_of(document, "memory_backends", "cuda"), "none: ")) << document["memory_backends"];
+    EXPECT_TRUE(contains(line_of(document, "memory_backends", "cuda"), "unavailable: ")) << document["memory_backends"];
   }
   const Outcome inside = tandem_command("run -n 2 --no-prefix -- " TANDEM_TEST_CLI " info --json - | grep launcher");
   EXPECT_TRUE(contains(inside.out, "rank 1 of 2")) << inside.out;
@@ -95,7 +95,7 @@ TEST(Info, FailsWhereNoProgramStarts) {
                                       std::pair("OMPI_COMM_WORLD_RANK=x", "OMPI_COMM_WORLD_RANK")}) {
     const Outcome outcome = tandem_command("info", variable);
     EXPECT_EQ(outcome.code, failure) << variable;
-    EXPECT_TRUE(contains(outcome.out, "\nerror: no program of Tandem's starts here: ")) << outcome.out;
+    EXPECT_TRUE(contains(outcome.out, "\nerror: Tandem programs cannot start in this environment: ")) << outcome.out;
     EXPECT_TRUE(contains(outcome.out, why)) << outcome.out;
     EXPECT_TRUE(contains(outcome.out, "\ndevices\n")) << outcome.out;
   }

@@ -19,7 +19,7 @@ const std::vector<Row>& command_rows() {
   using namespace tools;
   static const std::vector<Row> table{
       {"BenchNothing", 0, command(bench, {}), {"operation", "--help"}},
-      {"BenchUnknown", 0, command(bench, {"gather"}), {"unknown operation 'gather'", "all_gather, reduce_scatter"}},
+      {"BenchUnknown", 0, command(bench, {"gather"}), {"operation is 'gather'", "all_gather, reduce_scatter"}},
       {"BenchSize", 0, command(bench, {"all_reduce", "-b", "1Q"}), {"-b is '1Q'", "512, 64K"}},
       {"BenchSizes", 0, command(bench, {"all_reduce", "-b", "2M", "-e", "1M"}), {"-b is 2M", "-e is 1M"}},
       {"BenchSizesFromZero", 0, command(bench, {"all_reduce", "-b", "0", "-e", "64"}), {"-b is 0", "-e is 64", "-i"}},
@@ -71,7 +71,7 @@ const std::vector<Row>& command_rows() {
        command(bench, {"all_reduce", "--timeline", "one.json", "--json", "one.json"}),
        {"--timeline and --json are both 'one.json'", "a file for each"}},
       {"BenchUnknownOption", 0, command(bench, {"all_reduce", "--fast"}), {"--fast", "--help"}},
-      {"VerifyUnknown", 0, command(verify, {"gather"}), {"unknown operation 'gather'", "all, all_gather"}},
+      {"VerifyUnknown", 0, command(verify, {"gather"}), {"operation is 'gather'", "all, all_gather"}},
       {"VerifyCases", 0, command(verify, {"--cases", "0"}), {"--cases is '0'", "from 1"}},
       {"VerifyCaseAndCases", 0, command(verify, {"--cases", "5", "--case", "1"}), {"--case", "--help"}},
       {"VerifySeedTooLarge",

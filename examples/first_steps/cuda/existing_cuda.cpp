@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU memory and a stream that the program has already: Tandem takes both as they are, and copies neither. That is how
-// it fits into an engine that allocates for itself. It needs a GPU; ranks may share one:
+// GPU memory and a stream that the program already owns: Tandem uses both as they are and copies neither, so that it
+// fits into an engine with its own allocator. Needs a GPU; ranks may share one:
 //
 //   tandem run -n 2 -- build/cuda/examples/first_steps/existing_cuda
 #include <cstddef>
@@ -33,7 +33,7 @@ int main() try {
     return 2;
   }
 
-  // The program's own: of the GPU that Tandem has chosen for this rank.
+  // The program's own, on the GPU that Tandem has chosen for this rank.
   void* data = nullptr;
   cudaStream_t stream = nullptr;
   check(cudaSetDevice(device.index));
@@ -42,10 +42,10 @@ int main() try {
   std::vector<float> values(count, static_cast<float>(team.rank() + 1));
   check(cudaMemcpyAsync(data, values.data(), bytes, cudaMemcpyHostToDevice, stream));
 
-  tandem::AllReduce sum(team, {.count = count, .dtype = tandem::f32});  // once, by all ranks together
-  const tandem::TensorView tensor(data, {count}, tandem::f32, device);  // owns nothing
-  sum(tensor, tensor, stream);                                          // in place; queued behind the copy
-  team.synchronize(stream);                                             // the sums are there, or this throws why not
+  tandem::AllReduce sum(team, {.count = count, .dtype = tandem::f32});  // created once, by all ranks together
+  const tandem::TensorView tensor(data, {count}, tandem::f32, device);  // a view: owns nothing
+  sum(tensor, tensor, stream);                                          // in place; queued after the copy
+  team.synchronize(stream);                                             // the sums are complete, or this throws
 
   check(cudaMemcpy(values.data(), data, bytes, cudaMemcpyDeviceToHost));
   check(cudaStreamDestroy(stream));

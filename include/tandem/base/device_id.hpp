@@ -12,7 +12,7 @@ namespace tandem {
 /// Where memory lives and compute runs.
 enum class DeviceType : std::uint8_t { host, cuda };
 
-/// One device: its type, and its number as this process counts them (the host has one, 0).
+/// One device: its type, and its index among the devices that this process sees (the host has only index 0).
 struct DeviceId {
   DeviceType type = DeviceType::host;
   int index = 0;

@@ -26,13 +26,13 @@ class TANDEM_API Dims {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Not checked: `i` is below `size`.
+  /// `i` must be below `size`; not checked.
   [[nodiscard]] std::int64_t operator[](std::size_t i) const noexcept { return values_[i]; }
   [[nodiscard]] std::int64_t& operator[](std::size_t i) noexcept { return values_[i]; }
   [[nodiscard]] const std::int64_t* begin() const noexcept { return values_.data(); }
   [[nodiscard]] const std::int64_t* end() const noexcept { return values_.data() + size_; }
 
-  /// The product of all extents; 1 for none. Throws InvalidArgument for a negative extent or above 2^63 - 1.
+  /// The product of all extents; 1 for none. Throws InvalidArgument for a negative extent or a product above 2^63 - 1.
   [[nodiscard]] std::int64_t numel() const {
     std::int64_t product = 1;
     for (const std::int64_t extent : *this) {
@@ -45,7 +45,7 @@ class TANDEM_API Dims {
   [[nodiscard]] Dims dense_strides() const noexcept {
     Dims strides;
     strides.size_ = size_;
-    std::uint64_t stride = 1;  // may wrap where an extent is 0: then nothing lies at a stride
+    std::uint64_t stride = 1;  // may wrap if an extent is 0: then there are no elements
     for (std::size_t i = size_; i-- > 0;) {
       strides.values_[i] = static_cast<std::int64_t>(stride);
       stride *= values_[i] > 1 ? static_cast<std::uint64_t>(values_[i]) : 1;
@@ -53,14 +53,14 @@ class TANDEM_API Dims {
     return strides;
   }
 
-  /// These extents with one more in front. Throws InvalidArgument where there are `max_rank` already.
+  /// A copy with `extent` as an additional first one. Throws InvalidArgument if there are `max_rank` already.
   [[nodiscard]] Dims prepended(std::int64_t extent) const;
 
   [[nodiscard]] bool operator==(const Dims& other) const noexcept;
 
  private:
   [[noreturn]] static void refuse(std::size_t dimensions);
-  /// `numel` where an extent is 0 or negative, or the product too large.
+  /// The slow path of `numel`: an extent is 0 or negative, or the product overflows.
   [[nodiscard]] std::int64_t unusual_numel() const;
 
   std::array<std::int64_t, max_rank> values_{};

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// Element types. All are known everywhere; which ones an operation can do arithmetic on, its header says.
+/// Element types. Data of all of them can be moved; each operation's header says which ones it can do arithmetic on.
 enum class DType : std::uint8_t { f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2 };
 
 inline constexpr DType f32 = DType::f32;
@@ -39,7 +39,7 @@ inline constexpr DType f8e5m2 = DType::f8e5m2;
   return 0;
 }
 
-/// Half the distance from 1 to the next number: the unit roundoff of a floating-point type; 0 for integers.
+/// The unit roundoff of a floating-point type (half the distance from 1 to the next larger value); 0 for integers.
 [[nodiscard]] constexpr double epsilon(DType dtype) noexcept {
   switch (dtype) {
     case DType::f64: return 0x1p-53;
@@ -59,7 +59,7 @@ inline constexpr DType f8e5m2 = DType::f8e5m2;
 [[nodiscard]] TANDEM_API std::string_view name(DType dtype) noexcept;
 
 /// The inverse of `name`; also takes PyTorch's and NCCL's names (float32, bfloat16, half, …).
-/// Throws InvalidArgument that lists the known names.
+/// Throws InvalidArgument, listing the known names, for any other text.
 [[nodiscard]] TANDEM_API DType parse_dtype(std::string_view text);
 
 }  // namespace tandem

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-/// How much Tandem writes to its log; each level includes those before it. At `trace` that is every team, symmetric
-/// allocation and rendezvous, and what each plan's describe() says.
+/// How much Tandem writes to its log; each level includes those before it. `trace` adds every team, symmetric
+/// allocation and rendezvous, and each plan's describe().
 enum class LogLevel : unsigned char { none, error, warn, info, trace };
 
 /// The emulated link of the host device: each copy to or from a peer takes at least `latency + bytes / bandwidth`.
@@ -23,33 +23,33 @@ struct LinkOptions {
 };
 
 /// "LATENCY,BANDWIDTH", as in "20us,1GB/s" (units: ns, us, ms, s; B/s, KB/s, MB/s, GB/s). Throws InvalidArgument for
-/// another text, a latency of more than 60 s, or less than 1 KB/s.
+/// any other text, a latency above 60 s, or a bandwidth below 1 KB/s.
 [[nodiscard]] TANDEM_API LinkOptions parse_link(const std::string& text);
-/// As parse_link takes it.
+/// In the format that parse_link accepts.
 [[nodiscard]] TANDEM_API std::string to_string(const LinkOptions& link);
 
-/// Everything that Tandem reads from the environment, read once and then unchanged. A malformed value, or a variable
-/// that begins with TANDEM_ and is not known, is an InvalidArgument that says what is allowed. What a launcher
-/// sets (ranks and job names) is read by `Launch`, not here.
+/// Everything that Tandem reads from the environment; read once, not updated later. For a malformed value, or an
+/// unknown variable whose name begins with TANDEM_, InvalidArgument is thrown and says what is allowed. Variables that
+/// a launcher sets (ranks and job names) are read by `Launch`, not here.
 struct TANDEM_API Env {
   LogLevel log = LogLevel::warn;              ///< TANDEM_LOG: none, error, warn, info or trace
   std::string log_file;                       ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
-  std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: the deadline of each wait: "60", "250ms", "10s", "5m"
+  std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: time limit of each wait: "60", "250ms", "10s", "5m"
   std::string check = "none";                 ///< TANDEM_CHECK: none or runs
   std::string device = "auto";                ///< TANDEM_DEVICE: auto, host or cuda
   std::optional<LinkOptions> link;            ///< TANDEM_LINK: the host device's emulated link
-  std::string trace;                          ///< TANDEM_TRACE: a path as above for a Chrome trace; empty: none
+  std::string trace;                          ///< TANDEM_TRACE: Chrome trace's path (%h, %p, %r as above); empty: none
   std::string gemm = "auto";                  ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
-  int gemm_threads = 0;                       ///< TANDEM_GEMM_THREADS: of one product on the host; 0: auto
-  std::string plan_cache;                     ///< TANDEM_PLAN_CACHE: what `tandem tune` measured; empty: no such file
+  int gemm_threads = 0;                       ///< TANDEM_GEMM_THREADS: threads of one GEMM on the host; 0: auto
+  std::string plan_cache;                     ///< TANDEM_PLAN_CACHE: path of `tandem tune`'s results; empty: none
 
   using Lookup = std::function<std::optional<std::string>(const std::string&)>;
 
   /// Reads this process's environment. Throws InvalidArgument.
   [[nodiscard]] static Env from_process();
-  /// Reads the variables through `lookup` instead (tests); unknown names are not looked for.
+  /// Reads the variables through `lookup` instead (for tests); does not check for unknown names.
   [[nodiscard]] static Env from(const Lookup& lookup);
-  /// The Markdown table of all variables, as docs/environment.md holds it.
+  /// The Markdown table of all variables, as in docs/environment.md.
   [[nodiscard]] static std::string table();
 };
 

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// Base of everything that Tandem throws. The message says what was asked, what is allowed, and on which rank.
+/// Base class of all of Tandem's exceptions. The message says what was requested, what is allowed, and on which rank.
 class TANDEM_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& what, std::source_location where = std::source_location::current());
@@ -18,7 +18,7 @@ class TANDEM_API Error : public std::runtime_error {
   Error& operator=(const Error&) = default;
   ~Error() override;
 
-  /// The line of Tandem that threw.
+  /// The source line in Tandem that threw.
   [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
 
  private:
@@ -32,21 +32,21 @@ class TANDEM_API InvalidArgument : public Error {
   ~InvalidArgument() override;
 };
 
-/// What was asked makes sense, but this build, device or machine cannot do it; the message says why.
+/// The request is valid, but this build, device or machine cannot do it; the message says why.
 class TANDEM_API Unsupported : public Error {
  public:
   using Error::Error;
   ~Unsupported() override;
 };
 
-/// Memory was asked for and not given; the message says how much and where.
+/// An allocation failed; the message says how much memory was requested, and where.
 class TANDEM_API OutOfMemory : public Error {
  public:
   using Error::Error;
   ~OutOfMemory() override;
 };
 
-/// The device or its driver refused a call.
+/// A call to the device or its driver failed.
 class TANDEM_API DeviceError : public Error {
  public:
   using Error::Error;
@@ -60,7 +60,7 @@ class TANDEM_API Aborted : public Error {
   ~Aborted() override;
 };
 
-/// A wait reached its deadline. `peer` is the world rank that was waited for, or -1 if no single one was.
+/// A wait reached its deadline. `peer` is the world rank that was waited for, or -1 if it was not a single one.
 class TANDEM_API Timeout : public Error {
  public:
   Timeout(const std::string& what, int peer, std::source_location where = std::source_location::current());
@@ -71,8 +71,8 @@ class TANDEM_API Timeout : public Error {
   int peer_;
 };
 
-/// A rank's process is gone, or has ended its world while this one waited for it. Sticky: each later call on a team
-/// that it belonged to ends the same way.
+/// A rank's process has died, or the rank has ended its world while this one waited for it. Sticky: each later call on
+/// a team that the lost rank belonged to fails in the same way.
 class TANDEM_API PeerLost : public Error {
  public:
   PeerLost(const std::string& what, int rank, std::string host, std::int64_t pid,
@@ -81,7 +81,7 @@ class TANDEM_API PeerLost : public Error {
   PeerLost& operator=(const PeerLost&) = default;
   ~PeerLost() override;
 
-  /// World rank, host name and process id of the rank that was lost.
+  /// World rank, host name and process id of the lost rank.
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] const std::string& host() const noexcept { return host_; }
   [[nodiscard]] std::int64_t pid() const noexcept { return pid_; }

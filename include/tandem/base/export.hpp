@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Marks what libtandem.so shows; everything else is hidden.
+/// Marks the symbols that libtandem.so exports; all others are hidden.
 #define TANDEM_API __attribute__((visibility("default")))

@@ -10,21 +10,21 @@
 
 namespace tandem {
 
-/// One rank's log: lines of "[time] [tandem] [rank R] [level] text" to stderr or to a file. Safe from any thread.
+/// One rank's log: lines of "[time] [tandem] [rank R] [level] text" to stderr or to a file. Thread-safe.
 class TANDEM_API Log {
  public:
   /// A log that writes nothing.
   Log();
-  /// Of what is at `level` or more severe, to `file` (%h, %p and %r in it are the host, the process and the rank) or,
-  /// if that is empty, to stderr. Throws InvalidArgument for a file that cannot be opened.
+  /// Logs what is at `level` or more severe to `file`, appending (%h, %p and %r in its name are the host, the process
+  /// and the rank), or, if that is empty, to stderr. Throws InvalidArgument for a file that cannot be opened.
   Log(LogLevel level, const std::string& file, int rank);
   Log(Log&&) noexcept;
   Log& operator=(Log&&) noexcept;
   ~Log();
 
-  /// One branch: ask before composing a line that costs something.
+  /// Costs one branch: check it before composing a line that is expensive to format.
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level <= level_; }
-  /// A line, out before this returns; nothing if `level` is not enabled.
+  /// Writes a line and flushes it before returning; does nothing if `level` is not enabled.
   void write(LogLevel level, std::string_view text) const;
 
  private:

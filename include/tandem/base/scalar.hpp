@@ -9,15 +9,15 @@
 
 namespace tandem {
 
-/// Storage types of the narrow floats, and their conversions: to float exactly, from float to the nearest, ties to
-/// even.
+/// Storage types of the 16-bit floating-point dtypes. Conversion to float is exact; conversion from float rounds to
+/// nearest, ties to even.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
   explicit BFloat16(float value) noexcept {
     const auto u = std::bit_cast<std::uint32_t>(value);
-    // A NaN whose payload sits in the low half would round to infinity: keep it a (quiet) NaN.
+    // A NaN with its payload only in the low half would round to infinity: keep it a (quiet) NaN.
     const bool nan = (u & 0x7fffffffU) > 0x7f800000U;
     const std::uint32_t rounded = u + 0x7fffU + ((u >> 16) & 1U);
     bits = static_cast<std::uint16_t>((nan ? (u | 0x00400000U) : rounded) >> 16);
@@ -56,7 +56,7 @@ struct Half {
   }
 };
 
-/// The C++ type that stores a dtype, for those with arithmetic on the host.
+/// The C++ type that stores a dtype, for the dtypes that the host does arithmetic on.
 template <DType> struct StorageOf;
 template <> struct StorageOf<DType::f32> {
   using type = float;

@@ -12,23 +12,23 @@
 
 namespace tandem {
 
-/// Somebody else's memory, seen as a tensor. Cheap to copy; owns nothing. Strides are in elements.
+/// A non-owning view of memory as a tensor. Cheap to copy. Strides are in elements.
 class TANDEM_API TensorView {
  public:
   TensorView() = default;
-  /// A dense row-major tensor at `data`. Throws InvalidArgument for a null pointer to elements.
+  /// A dense row-major tensor at `data`. Throws InvalidArgument if `data` is null and the tensor has elements.
   TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device = {})
       : data_(data), sizes_(sizes), strides_(sizes.dense_strides()), dtype_(dtype), device_(device) {
     if (data == nullptr) expect_no_elements();
   }
-  /// The same with strides; throws InvalidArgument too unless there are as many as sizes.
+  /// A strided tensor at `data`. Throws InvalidArgument likewise, and unless there are as many strides as sizes.
   TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device = {});
 
   [[nodiscard]] void* data() const noexcept { return data_; }
   template <typename T> [[nodiscard]] T* data_as() const noexcept { return static_cast<T*>(data_); }
   [[nodiscard]] const Dims& sizes() const noexcept { return sizes_; }
   [[nodiscard]] const Dims& strides() const noexcept { return strides_; }
-  /// Of dimension `dim`. Throws InvalidArgument for one that the tensor does not have.
+  /// Extent, or stride, of dimension `dim`. Throws InvalidArgument for a dimension that the tensor does not have.
   [[nodiscard]] std::int64_t size(std::size_t dim) const;
   [[nodiscard]] std::int64_t stride(std::size_t dim) const;
   [[nodiscard]] std::size_t dim() const noexcept { return sizes_.size(); }
@@ -38,9 +38,9 @@ class TANDEM_API TensorView {
   [[nodiscard]] std::int64_t numel() const { return sizes_.numel(); }
   /// Bytes of the elements, without the gaps that strides leave.
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
-  /// True if the elements lie one after the other in row-major order (as for every empty tensor).
+  /// True if the elements are contiguous in row-major order; always true for an empty tensor.
   [[nodiscard]] bool is_dense() const {
-    std::uint64_t expected = 1;  // may wrap where an extent is 0
+    std::uint64_t expected = 1;  // may wrap if an extent is 0
     for (std::size_t i = dim(); i-- > 0;) {
       if (sizes_[i] == 1) continue;
       if (static_cast<std::uint64_t>(strides_[i]) != expected) return numel() == 0;
@@ -49,9 +49,9 @@ class TANDEM_API TensorView {
     return true;
   }
 
-  /// Elements [start, start + length) of dimension `dim`. Throws InvalidArgument outside of the tensor.
+  /// A view of elements [start, start + length) of dimension `dim`. Throws InvalidArgument if they are out of range.
   [[nodiscard]] TensorView narrow(std::size_t dim, std::int64_t start, std::int64_t length) const;
-  /// The same dense elements under other sizes. Throws InvalidArgument if not dense or the count differs.
+  /// A view of the elements with other sizes. Throws InvalidArgument if not dense, or if the element count differs.
   [[nodiscard]] TensorView reshaped(const Dims& sizes) const;
 
  private:

@@ -17,41 +17,41 @@
 
 namespace tandem {
 
-/// What every plan has: its team, its name in errors, and its place in the order of streams.
+/// Base of every plan: its team, its name in errors, and the ordering of its runs across streams.
 ///
-/// Making a plan is collective: every member of the team makes the same plans in the same order, and a mismatch is an
-/// InvalidArgument that names both sides. All that allocates, registers or may block happens there. On CUDA a linear
-/// plan's constructor may also wait until the device has nothing to run (CUDA loads the products' kernels then): let
-/// nothing be queued that waits for what a peer does behind the same constructor. Running one is
-/// asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
-/// operations. On CUDA, queue the runs of two teams (and launch their graphs) in one order on all ranks that are in
-/// both, whatever the streams: streams share connections to the GPU and to its copy engines, graphs do so always, and
-/// there a run that waits holds up those behind it. In crossed orders two ranks can wait for each other, until the
-/// deadline. Nor have three runs or more of one team pending at once on streams that nothing puts in order: kernels
-/// that wait for peers take up to an SM for each block, and two of them fit on a GPU of 128 SMs or more (on smaller
-/// ones, one). A run on another stream than the last one starts after that one by itself. What is wrong with a run's
-/// arguments, or a stream that is not of the team's device, is an InvalidArgument before anything is queued, and leaves
-/// the plan as it was; a run that throws later, for want of memory or since the device refuses, fails the team.
-/// Destroying a plan is local and waits for nobody; work that was queued is still right.
+/// Creating a plan is collective: every member of the team creates the same plans in the same order, and a mismatch
+/// throws InvalidArgument that names both sides. Everything that allocates, registers memory or may block happens
+/// there. On CUDA a linear plan's constructor may also wait until the device is idle (CUDA loads the GEMM kernels
+/// then): do not have work queued that waits for something a peer does only after the same constructor. Running a plan
+/// is asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
+/// operations. On CUDA, queue the runs of two teams (and launch their graphs) in the same order on all ranks that are
+/// in both, whatever the streams: streams share connections to the GPU and its copy engines, graphs always do, and
+/// there a run that waits blocks those queued after it. In opposite orders two ranks can wait for each other until the
+/// deadline. Also avoid three or more runs of one team pending at once on streams that are not ordered: kernels that
+/// wait for peers take up to one SM per block, and two runs fit on a GPU of 128 or more SMs (one on smaller GPUs). A
+/// run on another stream than the plan's last one starts after that one automatically. Invalid arguments, or a stream
+/// of another device, throw InvalidArgument before anything is queued and leave the plan unchanged; a run that throws
+/// later (out of memory, device error) fails the team. Destroying a plan is local and does not wait; queued work still
+/// completes correctly.
 ///
-/// On CUDA a run may be captured into a graph, without an earlier run, on every member alike. The graph is launched on
-/// every member, in the same order relative to the team's other operations, and on streams that the caller has put in
-/// order with the plan's other runs; these may come in between. The graph keeps what the plan owns; the team, and what
-/// was given to the run, must live as long as it is launched. `Team::check` and `synchronize` tell of its failures.
-/// While a capture is open, the plans in it run in no other place, and no thread of the process makes a plan, a team or
-/// symmetric memory, or ends its world: that may ask the device what it has left to do, which CUDA forbids then. Graphs
-/// go before the world; what they still hold at its end stays until the process ends. From a plan's first capture on,
-/// also one that was dropped, some plans begin each run with an exchange of signals (see docs/architecture.md).
+/// On CUDA a run may be captured into a graph, on every member alike, without a prior run. The graph is launched on
+/// every member, in the same order relative to the team's other operations, and on streams that the caller has ordered
+/// with the plan's other runs, which may be interleaved. The graph keeps alive what the plan owns; the team and the
+/// run's arguments must live as long as it is launched. `Team::check` and `synchronize` report its failures. While a
+/// capture is open, its plans run nowhere else, and no thread of the process creates a plan, a team or symmetric
+/// memory, or ends its world: those may query the device's pending work, which CUDA forbids then. Destroy graphs before
+/// the world; what they still hold at its end stays allocated until the process ends. From a plan's first capture on,
+/// even a dropped one, some plans begin each run with an exchange of signals (see docs/architecture.md).
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept { return team_; }
-  /// Which algorithm and engine run, what was chosen and why, and of linear plans what was predicted, in
-  /// several lines.
+  /// In several lines: which algorithm and engine run, what was chosen and why, and for linear plans the predicted
+  /// times.
   [[nodiscard]] const std::string& describe() const noexcept { return description_; }
 
  protected:
-  /// Collective: checks that all members make the same plan. `kind` is the operation's name ("AllReduce"), `arguments`
-  /// its spec in words; both must be equal on all ranks.
+  /// Collective: checks that all members create the same plan. `kind` is the operation's name ("AllReduce"),
+  /// `arguments` its spec as text; both must be equal on all ranks. Throws InvalidArgument if they are not.
   Plan(const Team& team, std::string kind, std::string arguments);
   ~Plan() = default;
   Plan(Plan&&) = default;
@@ -60,106 +60,106 @@ class TANDEM_API Plan {
   [[nodiscard]] Device& device() const noexcept { return *device_; }
   [[nodiscard]] const std::string& kind() const noexcept { return kind_; }
   [[nodiscard]] std::uint32_t operation() const noexcept { return operation_; }
-  /// Once; the log has it at level trace.
+  /// Sets `describe`; called once. Also written to the log at level trace.
   void set_description(std::string text);
-  /// What captured runs use, and graphs therefore keep: nothing that holds the team.
+  /// Resources that captured runs use, which their graphs keep alive. None may hold the team.
   void keep_in_graphs(std::vector<std::shared_ptr<void>> resources) {
     resources_ = {team_, std::make_shared<Resources>(std::move(resources))};
   }
-  /// Whether any run was captured, this one included. Equal on all ranks.
+  /// Whether any run was captured, including the current one. Equal on all ranks.
   [[nodiscard]] bool captured() const noexcept { return last_capture_ != 0; }
-  /// The capture that the run that has begun is in; 0: none.
+  /// The capture of the current run; 0: it is not captured.
   [[nodiscard]] std::uint64_t capture() const noexcept { return capture_; }
-  /// Whether there is one.
+  /// Whether the current run is captured.
   [[nodiscard]] bool capturing() const noexcept { return capture_ != 0; }
 
-  /// Throws InvalidArgument (with the plan, the argument's name, what was given and what is allowed) unless `view` is
-  /// dense, of this dtype, on the team's device and aligned as its elements are, and has `elements` elements.
+  /// Throws InvalidArgument (naming the plan and the argument, what was given and what is allowed) unless `view` is
+  /// dense, of this dtype, on the team's device, aligned to its elements, and has `elements` elements.
   void expect(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
     const bool right = view.dtype() == dtype && view.numel() == elements &&
                        ((view.device() == device_->id() && misaligned(view) == 0) || elements == 0) && view.is_dense();
     if (!right) refuse(view, argument, dtype, elements);
   }
-  /// The same, for exactly these sizes.
+  /// `expect` for exactly these sizes.
   void expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const;
-  /// Throws InvalidArgument where these share memory, as far as that can be seen: of rows that lie apart it cannot.
-  /// `or_else` says what else the caller allows.
+  /// Throws InvalidArgument if the two overlap, as far as that can be detected: not for strided views. `or_else` says
+  /// what else the caller allows.
   void expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                     std::string_view other_argument, std::string_view or_else = "") const;
-  /// The same of two with as many elements, unless both begin at one address, as where an operation runs in place.
+  /// `expect_apart` for two views of equal size, which may also begin at the same address (an operation in place).
   void expect_same_or_apart(const TensorView& view, std::string_view argument, const TensorView& other,
                             std::string_view other_argument) const {
     const std::size_t bytes = view.bytes();
     if (view.data() == other.data() || lie_apart(view.data(), bytes, other.data(), bytes)) return;
     expect_apart(view, argument, other, other_argument, "both in one place");
   }
-  /// Whether so many bytes at one address and at another have none in common.
+  /// Whether the two ranges of bytes are disjoint.
   [[nodiscard]] static bool lie_apart(const void* one, std::size_t bytes, const void* other,
                                       std::size_t other_bytes) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(one);
     const auto other_begin = reinterpret_cast<std::uintptr_t>(other);
     return begin >= other_begin + other_bytes || other_begin >= begin + bytes;
   }
-  /// Throws InvalidArgument unless `tensor` is one that all ranks of this team reach.
+  /// Throws InvalidArgument unless `tensor` is of this team and had its rendezvous.
   void expect_reachable(const SymmetricTensor& tensor, std::string_view argument) const {
     if (!tensor.memory().is_reachable_on(team_)) refuse_unreachable(tensor, argument);
   }
-  /// Collective where TANDEM_CHECK says runs, and else nothing: throws InvalidArgument on every member, naming two,
-  /// unless all run this plan, captured or not, and `given()`, in words what they give it, is the same. The last of a
-  /// run's checks: who is refused before does not come.
+  /// Collective with TANDEM_CHECK=runs, else a no-op: throws InvalidArgument on every member, naming two of them,
+  /// unless all run this plan, all captured or none, with equal `given()` (the run's arguments as text). Must be the
+  /// last of a run's checks: a rank whose arguments are rejected earlier does not take part.
   template <typename Given> void expect_alike(StreamRef stream, const Given& given) const {
     if (compares_runs_) agree_on_run(stream, given());
   }
-  /// For that.
+  /// A tensor's name for `expect_alike`.
   [[nodiscard]] static std::string named(const SymmetricTensor& tensor);
   [[noreturn]] void refuse(const std::string& text) const;
 
-  /// The first and the last thing of a run. `begin` throws if the team has failed, or if the stream is of another
-  /// device.
+  /// The first and the last call of a run. `begin` throws if the team has failed, and InvalidArgument if the stream is
+  /// of another device.
   void begin(StreamRef stream);
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
-  /// Puts `stream`, another one of the same run, behind where `end` was called last.
+  /// Orders `stream`, another stream of the same run, after the last call of `end`.
   void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).hold(stream); }
-  /// What stands between them. If `body` throws, a part of what the peers wait for is queued, and counted, which no
-  /// later run could put right: so the team fails, before that is passed on. A capture that throws is never launched,
-  /// and leaves the team as it is where it throws on all ranks; where it does on some, later runs of this plan may wait
-  /// for each other to the deadline.
+  /// Runs `body`, all that is between `begin` and `end`. If it throws, part of what the peers wait for has been queued
+  /// and counted, which no later run could repair: the team fails, and the exception is rethrown. A capture that throws
+  /// is never launched, and does not fail the team; if it throws on some ranks only, later runs of this plan may wait
+  /// for each other until the deadline.
   template <typename Body> void whole_or_failed(const Body& body) {
     try {
       body();
     } catch (...) {
       fail_midway();
-      throw;
     }
   }
 
  private:
   using Resources = std::vector<std::shared_ptr<void>>;
 
-  /// Bytes from where an element may lie to where the first one does.
+  /// Bytes by which the first element is misaligned; 0: it is aligned.
   [[nodiscard]] static std::size_t misaligned(const TensorView& view) noexcept {
     return reinterpret_cast<std::uintptr_t>(view.data()) & (size_of(view.dtype()) - 1);
   }
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
   [[noreturn]] void refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const;
   void agree_on_run(StreamRef stream, const std::string& given) const;
-  /// The capture that `stream`, which has to be one of this rank's device, is in; 0: none.
+  /// The capture that `stream` is in; 0: none. Throws unless it is a stream of this rank's device.
   [[nodiscard]] std::uint64_t capture_of(StreamRef stream) const;
-  /// In a handler: fails the team, with what was thrown as the reason.
-  void fail_midway() const noexcept;
+  /// Called in a catch handler: fails the team, with the caught exception as the reason, and rethrows that.
+  [[noreturn]] void fail_midway() const;
+  void abort_midway() const noexcept;
 
   Team team_;
   Device* device_;  // the team's
   std::string kind_;
-  std::string arguments_;  ///< that it was made with, equal on all ranks
+  std::string arguments_;  ///< that it was created with, equal on all ranks
   std::string description_;
   std::uint32_t operation_ = 0;
-  std::uint64_t number_ = 0;  ///< among all that the team has made, equal on all ranks
+  std::uint64_t number_ = 0;  ///< sequence number within the team, equal on all ranks
   bool compares_runs_;        ///< with those of the other ranks, before they are queued
   Reclaimed<Resources> resources_;
   Event last_;                      ///< the end of the last run that was not captured
-  Event last_captured_;             ///< the end of the last one that was; it means nothing outside of its capture
-  std::uint64_t capture_ = 0;       ///< the run's that has begun
+  Event last_captured_;             ///< the end of the last captured run; meaningless outside its capture
+  std::uint64_t capture_ = 0;       ///< of the current run; 0: none
   std::uint64_t last_capture_ = 0;  ///< of the last captured run
 };
 

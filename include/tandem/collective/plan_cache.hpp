@@ -15,41 +15,41 @@
 
 namespace tandem {
 
-/// What was measured to be the best way to run a plan, or a product of one rank's.
+/// The fastest measured way to run a plan, or a GEMM of one rank.
 struct TunedChoice {
-  std::string algorithm;  ///< a plan's, or what Gemm::algorithms names
-  int groups = 0;         ///< if the algorithm has some; else 0
-  double seconds = 0;     ///< a run, when it was measured
+  std::string algorithm;  ///< a plan's algorithm, or one of Gemm::algorithms
+  int groups = 0;         ///< 0 if the algorithm has none
+  double seconds = 0;     ///< measured time of one run
 
   friend bool operator==(const TunedChoice&, const TunedChoice&) = default;
 };
 
-/// The file of what `tandem tune` measured (Env::plan_cache): a line of text for each plan or product. Nothing else
-/// writes it. A file that is damaged, or is no plan cache, counts as empty, and a line in the log says so.
+/// The file of `tandem tune`'s measurements (Env::plan_cache): one line of text per plan or GEMM. Only `tandem tune`
+/// writes it. A file that is damaged or not a plan cache is treated as empty, with a warning in the log.
 class TANDEM_API PlanCache {
  public:
-  /// Reads nothing yet. An empty path: nothing is ever found, nothing can be kept.
+  /// Does not read the file yet. With an empty path nothing is ever found, and `keep` throws InvalidArgument.
   explicit PlanCache(std::string path) : path_(std::move(path)) {}
 
-  /// The key of a plan: all that decides what is best for it. `arguments` are the plan's own, in words; the device's
-  /// model and the versions of Tandem and of the libraries are added.
+  /// The key of a plan: everything that determines the best choice. `arguments` are the plan's own, as text; the
+  /// device's model and the versions of Tandem and of the libraries are added.
   [[nodiscard]] static std::string key(std::string_view operation, std::string_view arguments, int ranks,
                                        const Device& device);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Why the file cannot be read as a plan cache; empty if it can, or if there is none.
+  /// Why the file cannot be read as a plan cache; empty if it can, or if it does not exist.
   [[nodiscard]] std::string trouble() const;
-  /// How many choices the file has.
+  /// The number of choices in the file; 0 if it is damaged.
   [[nodiscard]] std::size_t size() const;
-  /// What the file holds under `key` now.
+  /// The choice that the file currently has for `key`, if any.
   [[nodiscard]] std::optional<TunedChoice> find(const std::string& key, const Log& log) const;
-  /// The same of several keys, in their order, out of one reading.
+  /// `find` for several keys, in their order, reading the file once.
   [[nodiscard]] std::vector<std::optional<TunedChoice>> find_all(std::span<const std::string> keys,
                                                                  const Log& log) const;
-  /// Adds a choice to the file, or replaces the key's, and makes the file and its folder if need be. Readers see the
-  /// old file or the new one; of several who keep at once none is lost. Throws InvalidArgument, and changes nothing, if
-  /// there is no path, the file there is damaged or something else, or the choice fits no line of it (texts with tabs,
-  /// a time that is no number); Error if it cannot be read or written.
+  /// Adds a choice to the file, or replaces that of `key`, creating file and folder if needed. Readers see the old file
+  /// or the new one; concurrent writers lose no choice. Throws InvalidArgument, and changes nothing, if there is no
+  /// path, the existing file is damaged or no plan cache, or the choice cannot be stored as a line (texts that are
+  /// empty or have tabs or newlines, a time that is not finite); Error if the file cannot be read or written.
   void keep(const std::string& key, const TunedChoice& choice) const;
 
  private:

@@ -16,28 +16,28 @@ struct ReduceScatterSpec {
 };
 
 /// Every rank gets its shard of the sum of all ranks' inputs. The input is split by rows of its first dimension:
-/// ceil(rows / ranks) rows a rank, the last ranks fewer or none (shard_of). Sums are made in rank order, in fp32 or
-/// wider, and rounded once.
+/// ceil(rows / ranks) rows per rank; the last ranks have fewer or none (shard_of). Sums are computed in rank order, in
+/// fp32 or wider, and rounded once.
 ///
 /// From a symmetric tensor, "direct": one reduction reads all ranks' tensors. From a plain view, "fetch": each rank
-/// reads its peers' inputs where they are, where the system lets it (see Collective); or "staged": the input goes in
-/// pieces through the plan's own memory, where the reduction reads it. From any, "mail": each rank writes each peer's
-/// part into a mailbox there; the shortest way for the shortest parts. "one_kernel", on CUDA: the same in one kernel of
-/// up to 64 thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct", in
-/// one kernel.
+/// reads its peers' inputs in place, if the system allows it (see Collective); or "staged": the input is staged in
+/// pieces in the plan's own memory, where the reduction reads it. From either, "mail": each rank writes each peer's
+/// part into a mailbox there; fastest for the smallest parts. "one_kernel", on CUDA: the same in one kernel of up to 64
+/// thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct" in one kernel,
+/// synchronization included.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
-  /// Collective. Algorithms: "direct" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain
-  /// views, "mail" and "one_kernel" for both; "auto" takes the one that fits, fetches what is large, and takes the
-  /// kernels (CUDA) or mails (host) for what is small.
+  /// Collective. Algorithms: "direct" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain views,
+  /// "mail" and "one_kernel" for both. "auto" chooses one that fits the tensors: "fetch" for large plain views, and a
+  /// kernel (CUDA) or "mail" (host) for small shards.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
-  /// What a run of shards with up to `count` elements takes: one of the algorithms.
+  /// The algorithm that a run with shards of up to `count` elements uses.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
 
-  /// In place: the sum of this rank's shard takes its place in `input`; the rest of `input` stays as it is.
+  /// In place: the sum of this rank's shard overwrites that shard in `input`; the rest of `input` is unchanged.
   void operator()(const SymmetricTensor& input, StreamRef stream);
-  /// `shard` has this rank's share of `input`'s elements; it may be its own place in `input`, and else lies apart.
+  /// `shard` has as many elements as this rank's part of `input`; it is exactly that part or does not overlap `input`.
   void operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
   void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
 
@@ -45,7 +45,7 @@ class TANDEM_API ReduceScatter final : public Collective {
   void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void find_sources(const SymmetricTensor& input, const Shard& mine);
   enum class Way : std::uint8_t;
-  /// How shards of up to so many bytes go.
+  /// The algorithm for shards of up to `bytes` bytes.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
   void meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
@@ -57,9 +57,9 @@ class TANDEM_API ReduceScatter final : public Collective {
   std::vector<const void*> sources_;
 };
 
-/// Runs the plan that `team` keeps for this dtype and size; the first call of a kind makes it, and is collective. A
-/// plan serves counts up to the next power of two, 65536 at least, which its memory is for. Throws InvalidArgument
-/// where it would have to be made while the stream is captured.
+/// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is
+/// collective. A plan serves counts up to the next power of two, at least 65536, and allocates memory for that many.
+/// Throws InvalidArgument if the plan would have to be created while `stream` is being captured.
 TANDEM_API void reduce_scatter(const Team& team, const TensorView& input, const TensorView& shard, StreamRef stream);
 TANDEM_API void reduce_scatter(const Team& team, const SymmetricTensor& input, const TensorView& shard,
                                StreamRef stream);

@@ -10,15 +10,15 @@
 
 namespace tandem {
 
-/// A place in a tensor, by bytes of its row-major order: in memory that is dense, or in rows of the first dimension
-/// that lie apart.
+/// A position in a tensor, as a byte offset in its row-major order. The tensor is dense, or strided in its first
+/// dimension only (each row dense).
 class TANDEM_API Rows {
  public:
-  /// Dense. Of what is only read, nothing is written.
+  /// Dense memory. The cast only serves sources: memory that is only read is never written.
   Rows(const void* begin) noexcept : begin_(static_cast<std::byte*>(const_cast<void*>(begin))) {}
-  /// The first element of a view that `fits`.
+  /// The first element of a view that `fits` (not checked).
   explicit Rows(const TensorView& view);
-  /// Whether each row of a view is dense, and none begins before the one in front of it ends.
+  /// Whether each row of the view is dense and begins at or after the end of the previous one.
   [[nodiscard]] static bool fits(const TensorView& view) noexcept;
 
   [[nodiscard]] Rows operator+(std::size_t bytes) const noexcept {
@@ -32,10 +32,10 @@ class TANDEM_API Rows {
   }
   /// Bytes from here to the end of the row.
   [[nodiscard]] std::size_t left_in_row() const noexcept { return row_ - at_ % row_; }
-  /// Whether from here on every `row` bytes lie together, so far from the last ones as `pitch` says.
+  /// Whether, from here on, consecutive runs of `row` bytes are each contiguous, `pitch(row)` bytes apart.
   [[nodiscard]] bool steps_by(std::size_t row) const noexcept { return is_dense() || (row == row_ && at_ % row_ == 0); }
   [[nodiscard]] std::size_t pitch(std::size_t row) const noexcept { return is_dense() ? row : pitch_; }
-  /// Whether the next `bytes` lie as those of `other` do, seen from where each of the two is.
+  /// Whether the next `bytes` bytes have the same layout here and in `other`.
   [[nodiscard]] bool go_on_like(const Rows& other, std::size_t bytes) const noexcept {
     if (bytes <= std::min(left_in_row(), other.left_in_row())) return true;
     return row_ == other.row_ && pitch_ == other.pitch_ && left_in_row() == other.left_in_row();
@@ -44,8 +44,8 @@ class TANDEM_API Rows {
  private:
   std::byte* begin_;
   std::size_t at_ = 0;
-  std::size_t row_ = SIZE_MAX;  // bytes of one, which is longer than any tensor where all is dense
-  std::size_t pitch_ = 0;       // from one row's begin to the next one's
+  std::size_t row_ = SIZE_MAX;  // bytes of a row; SIZE_MAX: dense
+  std::size_t pitch_ = 0;       // bytes from the start of one row to that of the next
 };
 
 }  // namespace tandem

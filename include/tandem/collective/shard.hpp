@@ -16,7 +16,7 @@ struct Shard {
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
-/// How `total` things are split over `ranks`: ceil(total / ranks) each, in rank order; the last ones have fewer, or
+/// How `total` items are split over `ranks`: ceil(total / ranks) each, in rank order; the last ranks have fewer or
 /// none.
 [[nodiscard]] constexpr Shard shard_of(std::int64_t total, int ranks, int rank) noexcept {
   const std::int64_t full = total / ranks + (total % ranks != 0 ? 1 : 0);
@@ -24,8 +24,8 @@ struct Shard {
   return {begin, std::min(full, total - begin)};
 }
 
-/// Elements of the longest shard of a tensor of these sizes, which is split along its first dimension; one without
-/// dimensions is not.
+/// Elements of the largest shard of a tensor of these sizes, split along its first dimension; 1 for a 0-dim tensor,
+/// which is not split.
 [[nodiscard]] inline std::int64_t longest_shard(const Dims& sizes, int ranks) noexcept {
   if (sizes.size() == 0) return 1;
   const std::int64_t rows = sizes[0];

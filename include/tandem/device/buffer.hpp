@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// Owns local memory of a device, which peers cannot reach. Keeps the device alive.
+/// Owns device memory that peers cannot access. Keeps the device alive. Freed by Device::deallocate.
 class Buffer {
  public:
   Buffer() = default;

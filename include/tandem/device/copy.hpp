@@ -7,12 +7,12 @@
 
 namespace tandem {
 
-/// Whether bytes stay within a rank's own memory or cross to a peer. The host's emulated link looks
-/// at it, and what is best for a copy alone.
+/// Whether bytes stay within a rank's own memory or cross to or from a peer. Only the host's emulated link depends on
+/// it.
 enum class Path : std::uint8_t { local, link };
 
-/// `rows` rows of `bytes` each; `dst_pitch` and `src_pitch` are the bytes from one row's start to the next one's
-/// (not read for a single row). Source and destination do not overlap.
+/// A copy of `rows` rows of `bytes` each; `dst_pitch` and `src_pitch` are the bytes from one row's start to the next
+/// one's (ignored for a single row). Source and destination must not overlap.
 struct Copy {
   void* dst = nullptr;
   const void* src = nullptr;
@@ -21,11 +21,11 @@ struct Copy {
   std::size_t dst_pitch = 0;
   std::size_t src_pitch = 0;
   Path path = Path::local;
-  /// Bytes of all parts, where this is one of several: the host stores past its caches what those do not hold.
+  /// Total bytes, if this is one part of a larger copy: the host may bypass its caches for copies that exceed them.
   std::size_t part_of = 0;
 };
 
-/// What one place holds, to several others; none of them overlap.
+/// A copy of `bytes` from one source to several destinations; none of them may overlap.
 struct Spread {
   const void* source = nullptr;
   std::span<void* const> destinations;

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// While this lives, what its thread queues on `stream` is held back, to be handed over at once (see Device::cork): for
-/// a few short operations one after the other. What is queued after it, by any thread, comes behind.
+/// During its lifetime, work that its thread queues on `stream` may be held back and submitted together (see
+/// Device::cork): for a few short operations in sequence. Work that any thread queues afterwards runs after it.
 class Corked {
  public:
   Corked(Device& device, StreamRef stream) : device_(device), stream_(stream) { device.cork(stream); }

@@ -29,45 +29,45 @@
 
 namespace tandem {
 
-/// Constants of the cost model for each kind of device (docs/performance/cost_model.md says where they are from).
+/// Constants of the cost model for each kind of device (docs/performance/cost_model.md says where they come from).
 struct CostTable {
-  double gemm_flops_per_second = 0;       ///< of a large product of 16-bit operands
-  double gemm_f32_flops_per_second = 0;   ///< of f32 operands
-  double gemm_tf32_flops_per_second = 0;  ///< of f32 operands that may be rounded (GemmSpec::tf32)
-  double gemm_launch_seconds = 0;         ///< fixed cost of one more product
-  int gemm_tile = 0;                      ///< a product is made in tiles of so many rows and columns; 0: of any size
-  int gemm_tiles_at_once = 0;             ///< which run in waves of so many
-  double hop_seconds = 0;                 ///< from what one stream did to what waits for it on another
-  double link_bytes_per_second = 0;       ///< one rank to one peer, large copies
-  double link_latency_seconds = 0;        ///< fixed cost of one copy and its signal
-  double push_gap_seconds = 0;            ///< from one push to the next (Device::push), beside its bytes' time
-  double takes_beside_pushes_cost = 0;    ///< of the time in which copies from peers and to them cross together
-  double load_bytes_per_second = 0;       ///< what a kernel sums, from its peers, where kernels reach them
-  double store_bytes_per_second = 0;      ///< a product's results into a peer's memory
-  double memory_bytes_per_second = 0;     ///< read plus write, by a reduction
-  double weights_bytes_per_second = 0;    ///< how fast a product reads weights that no cache holds
-  double cache_bytes = 0;                 ///< weights of less stay in a cache from one product to the next
-  double packed_rows = 0;                 ///< products in pieces of up to so many rows share weights that are packed
-  double packing_bytes_per_second = 0;    ///< once, at this pace, and then cost no product anything; f32 alone
-  bool weights_hold_up_compute = true;    ///< else a product reads its weights while it multiplies
-  double stores_hold_up_compute = 0;      ///< what part of its stores' way lengthens a product; 0: it waits for none
-  double finer_groups_may_cost = 0.01;    ///< of the time: finer ones lose less where ranks are not in step
-  double slowest_rank = 1.1;              ///< the same products of a rank may take so many times another rank's time
-  double overlap_must_gain = 0;           ///< of the sequence's time, and for products straight to peers of copies'
-  bool kernels_reach_peers = false;       ///< what follows a product is one kernel's, at the link's pace
-  bool copies_cost_compute = false;       ///< copies run on the cores that compute: there is nothing to hide behind
+  double gemm_flops_per_second = 0;       ///< of a large GEMM with 16-bit operands
+  double gemm_f32_flops_per_second = 0;   ///< with f32 operands
+  double gemm_tf32_flops_per_second = 0;  ///< with f32 operands that may be rounded (GemmSpec::tf32)
+  double gemm_launch_seconds = 0;         ///< fixed cost of each additional GEMM
+  int gemm_tile = 0;                      ///< rows and columns of a GEMM's output tile; 0: GEMMs are not tiled
+  int gemm_tiles_at_once = 0;             ///< tiles in one wave
+  double hop_seconds = 0;                 ///< latency of a dependency between two streams
+  double link_bytes_per_second = 0;       ///< from one rank to one peer, large copies
+  double link_latency_seconds = 0;        ///< fixed cost of a copy and its signal
+  double push_gap_seconds = 0;            ///< between pushes (Device::push), in addition to the transfer time
+  double takes_beside_pushes_cost = 0;    ///< fraction added to the time that copies from and to peers overlap
+  double load_bytes_per_second = 0;       ///< of a kernel that sums peers' memory, if kernels can access it
+  double store_bytes_per_second = 0;      ///< of a GEMM that stores its results into a peer's memory
+  double memory_bytes_per_second = 0;     ///< of a reduction, reads plus writes
+  double weights_bytes_per_second = 0;    ///< at which a GEMM reads weights that are not cached
+  double cache_bytes = 0;                 ///< smaller weights stay cached from one GEMM to the next
+  double packed_rows = 0;                 ///< partial GEMMs of up to this many rows share packed weights
+  double packing_bytes_per_second = 0;    ///< rate of packing them, once; GEMMs then read them for free; f32 only
+  bool weights_hold_up_compute = true;    ///< false: a GEMM reads its weights while it multiplies
+  double stores_hold_up_compute = 0;      ///< fraction of peer stores' transfer time added to a GEMM's; 0: none
+  double finer_groups_may_cost = 0.01;    ///< fraction by which finer groups may be slower: they tolerate rank skew
+  double slowest_rank = 1.1;              ///< time of the slowest rank's GEMMs relative to another rank's
+  double overlap_must_gain = 0;           ///< fraction of the sequence's time, and, for `direct`, of the copies'
+  bool kernels_reach_peers = false;       ///< one kernel does what follows a GEMM, at link speed
+  bool copies_cost_compute = false;       ///< copies run on the compute cores, so they cannot be overlapped
 };
 
-/// What a device is made of, where kernels wait for peers' kernels.
+/// Properties of a device whose kernels wait for peers' kernels.
 struct Hardware {
-  std::array<std::byte, 16> id{};   ///< its UUID: the same for ranks that share it
-  std::int32_t blocks_at_once = 0;  ///< of a kernel, however large they are
+  std::array<std::byte, 16> id{};   ///< its UUID: equal on ranks that share the device
+  std::int32_t blocks_at_once = 0;  ///< thread blocks of any size that can be resident at the same time
 };
 
-/// One rank's device: the small interface that every schedule is written on. All operations but those named as
-/// blocking are asynchronous on the stream they are given, in its order; they allocate nothing, wait for nothing on the
-/// host and, on CUDA, can be captured in a graph. Arguments are checked by the callers on the floors above.
-/// Safe from several threads at once. Made by `open_device`; lives until the last that was made from it is gone.
+/// One rank's device: the small interface on which all schedules are built. All operations that are not documented as
+/// blocking are asynchronous and stream-ordered; they allocate nothing, do not block the host and, on CUDA, can be
+/// captured in a graph. Most arguments are checked by the higher layers that call this. Thread-safe. Made by
+/// `open_device`; lives until the last object made from it is destroyed.
 class TANDEM_API Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device();
@@ -78,40 +78,40 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] Trace& trace() noexcept { return trace_; }
   /// "NVIDIA H200, 132 SMs", "host, 2 cores, GEMM by oneDNN", …
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// What its speed depends on, libraries and their versions included: the same text for devices that are as fast as
-  /// each other. What was measured on one holds for those.
+  /// Everything that its speed depends on, including libraries and their versions: equal text means equally fast
+  /// devices, so that measurements on one apply to the other.
   [[nodiscard]] virtual std::string model() const = 0;
   [[nodiscard]] virtual CostTable costs() const = 0;
-  /// Nothing where no kernel waits for peers.
+  /// Empty for a device whose kernels never wait for peers.
   [[nodiscard]] virtual Hardware hardware() const { return {}; }
 
-  // Local memory, not reachable by peers. Blocking; throws OutOfMemory.
+  // Local memory, which peers cannot access. Blocking; throws OutOfMemory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  /// Work that is queued must not use it any more. On CUDA this waits for all that runs there, so also for a kernel
-  /// that waits for a peer: while there may be one, give what owns the memory to Team::reclaim.
+  /// No queued work may still use the memory. On CUDA this waits for all running work, including kernels that wait for
+  /// a peer: if there may be one, hand the memory's owner to Team::reclaim instead.
   virtual void deallocate(void* memory) noexcept = 0;
-  /// Lets the device read and write this memory of the host's, at its own address, until `unregister_memory`. Whole
-  /// pages; they may be shared with other processes. Blocking; throws Unsupported where the device cannot.
+  /// Lets the device read and write this host memory, at the same address, until `unregister_memory`. Whole pages,
+  /// which may be shared with other processes. Blocking; throws Unsupported if the device cannot.
   virtual void register_memory(void* memory, std::size_t bytes) = 0;
   virtual void unregister_memory(void* memory) noexcept = 0;
-  /// Blocking copies between the host's memory and the device's; ordered with no stream.
+  /// Blocking copies between host and device memory; not ordered with any stream.
   virtual void upload(void* device_memory, const void* host_memory, std::size_t bytes) = 0;
   virtual void download(void* host_memory, const void* device_memory, std::size_t bytes) = 0;
 
-  // Streams and events; `Stream` and `Event` own what these make.
+  // Streams and events; `Stream` and `Event` own what these create.
   [[nodiscard]] virtual StreamRef stream_create(StreamPriority priority) = 0;
   virtual void stream_destroy(StreamRef stream) noexcept = 0;
   virtual void stream_synchronize(StreamRef stream) = 0;  ///< blocking
   [[nodiscard]] virtual bool stream_query(StreamRef stream) = 0;
-  /// False for a stream of another device, as far as that can be asked: since CUDA 12.8, not of the default streams,
-  /// nor of one that is captured.
+  /// False for a stream of another device. True wherever CUDA cannot tell: before CUDA 12.8, for the default streams,
+  /// and for a stream that is being captured.
   [[nodiscard]] virtual bool owns(StreamRef /*stream*/) { return true; }
-  /// Which capture records what is queued on `stream` into a graph instead of running it: each has a number of its own;
-  /// 0: none does, it runs.
+  /// The unique id of the graph capture in progress on `stream`, which records work instead of running it; 0 if there
+  /// is none.
   [[nodiscard]] virtual std::uint64_t stream_capture(StreamRef stream) = 0;
-  /// Lets the graph that `stream` is being captured into, and what is made from it, hold `object` as long as they live.
-  /// The last of them lets go on a thread of the driver's, which must not call the device. Nothing if it is not
-  /// captured.
+  /// Makes the graph that `stream` is being captured into, and everything instantiated from it, keep `object` alive.
+  /// The last reference is dropped on a driver thread, where the device must not be called. Does nothing if the stream
+  /// is not being captured.
   virtual void hold_in_graph(StreamRef stream, std::shared_ptr<void> object) = 0;
   [[nodiscard]] virtual void* event_create(Event::Timing timing) = 0;
   virtual void event_destroy(void* event) noexcept = 0;
@@ -120,114 +120,113 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual bool event_query(void* event) = 0;
   virtual void event_synchronize(void* event) = 0;  ///< blocking
   [[nodiscard]] virtual double event_elapsed_ms(void* begin, void* end) = 0;
-  // Graphs; `Graph` owns what `graph_create` makes. Unsupported where streams cannot be captured.
+  // Graphs; `Graph` owns what `graph_create` makes. Throws Unsupported if streams cannot be captured.
   [[nodiscard]] virtual void* graph_create(StreamRef stream, const std::function<void()>& body);
   virtual void graph_destroy(void* graph) noexcept;
   virtual void graph_launch(void* graph, StreamRef stream);
   /// Waits until everything queued on all streams of this device has run. Blocking; throws what synchronising one of
-  /// them would, and leaves the others' for them.
+  /// them would throw; errors of the other streams are left for their synchronisation.
   virtual void synchronize() = 0;
-  /// The same for at most `limit`: false if something is still queued then. What functions of the host's threw stays
-  /// for who synchronises their stream.
+  /// `synchronize` for at most `limit`; false if work is still queued then. Exceptions of host functions (`launch`) are
+  /// not thrown here but when their stream is synchronised.
   [[nodiscard]] virtual bool synchronize_for(std::chrono::milliseconds limit) = 0;
 
   // Work.
   virtual void copy(StreamRef stream, const Copy& copy) = 0;
-  /// All of them in any order, at once where the device can; the next thing on the stream comes after all. On CUDA by
-  /// copy engines; but within one GPU a copy of several rows, a graph, the legacy stream, and drivers before 12.8 or a
-  /// toolkit before 13.0 copy by kernels, and so does `copy`.
+  /// Does all copies in any order, concurrently if the device can; later work on the stream waits for all of them. CUDA
+  /// uses copy engines, except within one GPU for copies of several rows, in graphs, on the legacy stream, and with a
+  /// driver before 12.8 or a toolkit before 13.0: those are done by kernels, as `copy` does.
   virtual void copy_batch(StreamRef stream, std::span<const Copy> copies) = 0;
-  /// Copies to peers, each with a signal when it has arrived, in this order. Over a link on which several can be on
-  /// their way they follow each other at once, so that its latency counts once; elsewhere each begins when the one
-  /// before has arrived.
+  /// Copies to peers, in this order, each followed by its signal. On the host's emulated link the copies are pipelined,
+  /// so that its latency is paid once; elsewhere each begins after the previous one and its signal are done.
   virtual void push(StreamRef stream, std::span<const Push> pushes);
-  /// Ends when `bytes`, stored by other work from now on into a peer's memory, have crossed the host's emulated link.
-  /// That link has room for all of it, so the other work is not held up. Elsewhere there is nothing to wait for: such
-  /// stores are in order with the signal that follows them.
+  /// Takes as long as `bytes`, which concurrent work stores into a peer's memory from now on, take on the host's
+  /// emulated link; does not slow that work down. Does nothing without such a link: those stores are ordered before
+  /// the signal that follows them.
   virtual void cross_link(StreamRef /*stream*/, std::size_t /*bytes*/) {}
-  /// Where ranks share a core, those that wait for it have their turn before what is queued from now on: for a schedule
-  /// that has queued what its peers wait for, and goes on to compute. Elsewhere nothing.
+  /// Where ranks share a core, lets others that want it run before work queued from now on: for a schedule that has
+  /// queued what its peers wait for and continues with computation. Does nothing on other devices than the host.
   virtual void yield(StreamRef /*stream*/) {}
-  /// What is queued on `stream` begins as soon as it can, also if no thread waits for the stream soon: for work that is
-  /// to run beside another stream's. Elsewhere than on the host it always does.
+  /// Starts the work queued on `stream` as soon as possible, even if no thread waits for the stream soon: for work that
+  /// should overlap with another stream's. Needed on the host only; other devices always do.
   virtual void flush(StreamRef /*stream*/) {}
-  /// Lets the device hold back what this thread queues on `stream` from here to `uncork`, to hand it over at once,
-  /// which costs less than one by one. Each ends before the next begins all the same. Until then this thread neither
-  /// waits for the stream, records an event on it, nor queues on another one. See Corked.
+  /// Lets the device hold back what this thread queues on `stream` until `uncork` and submit it together, which costs
+  /// less than one by one. It still runs in order. Until `uncork`, this thread must not wait for the stream, record an
+  /// event on it, or queue work on another stream. See Corked.
   virtual void cork(StreamRef /*stream*/) {}
   virtual void uncork(StreamRef /*stream*/) noexcept {}
   virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;
   virtual void column_sum(StreamRef stream, const ColumnSum& sum) = 0;
-  /// Plans a product. Blocking (loads library code, and runs what it chose once, on CUDA in memory as large as the
-  /// largest operand, which it gives back); throws InvalidArgument, Unsupported or OutOfMemory.
+  /// Plans a GEMM. Blocking: it loads library code and runs the chosen algorithms once, on CUDA in temporary memory as
+  /// large as the largest operand. Throws InvalidArgument, Unsupported or OutOfMemory.
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec) { return gemm(spec, {}); }
-  /// The same with these algorithms in place of what else would run, each for one of `planned_rows`' m. Where a run's
-  /// layout or addresses do not allow one of them, what fits of the others runs. Throws InvalidArgument where the
-  /// library does not offer one for its m.
+  /// Plans a GEMM with these algorithms instead of the default ones, each for one m of `planned_rows`. If a run's
+  /// layout or addresses do not allow an algorithm, another that fits is used. Also throws InvalidArgument for an
+  /// algorithm that the library does not offer for its m, or whose m is not one of `planned_rows`.
   [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) = 0;
-  /// False where products have no algorithms to choose from.
+  /// Whether GEMMs have algorithms to choose from.
   [[nodiscard]] virtual bool has_gemm_algorithms() const noexcept { return false; }
-  /// Runs a function of the host's in the stream's order. It must not call the device's API, nor be the last to hold
-  /// anything that keeps the device alive.
+  /// Runs a host function in stream order. It must not call the device's API, nor hold the last reference to anything
+  /// that keeps the device alive.
   virtual void launch(StreamRef stream, std::function<void()> function) = 0;
 
-  // Signals between ranks. At most `max_signals` in a call; all puts at once, all waits together.
+  // Signals between ranks, at most `max_signals` in a call. All puts of a call, and all its waits, are concurrent.
   virtual void signal(StreamRef stream, std::span<const SignalPut> puts) = 0;
   /// Each wait ends when its count is reached, when `control.abort` is set, when its peer has departed, or at the
-  /// deadline; the first to end for one of the last two fills `control.failure`, sets `control.abort` and lets the
-  /// stream go on. `control` lies in registered memory, of `wait_control_bytes`.
+  /// deadline. The first to end for one of the last two reasons fills `control.failure`, sets `control.abort` and lets
+  /// the stream continue. `control` is in registered memory of `wait_control_bytes`.
   virtual void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) = 0;
 
-  /// `wait`, and the counts of signals that follow later, in the order of streams: who puts those says that they are
-  /// `counted`. Each word once until then. For puts behind copies, beside products: a GPU's copy engines release a
-  /// count that is there already, where a kernel that counts would have to find a place among a product's.
+  /// `wait`, then increments the counts for signals that are put later in stream order, marked as `counted`; each word
+  /// at most once before its put. For puts after copies that overlap with GEMMs: a GPU's copy engines can release a
+  /// count that is already stored, while a kernel that increments it would need an SM that the GEMM leaves free.
   virtual void wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
                               WaitControl* control) = 0;
-  /// Puts all, then waits for all: what `signal` and `wait` do one after the other, in one step where the device can.
+  /// Puts all, then waits for all: `signal` followed by `wait`, in one kernel on CUDA.
   virtual void signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
                                WaitControl* control);
 
-  /// Writes each message into its mailbox and signals it, waits for all that come back, and makes of them what `use`
-  /// says: what copies, `signal`, `wait` and `reduce` do, in one step, for short messages. Only where `sends_letters`,
-  /// else Unsupported.
+  /// Writes each message into its mailbox and signals it, waits for the peers' messages, and sums or copies them as
+  /// `use` says: copies, `signal`, `wait` and `reduce` in one task, for short messages. Throws Unsupported unless
+  /// `sends_letters`.
   virtual void mail(StreamRef stream, std::span<const Letter> letters, const MailUse& use, WaitControl* control);
   [[nodiscard]] virtual bool sends_letters() const noexcept { return false; }
-  /// A small collective in one step. There is a peer, and `length` is 1 at least. Only where `exchanges_mail`, else
-  /// Unsupported.
+  /// A small collective in one kernel. Needs at least one peer and a `length` of at least 1. Throws Unsupported unless
+  /// `exchanges_mail`.
   virtual void mailed_exchange(StreamRef stream, const MailedExchange& exchange, WaitControl* control);
   [[nodiscard]] virtual bool exchanges_mail() const noexcept { return false; }
 
-  /// `signal_and_wait` with all peers, `reduce`, and `signal_and_wait` again, in one step, for what ranks do on each
-  /// other's memory. There is a peer; a `count` of 0 meets all the same. Only where it `meets`, else Unsupported.
+  /// `signal_and_wait` with all peers, `reduce`, and `signal_and_wait` again, in one kernel, for reductions on peers'
+  /// memory. Needs a peer; a `count` of 0 still synchronises. Throws Unsupported unless `meets`.
   virtual void reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
                                  WaitControl* control);
-  /// The same with copies, at most `max_reduce_operands`, all at once; each is one row.
+  /// As `reduce_in_meeting`, but with copies of one row each, at most `max_reduce_operands`, done concurrently.
   virtual void copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
                                WaitControl* control);
-  /// The same with what this rank holds, to at most so many places. Its own memory may be read before they have met.
+  /// As `copy_in_meeting`, from one local source, which may be read before the first synchronisation with the peers.
   virtual void spread_in_meeting(StreamRef stream, const Spread& spread, const MeetingBlocks& meeting,
                                  WaitControl* control);
   [[nodiscard]] virtual bool meets() const noexcept { return false; }
 
-  // Peers' private memory, read in one copy where the system allows it; a device that never does takes none of this.
+  // Peers' private memory, read with a single copy if the system allows it; devices without it throw Unsupported.
 
-  /// Reads [address, address + bytes) of another process of this machine. Blocking. Gives why it cannot, empty if it
-  /// could.
+  /// Reads [address, address + bytes) of another process of this machine. Blocking. Returns the reason if it cannot,
+  /// else an empty string.
   [[nodiscard]] virtual std::string read_process(std::int64_t process, const void* address, void* to,
                                                  std::size_t bytes);
-  /// Writes into `loan` that `memory` is lent.
+  /// Stores in `loan` that peers may read `memory`.
   virtual void lend(StreamRef stream, Loan* loan, const void* memory);
-  /// A read that fails, since the peer's process has ended or its memory is gone, waits like `wait` for the news that
-  /// follows, an abort or that the peer has departed, then fails like one.
+  /// Reads from a peer's loan. If the read fails (the peer's process has ended or its memory is gone), it waits until
+  /// the team is aborted, the peer has departed, or a time limit, and then fails like `wait`.
   virtual void fetch(StreamRef stream, const Fetch& fetch, WaitControl* control);
 
-  /// Marks the stream's present point for the trace (see TraceRange); called only while the trace is enabled.
+  /// Begins a range of the trace at this point of the stream (see TraceRange); called only while the trace is enabled.
   virtual void trace_begin(StreamRef stream, const char* name, TraceKind kind) = 0;
-  /// A destructor's: a range that cannot be ended is left out.
+  /// Ends the innermost range. Called by a destructor: a range that cannot be ended is left out.
   virtual void trace_end(StreamRef stream) noexcept = 0;
-  /// Makes every range that has ended visible in `trace()`. Blocking.
+  /// Adds all ranges that have ended to `trace()`. Blocking.
   virtual void trace_collect() = 0;
 
  protected:
@@ -241,15 +240,15 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link
   std::string gemm = "auto";          ///< host: which GEMM (see Env::gemm)
-  int gemm_threads = 0;               ///< host: threads of one product (see Env::gemm_threads); 0: what cores are free
-  int ranks = 1;                      ///< host: ranks that share the machine's cores; `costs` reckons with it
+  int gemm_threads = 0;               ///< host: threads of one GEMM (see Env::gemm_threads); 0: as many as free cores
+  int ranks = 1;                      ///< host: ranks that share the machine's cores; `costs` takes it into account
 };
 
 /// How many devices of this type this process can use; 0 if none. Never throws.
 [[nodiscard]] TANDEM_API int device_count(DeviceType type) noexcept;
-/// Why `device_count` says 0: "built without CUDA", "libcuda.so.1 was not found", … Empty if it does not.
+/// Why `device_count` is 0: "built without CUDA", "libcuda.so.1 was not found", … Empty if it is not.
 [[nodiscard]] TANDEM_API std::string why_no_device(DeviceType type);
-/// Opens a device for one rank. Throws Unsupported with that reason, or InvalidArgument for an index out of range.
+/// Opens a device for one rank. Throws Unsupported with that reason, or InvalidArgument for a bad index or option.
 [[nodiscard]] TANDEM_API std::shared_ptr<Device> open_device(DeviceId id, const DeviceOptions& options = {});
 
 }  // namespace tandem

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// A point in a stream that other streams, or the host, can wait for. An event never recorded counts as passed. It
-/// keeps its device alive, and needs the stream no longer than `record`.
+/// A point in a stream that other streams, or the host, can wait for. An event that was never recorded is complete. It
+/// keeps its device alive; the stream may be destroyed after `record`.
 class TANDEM_API Event {
  public:
   enum class Timing : bool { off, on };
@@ -20,15 +20,15 @@ class TANDEM_API Event {
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  /// Marks the end of what is queued on `stream` now; forgets an earlier mark.
+  /// Captures the work queued on `stream` so far; replaces an earlier `record`.
   void record(StreamRef stream);
-  /// Work queued on `stream` from now on starts after the mark.
+  /// Work queued on `stream` from now on starts after the recorded work.
   void hold(StreamRef stream) const;
-  /// True if the mark has been passed.
+  /// True if the recorded work has completed.
   [[nodiscard]] bool query() const;
-  /// Waits on the host until the mark has been passed.
+  /// Blocks the host until the recorded work has completed.
   void synchronize() const;
-  /// Milliseconds from `begin`'s mark to this one; both were made with Timing::on and have been passed.
+  /// Milliseconds from `begin` to this event; both must have been made with Timing::on, and be recorded and complete.
   [[nodiscard]] double elapsed_since(const Event& begin) const;
   /// The device's own handle: a cudaEvent_t on CUDA.
   [[nodiscard]] void* native_handle() const noexcept { return handle_; }
@@ -40,8 +40,8 @@ class TANDEM_API Event {
 
 static_assert(!std::is_copy_constructible_v<Event> && std::is_nothrow_move_constructible_v<Event>);
 
-/// Work queued on `later` from now on starts after everything queued on `earlier` until now; `event` is the mark
-/// that is recorded for it, and may be used again as soon as this returns.
+/// Work queued on `later` from now on starts after everything queued on `earlier` so far. `event` is recorded for this,
+/// and may be reused as soon as this returns.
 TANDEM_API void order_after(StreamRef later, StreamRef earlier, Event& event);
 
 }  // namespace tandem

@@ -8,22 +8,22 @@
 
 namespace tandem {
 
-/// The clock of one GPU's multiprocessors, as NVML tells it: what a measurement on that GPU should be read with.
+/// The SM clock of one GPU, as NVML reports it: needed to interpret measurements on that GPU.
 class TANDEM_API GpuClock {
  public:
-  /// Of the GPU with this number, as in "cuda:1". Loads NVML for as long as this lives. Throws InvalidArgument for a
-  /// number out of range, Unsupported in a build without CUDA.
+  /// `gpu` is an index as in "cuda:1". Loads NVML for the lifetime of this object. Throws InvalidArgument for an index
+  /// out of range, Unsupported in a build without CUDA.
   explicit GpuClock(int gpu);
   GpuClock(const GpuClock&) = delete;
   GpuClock& operator=(const GpuClock&) = delete;
   ~GpuClock();
 
   struct Reading {
-    int mhz;       ///< at this moment
-    int most_mhz;  ///< what it may reach
+    int mhz;       ///< the current clock
+    int most_mhz;  ///< the highest clock that it may reach
   };
-  /// Takes some microseconds to milliseconds of the host's time, and none of the GPU's. None where NVML is missing or
-  /// does not tell.
+  /// Takes microseconds to milliseconds of host time, and no GPU time. Empty if NVML is missing or does not report the
+  /// clock.
   [[nodiscard]] std::optional<Reading> read() const;
 
  private:

@@ -10,21 +10,21 @@
 
 namespace tandem {
 
-/// Work that was recorded once and that each launch runs again, without the host's calls for its parts: a CUDA graph,
-/// for programs that have no CUDA runtime of their own. It keeps its device alive, and the plans whose runs it
-/// recorded; memory, and products of Device::gemm, its owner keeps. The destructor does not wait: what was launched
-/// still runs.
+/// Work that is recorded once and run again by each launch, without host calls for its single operations: a CUDA graph,
+/// for programs that do not use the CUDA runtime themselves. It keeps its device alive, and the plans whose runs it
+/// recorded; memory, and a Gemm of Device::gemm, must be kept alive by the caller. The destructor does not wait: what
+/// was launched still runs.
 class TANDEM_API Graph {
  public:
-  /// Records what `body` queues on `stream`, and on streams that it ties to that one, instead of running it. Throws
-  /// Unsupported where the device records nothing (the host), DeviceError where something in `body` cannot be recorded,
-  /// and what `body` throws; the stream is as before then.
+  /// Records what `body` queues on `stream`, and on streams that `body` makes wait for it, instead of running it.
+  /// Throws Unsupported if the device cannot record graphs (the host), DeviceError if something in `body` cannot be
+  /// recorded, and what `body` throws; after an error the stream is as before.
   Graph(Device& device, StreamRef stream, const std::function<void()>& body);
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&& other) noexcept;
   ~Graph();
 
-  /// Queues all of it. Launches of one graph run one after the other, on whatever streams.
+  /// Queues one run of the graph. Launches of one graph run one after the other, even on different streams.
   void launch(StreamRef stream) const;
   /// The device's own handle: a cudaGraphExec_t.
   [[nodiscard]] void* native_handle() const noexcept { return handle_; }

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// What Device::costs says of an H200 on NVLink, for a caller that asks the cost model where there is no such GPU.
+/// The Device::costs of an H200 on NVLink, for using the cost model on machines without such a GPU.
 [[nodiscard]] TANDEM_API CostTable h200_costs() noexcept;
 
 }  // namespace tandem

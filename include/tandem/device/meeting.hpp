@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-/// Where the ranks of a team meet while one step of the device works on all of their memory: each thread block meets
-/// the same block of every peer, by words of its own.
+/// How the ranks of a team synchronise inside a kernel that works on all ranks' memory: each thread block synchronises
+/// with the same block of every peer, through signal words of its own.
 struct MeetingBlocks {
   std::span<const PeerWords> peers{};  ///< all ranks but this one: the words of block 0
-  std::size_t pitch = 0;               ///< bytes from a block's words to the next one's
-  int blocks = 1;                      ///< equal on all ranks
-  std::uint32_t operation = 0;         ///< for the error; the channel there is the block
+  std::size_t pitch = 0;               ///< bytes from a block's words to the next block's
+  int blocks = 1;                      ///< must be equal on all ranks
+  std::uint32_t operation = 0;         ///< for errors, where the channel is the block
 };
 
 }  // namespace tandem

@@ -20,9 +20,9 @@ class HostStream;
 
 enum class StreamPriority : std::uint8_t { normal, high };
 
-/// A view of somebody's stream: an ordered queue of work on a device. Each asynchronous call of Tandem takes one.
-/// A cudaStream_t converts to it; a literal 0 or nullptr does not compile, so that nobody means the default
-/// stream by accident.
+/// A non-owning reference to a stream: an ordered queue of work on a device. Each asynchronous call of Tandem takes
+/// one. A cudaStream_t converts to it; a literal 0 or nullptr does not compile, so that nobody uses the default stream
+/// by accident.
 class StreamRef {
  public:
   StreamRef(CUstream_st* stream) noexcept
@@ -42,12 +42,12 @@ class StreamRef {
   DeviceType type_;
 };
 
-/// Owns a stream, and keeps its device alive. The destructor does not wait: work that was queued still runs, and the
-/// stream's resources go after it.
+/// Owns a stream, and keeps its device alive. The destructor does not wait: queued work still runs, and the stream's
+/// resources are freed after it.
 class TANDEM_API Stream {
  public:
   explicit Stream(Device& device, StreamPriority priority = StreamPriority::normal);
-  /// Takes over a stream that `release` gave or that the device's own API made.
+  /// Takes ownership of a stream that `release` returned or that the device's own API created.
   [[nodiscard]] static Stream from_native_handle(Device& device, StreamRef handle) noexcept;
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
@@ -56,14 +56,14 @@ class TANDEM_API Stream {
   operator StreamRef() const noexcept { return ref_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] StreamRef ref() const noexcept { return ref_; }
   [[nodiscard]] Device& device() const noexcept { return *device_; }
-  /// Gives the stream to the caller, who must destroy it, or take it over again, while the device lives.
+  /// Passes ownership to the caller, who must destroy the stream, or take it over again, while the device lives.
   [[nodiscard]] StreamRef release() noexcept;
 
-  /// Waits until all that was queued has run. Bounded, since each wait in the queue is. Throws DeviceError, or what
-  /// a function of `Device::launch` threw first that was queued, or recorded into a graph, on this stream.
-  /// Results of communication count only after `Team::synchronize` or `Team::check`, which know of lost peers.
+  /// Blocks until all queued work has run; bounded, since each wait in the queue has a deadline. Throws DeviceError, or
+  /// the first exception of a `Device::launch` function that was queued, or recorded into a graph, on this stream.
+  /// Results of communication are valid only after `Team::synchronize` or `Team::check`, which know of lost peers.
   void synchronize() const;
-  /// True if all that was queued has run.
+  /// True if all queued work has run.
   [[nodiscard]] bool query() const;
 
  private:

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// What is queued on `stream` while this lives shows as one range of the trace. One branch when the trace is off.
-/// `name` must outlive the device (a literal). Ranges of one stream nest.
+/// Shows the work queued on `stream` during its lifetime as one range of the trace. Costs one branch when the trace is
+/// off. `name` must outlive the device (use a literal). Ranges of one stream nest.
 class TraceRange {
  public:
   TraceRange(Device& device, StreamRef stream, const char* name, TraceKind kind) : device_(device), stream_(stream) {

@@ -10,14 +10,14 @@
 namespace tandem {
 
 /// y[m, n] = activation(alpha · gathered(x)[m, k] · Wᵀ + beta · y + bias): the forward pass of a column-parallel layer
-/// with sequence parallelism. Each rank gives its shard of the tokens, shard_rows(m, ranks, rank) of them, and has its
-/// own W, [n, k], of the layer's outputs; `spec.n` is this rank's share (it may differ from rank to rank), `spec.k` the
-/// whole.
+/// with sequence parallelism. Each rank passes its shard of the tokens, shard_rows(m, ranks, rank), and its own rows of
+/// W, [n, k]; `spec.n` is this rank's share of the outputs (it may differ from rank to rank), `spec.k` the whole.
 ///
-/// The pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
-/// order while the own shard is multiplied; the others follow in the order in which they arrive, in few growing groups,
-/// or in parts of shards where that hides more. On CUDA the products take turns on the caller's stream and on one of
-/// the plan's (again as in PyTorch), each of them with a workspace of its own; not with LinearOptions::leave_sms.
+/// Pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
+/// order while the own shard is multiplied; the others are multiplied in the order in which they arrive, in a few
+/// groups of growing size, or in parts of shards if that hides more. On CUDA, without LinearOptions::leave_sms, the
+/// GEMMs alternate between the caller's stream and one of the plan's (again as in PyTorch), each with its own
+/// workspace.
 class TANDEM_API AllGatherLinear : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
@@ -28,20 +28,20 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
   ~AllGatherLinear();
 
   /// x: this rank's shard, [m_r, k] or as spec.x says; weight: [n, k] or as spec.weight says; y: [m, n] with m ≤
-  /// spec.m, which says how many tokens this run has. All dense, of spec.dtype; y lies apart from the inputs. x may be
-  /// written again after this in stream order.
+  /// spec.m, which determines this run's number of tokens. All dense, of spec.dtype; y must not overlap the inputs. x
+  /// may be overwritten after this call in stream order.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n].
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-  /// With spec.auxiliary: aux is [m, n], and `output` is what a later run with `gradient` reads. aux lies apart from
-  /// y, and as `output` from the inputs too. Without spec.bias, bias is an empty view: TensorView().
+  /// With spec.auxiliary: aux is [m, n]; `output` writes what a later run with `gradient` reads. aux must not overlap
+  /// y, nor, as `output`, the inputs. Without spec.bias, bias is an empty view: TensorView().
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
                   const TensorView& y, StreamRef stream);
 
-  /// With options.keep_gathered: [m, k], all shards of the run that this rank called last; valid, in stream order,
-  /// until this plan's next run or replay. Where that call was captured, the view is of each replay's shards: take it
-  /// during the capture, since later calls have views of their own. Throws what made the team fail, if it has, and
+  /// With options.keep_gathered: [m, k], all shards of the last run that this rank called; valid, in stream order,
+  /// until this plan's next run or replay. If that call was captured, the view is of each replay's shards: get it
+  /// during the capture, since later calls have other views. Throws the team's error if the team has failed, and
   /// InvalidArgument without options.keep_gathered or before the first run.
   [[nodiscard]] TensorView gathered() const;
 

@@ -10,17 +10,16 @@
 
 namespace tandem {
 
-/// y[m, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), the same bits on every rank: a
+/// y[m, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), bitwise identical on every rank: a
 /// row-parallel layer without sequence parallelism. `spec.k` is this rank's share of the inputs (it may differ from
-/// rank to rank), `spec.n` the whole. With beta, y is equal on all ranks before. Bias and activation apply once, to the
-/// sum. Partial products travel in spec.dtype and are added in fp32, in rank order.
+/// rank to rank), `spec.n` the whole. With beta, y must be equal on all ranks before the run. Bias and activation apply
+/// once, to the sum. Partial results are transferred in spec.dtype and summed in fp32, in rank order.
 ///
-/// Two shots: each rank adds up the rows that it owns (as LinearReduceScatter does, overlapped in the same way), and
-/// the others take the sums from it, so that no rank adds what another one already has. Where one kernel follows the
-/// product (CUDA, in sequence), each rank adds up all in two cases: of two ranks without an activation, which sends as
-/// much, and of so little that a second step would take longer than the sums. With three ranks and more, and a larger
-/// y, that kernel stores each sum into all ranks' y, if y is symmetric; if not, the other ranks copy it from where it
-/// was added.
+/// Two shots: each rank sums the rows that it owns (as LinearReduceScatter does, overlapped in the same way), and the
+/// others copy the sums from it, so that no sum is computed twice. If one kernel follows the GEMM (CUDA, "sequence"),
+/// each rank sums all rows in two cases: two ranks without an activation, which transfer no more that way, and data so
+/// small that a second step would take longer than the sums. With three ranks or more and a larger y, that kernel
+/// stores each sum into all ranks' y if y is symmetric; if not, the other ranks copy it from its owner.
 class TANDEM_API LinearAllReduce : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
@@ -31,19 +30,19 @@ class TANDEM_API LinearAllReduce : public LinearPlan {
   ~LinearAllReduce();
 
   /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m, n]. All dense, of
-  /// spec.dtype; y lies apart from the inputs.
+  /// spec.dtype; y must not overlap the inputs.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-  /// The same into a symmetric tensor of [m, n], of the plan's team and after its rendezvous; all ranks give one, or
-  /// none does.
+  /// The same operation into a symmetric y, [m, n], of the plan's team and after its rendezvous; all ranks pass a
+  /// symmetric y, or none does.
   void operator()(const TensorView& x, const TensorView& weight, const SymmetricTensor& y, StreamRef stream);
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
                   StreamRef stream);
 
  private:
-  /// `symmetric`: where y lies on all ranks, if it does.
+  /// `symmetric`: the memory of y on all ranks, or null for a plain view.
   void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
            const SymmetricMemory* symmetric, StreamRef stream);
 

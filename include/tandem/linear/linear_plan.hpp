@@ -14,39 +14,39 @@
 
 namespace tandem {
 
-/// What the plans of linear layers have in common: a spec, and the choice that the cost model made of it. The tensors
-/// of their runs are on the team's device, at any alignment of an element.
+/// Base of the linear layers' plans: a spec, and the cost model's choice for it. The tensors of a run are on the team's
+/// device, aligned to at least one element.
 class TANDEM_API LinearPlan : public Plan {
  public:
   [[nodiscard]] const LinearSpec& spec() const noexcept { return spec_; }
   [[nodiscard]] const LinearChoice& choice() const noexcept { return choice_; }
 
  protected:
-  /// Which of n and k is a rank's own share, and so may differ from rank to rank.
+  /// Which of n and k is this rank's share, and so may differ from rank to rank.
   enum class OwnShare : bool { n, k };
 
-  /// Collective; throws before anything is allocated. `extra` is what else must be equal on all ranks, in words.
+  /// Collective; throws before anything is allocated. `extra`: what else must be equal on all ranks, as text.
   LinearPlan(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options,
              OwnShare own_share, std::string_view extra = "");
   ~LinearPlan() = default;
   LinearPlan(LinearPlan&&) = default;
   LinearPlan& operator=(LinearPlan&&) = default;
 
-  /// The sizes of a [rows, columns] matrix as it is stored.
+  /// The stored sizes of a [rows, columns] matrix.
   [[nodiscard]] static Dims stored(Layout layout, std::int64_t rows, std::int64_t columns);
-  /// The extent of `view` that counts this run's tokens: at most spec.m.
+  /// This run's number of tokens: the extent of dimension `dim` of `view`. Throws if it exceeds spec.m.
   [[nodiscard]] std::int64_t tokens(const TensorView& view, std::string_view argument, std::size_t dim) const;
-  /// How many of `m` tokens are this rank's.
+  /// This rank's number of the `m` tokens.
   [[nodiscard]] std::int64_t own_rows(std::int64_t m) const;
   /// Throws unless `bias` is what the spec asks for: [n], or nothing.
   void expect_bias(const TensorView& bias) const;
   /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
   void expect_auxiliary(const TensorView& aux, std::int64_t m) const;
-  /// Throws where `output` shares memory with one of these, by their arguments' names.
+  /// Throws if `output` overlaps one of `inputs`, given with their arguments' names.
   void expect_apart_from_inputs(const TensorView& output, std::string_view argument,
                                 std::initializer_list<std::pair<std::string_view, const TensorView&>> inputs) const;
-  /// Completes `describe` with what runs locally, and with what communicates. `parts`: how products of parts run,
-  /// where that is another way than the whole's.
+  /// Completes `describe` with the local GEMM and the communication. `parts`: how GEMMs of parts run, if not as the
+  /// whole one does.
   void describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts = "");
 
  private:

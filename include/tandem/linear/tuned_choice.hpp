@@ -11,16 +11,16 @@
 
 namespace tandem {
 
-/// Where a plan cache has what is best for a linear operation. Bias, activation, its auxiliary, alpha and beta have no
-/// part in it, and plans that differ in these alone share a choice, but where they decide how a sum is made: one over
-/// ranks that is added to y, one of two ranks that is activated, and a gradient of 16 bits that is added to dW have
-/// keys of their own. `spec` is as `choose` takes it, of the team's first rank.
+/// The plan cache key of a linear operation. Plans that differ only in bias, activation, auxiliary, alpha or beta share
+/// a choice, except where these determine how a sum is made, which have their own keys: a sum over ranks that is added
+/// to y, one of two ranks with an activation, and a 16-bit gradient that is added to dW. `spec` is as `choose` takes
+/// it, of the team's first rank.
 [[nodiscard]] TANDEM_API std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks,
                                                     const Device& device);
 
-/// What the cost model chooses, or, where the options leave the choice open, what `cache` has for this key. `why` says
-/// which of the two it is. Where LinearOptions::sms is set the cost model chooses. A kept choice that is not possible
-/// is ignored, and a line in the log says so. Throws as `choose` does.
+/// The choice that `cache` has for this operation, if the options leave it open (algorithm "auto", no groups, no sms,
+/// no leave_sms) and there are two ranks or more; else the cost model's. `why` says which. A cached choice that is
+/// impossible is ignored with a warning in the log. Throws as `choose` does.
 [[nodiscard]] TANDEM_API LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks,
                                                    const Device& device, const LinearOptions& options,
                                                    const PlanCache& cache, const Log& log);

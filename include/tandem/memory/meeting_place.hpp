@@ -15,41 +15,41 @@
 
 namespace tandem {
 
-/// A plan's own words for what its ranks do on each other's symmetric tensors in one step of the device (see
-/// Device::reduce_in_meeting, copy_in_meeting and spread_in_meeting), and memory for it, where the plan has none.
+/// A plan's own signal words for kernels that work on the ranks' symmetric tensors and synchronise with the peers' (see
+/// Device::reduce_in_meeting, copy_in_meeting and spread_in_meeting), and optional symmetric memory for them.
 class TANDEM_API MeetingPlace {
  public:
-  /// As many blocks of 256 threads as one step has where nobody says otherwise.
+  /// The default and upper limit of the number of blocks (of 256 threads) in one kernel.
   static constexpr int most_blocks = 128;
 
   MeetingPlace() = default;
-  /// Collective. For steps on at most `blocks` multiprocessors, 1 at least (and Team::resident_blocks), named
-  /// `operation` in errors; the device is one that `meets`. With `bytes` of memory of each rank's. Waits for all
-  /// members, and throws what SymmetricMemory's `allocate` and `rendezvous` throw.
+  /// Collective. For kernels on at most `blocks` SMs (1 or more; also limited by `most_blocks` and
+  /// Team::resident_blocks), named `operation` in errors; requires a device that `meets`. `bytes`: memory of each rank.
+  /// Waits for all members, and throws what SymmetricMemory's `allocate` and `rendezvous` throw.
   MeetingPlace(const Team& team, int blocks, std::uint32_t operation, std::size_t bytes = 0);
 
   [[nodiscard]] explicit operator bool() const noexcept { return blocks_ != 0; }
-  /// On how many multiprocessors a step runs at most; 0: none was made.
+  /// The number of SMs that a kernel uses at most; 0: default-constructed.
   [[nodiscard]] int blocks() const noexcept { return blocks_; }
-  /// The memory of a rank of the team, where this one reaches it.
+  /// The memory of the team's rank `rank`, as mapped here.
   [[nodiscard]] std::byte* memory(int rank) const { return memory_.remote(rank); }
-  /// What all this lies in (see SymmetricMemory::parts).
+  /// Owners of the underlying memory (see SymmetricMemory::parts).
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const {
     return blocks_ == 0 ? std::vector<std::shared_ptr<void>>() : memory_.parts();
   }
 
-  // Meets all peers, works, and meets them again: nobody's memory is read or written before, and nobody's will be
-  // behind. `most_bytes` is the largest rank's part of each operand, or longest copy. All ranks call the same, in the
-  // same order, with equal `most_bytes` and, of a reduction, `peer_destinations`: a block meets the peers' of its
-  // number. Asynchronous, in the stream's order; its waits end and fail as SignalPad's do.
+  // Each synchronises with all peers, works, and synchronises again: ranks access each other's memory only in between.
+  // `most_bytes` is the size of the largest rank's part of each operand, or of the longest copy. Every member makes the
+  // same calls in the same order, with equal `most_bytes` and, for a reduction, `peer_destinations`, since each block
+  // synchronises with the peers' same block. Asynchronous and stream-ordered; waits end and fail as SignalPad's do.
 
   void reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const;
   void copy(StreamRef stream, std::span<const Copy> copies, std::size_t most_bytes) const;
-  /// From a place of this rank's own, which may be read before.
+  /// The source is this rank's own memory, which may be read before the first synchronisation.
   void spread(StreamRef stream, const Spread& spread, std::size_t most_bytes) const;
 
  private:
-  /// Of which there are `filling` where that suffices for the links.
+  /// `filling` is the number of blocks that fills the links, which large operands exceed and small ones stay below.
   [[nodiscard]] MeetingBlocks blocks_for(std::size_t most_bytes, std::size_t filling) const;
 
   SymmetricMemory memory_;

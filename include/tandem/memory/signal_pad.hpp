@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "tandem/base/export.hpp"
@@ -14,12 +13,12 @@
 
 namespace tandem {
 
-/// A team's counters beside an allocation: on each rank one word for each channel and peer. A channel is a small number
-/// that the caller chooses, so that independent protocols do not meet. A view: the allocation must outlive it. All
-/// operations are asynchronous and in the stream's order; ranks, channels and counts are checked before anything is
-/// written (InvalidArgument, also for a pad that was never made). Waits end at the team's deadline, at an abort, when a
-/// peer is lost, or when who is waited for has ended its world: the stream goes on, the team has failed, and
-/// `Team::synchronize` or `check` throws.
+/// A team's signal counters in a symmetric allocation: on each rank one word for each channel and peer. Callers choose
+/// channels, small numbers, to keep independent protocols apart. A view: the allocation must outlive it. All operations
+/// are asynchronous and stream-ordered; ranks, channels and counts are checked before anything is written
+/// (InvalidArgument, also for a default-constructed pad). A wait fails at the team's deadline, at an abort, when a
+/// peer is lost, or when the rank waited for has ended its world: then the stream continues, the team has failed, and
+/// `Team::synchronize` and `check` throw.
 class TANDEM_API SignalPad {
  public:
   SignalPad() = default;
@@ -27,28 +26,28 @@ class TANDEM_API SignalPad {
   SignalPad(Team team, std::vector<SignalWord*> words, std::uint32_t channels, std::uint32_t operation);
 
   [[nodiscard]] std::uint32_t channels() const noexcept { return channels_; }
-  /// The same pad, whose failed waits are reported as `operation`'s (see Team::register_operation).
+  /// A copy of this pad whose failed waits are reported as those of `operation` (see Team::register_operation).
   [[nodiscard]] SignalPad named(std::uint32_t operation) const;
 
-  /// Tells `rank` that everything queued on `stream` before is done (release, system scope).
+  /// Signals `rank` when everything queued on `stream` before is done (release, system scope).
   void put_signal(StreamRef stream, int rank, std::uint32_t channel) const;
-  /// What is queued after this starts once `count` more signals from `rank`, 1 to 2^31 - 1, have come than earlier
-  /// waits took (acquire).
+  /// Work queued after this starts once `count` (1 to 2^31 - 1) signals from `rank` have arrived in addition to those
+  /// that earlier waits consumed (acquire).
   void wait_signal(StreamRef stream, int rank, std::uint32_t channel, std::uint32_t count = 1) const;
-  /// The same for several ranks at once, each named once: two signals to one rank are two calls.
+  /// As `put_signal` and `wait_signal`, for several ranks at once; InvalidArgument if a rank is named twice.
   void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
-  /// What `put_signal` puts, for who queues it together with a copy (Device::push).
+  /// The signal that `put_signal` would put, for a caller that queues it together with a copy (Device::push).
   [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
-  /// A wait for one signal from each of `ranks`, which also counts one to each on channel `counted`, that follows
-  /// later: by `put_counted` or as `signal_to` with `counted` set (see Device::wait_and_count). The same on `channels`
-  /// channels from that one on, 1 to `max_signals`.
+  /// Waits for one signal from each of `ranks` on `channel`, and counts in advance one signal to each on `channels` (1
+  /// to `max_signals`) channels from `counted` on, which must be put later: by `put_counted`, or as a `signal_to` with
+  /// `counted` set (see Device::wait_and_count).
   void wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t counted,
                       std::uint32_t channels = 1) const;
   void put_counted(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
-  /// A signal to each of `ranks`, which are others, then a wait for one from each, in one step of the device.
+  /// Signals each of `ranks` (none is this rank), then waits for one from each; one device call up to `max_signals`.
   void exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
-  /// That with every other rank. Every member calls it.
+  /// `exchange_signals` with all other ranks. Every member calls it.
   void barrier(StreamRef stream, std::uint32_t channel) const;
 
  private:
@@ -64,7 +63,6 @@ class TANDEM_API SignalPad {
             .operation = operation_};
   }
   void check(std::span<const int> ranks, std::uint32_t channel) const;
-  void check_once(std::span<const int> ranks, std::string_view direction) const;
   void put(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, bool counted) const;
 
   Team team_;

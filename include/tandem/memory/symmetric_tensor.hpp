@@ -9,24 +9,24 @@
 
 namespace tandem {
 
-/// A dense typed view on a symmetric allocation. A handle, like the memory under it.
+/// A dense typed view of a symmetric allocation. A handle, like SymmetricMemory.
 class TANDEM_API SymmetricTensor {
  public:
   SymmetricTensor() = default;
 
-  /// Allocates a tensor of `sizes` (this rank's part) on the team's device; its elements are zero. Local; call
-  /// `rendezvous` on all members next. No dimensions: one element; an extent of 0: no elements, and everything else
-  /// works. Throws InvalidArgument (sizes, an empty team, channels), Unsupported (backend) and OutOfMemory.
+  /// Allocates a tensor of `sizes` (this rank's part) on the team's device, filled with zeros. Local; call `rendezvous`
+  /// on all members next. Without dimensions it has one element; an extent of 0 is allowed, for no elements.
+  /// Throws InvalidArgument (sizes, an empty team, channels), Unsupported (backend) and OutOfMemory.
   [[nodiscard]] static SymmetricTensor empty(const Team& team, const Dims& sizes, DType dtype,
                                              const MemoryOptions& options = {});
-  /// A tensor on memory allocated earlier: see SymmetricMemory::wrap. `data` is aligned to the dtype's size.
+  /// A tensor on memory allocated earlier: see SymmetricMemory::wrap. `data` must be aligned to the dtype's size.
   [[nodiscard]] static SymmetricTensor wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
                                             const MemoryOptions& options = {});
 
   explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
-  /// Collective, once; a barrier, as SymmetricMemory::rendezvous, whose errors it has. Throws InvalidArgument, naming
-  /// two ranks, where sizes or dtypes differ.
+  /// Collective, once; a barrier. As SymmetricMemory::rendezvous, whose errors it throws; also InvalidArgument, naming
+  /// two ranks, if sizes or dtypes differ.
   void rendezvous();
 
   [[nodiscard]] const Team& team() const { return memory_.team(); }
@@ -34,17 +34,17 @@ class TANDEM_API SymmetricTensor {
   [[nodiscard]] const Dims& sizes() const noexcept { return local_.sizes(); }
   [[nodiscard]] DType dtype() const noexcept { return local_.dtype(); }
 
-  /// This rank's part. The view is this handle's own: copy it to have it for longer.
+  /// This rank's part. The view belongs to this handle: copy it to use it for longer.
   [[nodiscard]] const TensorView& local() const&;
   [[nodiscard]] TensorView local() && { return std::as_const(*this).local(); }
-  /// The part of the team's rank `rank`, after the rendezvous. Throws InvalidArgument before it and for a rank outside
-  /// of [0, team size).
+  /// The part of the team's rank `rank`. Throws InvalidArgument before the rendezvous, and for a rank outside
+  /// [0, team size).
   [[nodiscard]] TensorView remote(int rank) const;
-  /// [ranks, sizes…]: every rank's part in one address range. The stride of the first dimension is
-  /// SymmetricMemory::contiguous_stride, multiples of the backend's granularity (2 MiB on CUDA), so this is dense only
-  /// by luck: dense inputs of a GEMM are ordinary symmetric tensors of sizes [ranks · m, k]. Throws InvalidArgument
-  /// before the rendezvous and for more than 7 dimensions, and what SymmetricMemory::contiguous throws: Unsupported for
-  /// a tensor that a rank wraps from the middle of an allocation.
+  /// [ranks, sizes…]: every rank's part in one address range. The first dimension's stride in bytes is
+  /// SymmetricMemory::contiguous_stride, a multiple of the backend's granularity (2 MiB on CUDA), so this is rarely
+  /// dense: for a dense GEMM input use an ordinary symmetric tensor of sizes [ranks · m, k]. Throws InvalidArgument
+  /// before the rendezvous and for more than 7 dimensions, and what SymmetricMemory::contiguous throws: Unsupported if
+  /// a rank wraps its tensor from the middle of an allocation.
   [[nodiscard]] TensorView contiguous_view() const;
   [[nodiscard]] void* const* peer_pointers() const { return memory_.peer_pointers(); }
   [[nodiscard]] const SignalPad& signal_pad() const { return memory_.signal_pad(); }
@@ -53,7 +53,7 @@ class TANDEM_API SymmetricTensor {
   SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DType dtype);
 
   SymmetricMemory memory_;
-  TensorView local_;  // made once: operations on few elements take no longer than a few of them
+  TensorView local_;  // made once: small operations take no longer than making a few views
 };
 
 }  // namespace tandem

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-/// Owns a T that queued work may still use when its owner goes: destroying this hands the T to the team's reclaim list.
-/// T itself must not hold the team, or neither would ever end.
+/// Owns a T that queued work may still use when the owner is destroyed: the destructor passes the T to Team::reclaim.
+/// T itself must not hold the team, or neither would ever be destroyed.
 template <typename T> class Reclaimed {
  public:
   Reclaimed() = default;
@@ -26,7 +26,7 @@ template <typename T> class Reclaimed {
   }
 
   explicit operator bool() const noexcept { return value_ != nullptr; }
-  /// For who must keep it longer.
+  /// For callers that must keep it alive for longer.
   [[nodiscard]] const std::shared_ptr<T>& shared() const noexcept { return value_; }
   [[nodiscard]] T* operator->() const noexcept { return value_.get(); }
   [[nodiscard]] T& operator*() const noexcept { return *value_; }

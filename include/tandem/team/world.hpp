@@ -21,14 +21,14 @@ struct InitOptions {
   std::optional<DeviceId> device;  ///< instead of TANDEM_DEVICE and the local rank's GPU
 };
 
-/// All ranks of a job, seen from one of them. An object, nothing global: ranks may be threads of one process, and a
-/// process may start again after its world has ended. It lives until the last copy and the last team of it are gone.
-/// A rank that ends its world waits for its device, has sent all that it was to send, and says so. What it sent still
-/// counts; what waits for more, on the host or on a stream, ends at once, with a PeerLost that says so. (Two ranks that
-/// end while each has queued a wait for the other wait for their deadline, as do two that share a CUDA context: the one
-/// that ends waits for the other's kernels.) One whose world an exception unwinds is lost to the others, as if its
-/// process had died. A process that a rank forks is no rank: it may let go of its copies, which nobody hears of, but
-/// use none of them.
+/// All ranks of a job, seen from one of them. An object without global state: ranks may be threads of one process, and
+/// a process may call `init` again after its world has ended. It ends when its last copy and its last team are
+/// destroyed. A rank that ends its world first waits for its device, so that it has sent everything, and then tells its
+/// peers. What it sent stays valid; waits for more, on the host or on a stream, end at once, with a PeerLost that says
+/// so. (Two ranks that end while each has queued a wait for the other wait until the deadline, as do two that share a
+/// CUDA context, where the one that ends waits for the other's kernels.) A rank whose world is destroyed by an
+/// exception is lost to the others, as if its process had died. A process that a rank forks is not a rank: it may
+/// destroy its copies, which peers do not notice, but must not use them.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const noexcept;
@@ -45,7 +45,7 @@ class TANDEM_API World {
   [[nodiscard]] Team team(std::initializer_list<int> ranks) const { return team().team(ranks); }
   [[nodiscard]] Team team(std::span<const int> ranks) const { return team().team(ranks); }
 
-  /// Several lines: launcher, ranks, device, why no other.
+  /// Several lines: launcher, ranks, device, why not a CUDA device, deadline.
   [[nodiscard]] std::string describe() const;
 
   class State;
@@ -57,9 +57,9 @@ class TANDEM_API World {
 
 /// Joins the world that the launcher started this process in (`tandem run`, torchrun, mpirun, srun; none: a world of
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
-/// environment or while an earlier world of this process and job lives, Unsupported for ranks on several nodes or for a
-/// device that cannot be used (with the reason), Timeout naming the ranks that did not come, PeerLost naming one that
-/// died meanwhile.
+/// environment, for settings that differ between ranks, or if this process has a world of this rank and job already,
+/// Unsupported for ranks on several nodes or for a device that cannot be used (with the reason), Timeout naming the
+/// ranks that did not come, PeerLost naming one that died meanwhile.
 [[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
 
 }  // namespace tandem

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+/// Rethrows the exception that is being handled. A device's errors (DeviceError, OutOfMemory, Unsupported) know neither
+/// rank nor operation: these get both in front, "`what` on rank 1 of 4: …", unless they name the rank already.
+[[noreturn]] void rethrow_from(const Team& team, std::string_view what);
+
+}  // namespace tandem
