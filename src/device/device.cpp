@@ -41,16 +41,16 @@ void Device::graph_launch(void* /*graph*/, StreamRef /*stream*/) {
   throw Unsupported(format("{} records no graphs", to_string(id_)));
 }
 
-void Device::push(StreamRef stream, std::span<const Push> pushes) {
+void Device::push(StreamRef stream, std::span<const Push> pushes, WaitControl* control) {
   for (const Push& push : pushes) {
     copy(stream, push.copy);
-    signal(stream, std::span(&push.put, 1));
+    signal(stream, std::span(&push.put, 1), control);
   }
 }
 
 void Device::signal_and_wait(StreamRef stream, std::span<const SignalPut> puts, std::span<const SignalWait> waits,
                              WaitControl* control) {
-  signal(stream, puts);
+  signal(stream, puts, control);
   wait(stream, waits, control);
 }
 

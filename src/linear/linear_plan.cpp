@@ -91,13 +91,13 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
   if (const std::string why = why_impossible(kind, spec, team.size(), options); !why.empty()) {
     throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
   }
-  const std::int32_t sms = team.device().hardware().blocks_at_once;
-  if (sms != 0 && options.leave_sms >= sms) {
-    throw InvalidArgument(format("{} on {}: products were to leave {} SMs of a GPU that has {}; allowed: up to {}",
-                                 name(kind), name_own_rank(team), options.leave_sms, sms, sms - 1));
-  }
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = or_abort(team, format("the choice of {}", name(kind)), [&] {
+    const std::int32_t sms = team.device().hardware().blocks_at_once;  // of this rank's GPU: others may have more
+    if (sms != 0 && options.leave_sms >= sms) {
+      throw InvalidArgument(format("{} on {}: leave_sms is {} on a GPU of {} SMs; allowed: up to {}", name(kind),
+                                   name_own_rank(team), options.leave_sms, sms, sms - 1));
+    }
     return choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
   });
   // Groups are signalled one by one; and each rank's share, of which it would make its own choice, may be another.

@@ -171,7 +171,7 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
       pushes.back().put.counted = counts_ahead_;
     }
   }
-  team_.device().push(communication, pushes);
+  team_.device().push(communication, pushes, team_.control());
 }
 
 void ShardGather::wait(StreamRef stream, const ShardGroup& group) const {

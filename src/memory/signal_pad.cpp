@@ -102,7 +102,7 @@ void SignalPad::put(StreamRef stream, std::span<const int> ranks, std::uint32_t 
       put.counted = counted;
       return put;
     });
-    team_.device().signal(stream, std::span(puts).first(batch.size()));
+    team_.device().signal(stream, std::span(puts).first(batch.size()), team_.control());
   });
 }
 

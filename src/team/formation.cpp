@@ -158,7 +158,9 @@ void Formation::tell(int rank, const Offer& offer) noexcept {
     writer.number(offer.withdrawn ? 1 : 0);
     writer.number(static_cast<std::uint64_t>(offer.members.size()));
     for (const int member : offer.members) writer.number(member);
-    bootstrap_.send(rank, channel_, ++sent_[rank], Parcel{writer.take(), {}});
+    std::uint64_t& sent = sent_[rank];
+    bootstrap_.send(rank, channel_, sent + 1, Parcel{writer.take(), {}});
+    ++sent;        // only now: the reader asks for each number in turn
   } catch (...) {  // a peer that is gone is found so by who waits for it
   }
 }

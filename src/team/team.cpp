@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/team/team.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -63,13 +64,17 @@ void Team::abort(const std::string& reason) const noexcept {
 }
 
 void Team::synchronize(StreamRef stream) const {
+  const bool is_ours = stream.type() == device().id().type && device().owns(stream);
   try {
     device().stream_synchronize(stream);
-  } catch (const InvalidArgument&) {  // no stream of this device, say: nothing has failed
-    throw;
-  } catch (const Error& error) {  // what was queued has left its results unfinished, and peers may wait for them
+  } catch (const std::exception& error) {
+    if (!is_ours) throw;  // a stream of another device: nothing has failed
+    // What was queued has left its results unfinished, and peers may wait for them.
     abort(format("what rank {} had queued failed: {}", rank(), error.what()));
     rethrow_from(*this, "what was queued");
+  } catch (...) {
+    abort(format("what rank {} had queued failed", rank()));
+    throw;
   }
   check();
 }

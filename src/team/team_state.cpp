@@ -363,6 +363,15 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
   }
   if (load(control.failed) != 2) return {Cause::aborted, false, format("{} was aborted", describe()), -1, "", 0};
   const WaitFailure& wait = control.failure;
+  if (wait.threw != 0) {
+    return {
+        Cause::aborted,
+        false,
+        format("{} has failed: what rank {} had queued threw, which it is told when it synchronizes", describe(), rank),
+        -1,
+        "",
+        0};
+  }
   const std::string operation = operation_name(wait.operation);
   if (!is_member(wait.peer)) {
     return {Cause::timeout,

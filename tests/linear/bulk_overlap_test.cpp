@@ -249,6 +249,21 @@ TEST_P(BulkOverlapTest, SaysWhatItDoesAndWhatItKnows) {
 
 TANDEM_ON_EACH_DEVICE(BulkOverlapTest);
 
+// Whatever stream it runs on.
+TEST(BulkOverlapOnTheHost, TellsWhatCommunicationThrows) {
+  testing::run_ranks(2, [](World& world) {
+    const Stream stream(world.device());
+    for (const char* algorithm : {"beside", "sequence"}) {
+      BulkOverlap bulk(world.team(), {.algorithm = algorithm});
+      const auto communicate = [&](StreamRef s) {
+        world.device().launch(s, [] { throw std::runtime_error("no weights"); });
+      };
+      bulk(stream, communicate, [](StreamRef) {});
+      expect_error<std::runtime_error>([&] { stream.synchronize(); }, {"no weights"});
+    }
+  });
+}
+
 TEST(BulkOverlapOnALink, IsBeside) {
   testing::RankOptions options;
   options.env.link = LinkOptions{20us, 1e9};

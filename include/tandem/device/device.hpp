@@ -139,7 +139,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void copy_batch(StreamRef stream, std::span<const Copy> copies) = 0;
   /// Copies to peers, in this order, each followed by its signal. On the host's emulated link the copies are pipelined,
   /// so that its latency is paid once; elsewhere each begins after the previous one and its signal are done.
-  virtual void push(StreamRef stream, std::span<const Push> pushes);
+  virtual void push(StreamRef stream, std::span<const Push> pushes, WaitControl* control = nullptr);
   /// Takes as long as `bytes`, which concurrent work stores into a peer's memory from now on, take on the host's
   /// emulated link; does not slow that work down. Does nothing without such a link: those stores are ordered before
   /// the signal that follows them.
@@ -173,7 +173,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   virtual void launch(StreamRef stream, std::function<void()> function) = 0;
 
   // Signals between ranks, at most `max_signals` in a call. All puts of a call, and all its waits, are concurrent.
-  virtual void signal(StreamRef stream, std::span<const SignalPut> puts) = 0;
+  /// On the host, if earlier work of the stream has thrown (`launch`, a GEMM without memory): fills `control.failure`
+  /// and sets `control.abort` instead, so that no peer takes what that work left for a result. Without `control`, and
+  /// on CUDA, signals are put whatever was thrown.
+  virtual void signal(StreamRef stream, std::span<const SignalPut> puts, WaitControl* control = nullptr) = 0;
   /// Each wait ends when its count is reached, when `control.abort` is set, when its peer has departed, or at the
   /// deadline. The first to end for one of the last two reasons fills `control.failure`, sets `control.abort` and lets
   /// the stream continue. `control` is in registered memory of `wait_control_bytes`.

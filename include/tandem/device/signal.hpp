@@ -56,6 +56,7 @@ struct WaitFailure {
   std::uint64_t waited_ns;
   std::int32_t error;      ///< 0: a signal did not come; else the errno of a failed read of a peer's memory
   std::uint32_t departed;  ///< nonzero: not a missed deadline; the peer had ended its world
+  std::uint32_t threw;     ///< nonzero: not a wait; a signal was due after work of its stream that threw
 };
 
 /// The state that all waits of one team on one rank watch. It is in host memory that the device can read and write

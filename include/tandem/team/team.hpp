@@ -96,7 +96,8 @@ class TANDEM_API Team {
   void check() const;
   /// Marks the team as failed on every member and ends all their waits. Never blocks; callable from any thread.
   void abort(const std::string& reason) const noexcept;
-  /// Waits for `stream`, then calls `check`: after this, results are valid. An Error in queued work aborts the team.
+  /// Waits for `stream`, then calls `check`: after this, results are valid. Rethrows what queued work threw, and
+  /// aborts the team for it.
   void synchronize(StreamRef stream) const;
 
   /// Takes ownership of something that queued work may still use. `object` is released when a collective constructor,

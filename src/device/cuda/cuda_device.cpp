@@ -99,7 +99,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool has_gemm_algorithms() const noexcept override { return true; }
   void launch(StreamRef stream, std::function<void()> function) override;
 
-  void signal(StreamRef stream, std::span<const SignalPut> puts) override;
+  void signal(StreamRef stream, std::span<const SignalPut> puts, WaitControl* control) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
   void wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
                       WaitControl* control) override;
@@ -432,7 +432,7 @@ void CudaDevice::launch(StreamRef stream, std::function<void()> function) {
   host_calls_.launch(native(stream), std::move(function));
 }
 
-void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
+void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts, WaitControl* /*control*/) {
   if (puts.empty()) return;
   const SignalArguments arguments = arguments_of(puts);
   if (std::ranges::all_of(puts, &SignalPut::counted)) return send_counts(stream, puts);

@@ -257,12 +257,14 @@ void HostDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
       copies);
 }
 
-void HostDevice::push(StreamRef stream, std::span<const Push> pushes) {
-  if (!link_) return Device::push(stream, pushes);
+void HostDevice::push(StreamRef stream, std::span<const Push> pushes, WaitControl* control) {
+  if (!link_) return Device::push(stream, pushes, control);
   if (pushes.empty()) return;
-  host_stream(stream).enqueue_with(
+  HostStream& queue = host_stream(stream);
+  queue.enqueue_with(
       TaskWeight::heavy,
-      [first = link_->transfer(host_stream(stream).pace, 0)](std::span<const Push> all) {
+      [first = link_->transfer(queue.pace, 0), &queue, control](std::span<const Push> all) {
+        if (queue.failed() && control != nullptr) return fail_after_throw(*control);
         const std::int64_t ready_ns = first.ready_ns();
         for (const Push& push : all) {
           {
@@ -345,9 +347,16 @@ void HostDevice::launch(StreamRef stream, std::function<void()> function) {
   host_stream(stream).enqueue(std::move(function), TaskWeight::heavy);
 }
 
-void HostDevice::signal(StreamRef stream, std::span<const SignalPut> puts) {
+void HostDevice::signal(StreamRef stream, std::span<const SignalPut> puts, WaitControl* control) {
   if (puts.empty()) return;
-  host_stream(stream).enqueue_with(TaskWeight::light, [](std::span<const SignalPut> all) { put_signals(all); }, puts);
+  HostStream& queue = host_stream(stream);
+  queue.enqueue_with(
+      TaskWeight::light,
+      [&queue, control](std::span<const SignalPut> all) {
+        if (queue.failed() && control != nullptr) return fail_after_throw(*control);
+        put_signals(all);
+      },
+      puts);
 }
 
 void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
@@ -368,18 +377,21 @@ namespace {
 /// What `HostDevice::mail` queues. What has no emulated link to cross may go out before the stream comes to it.
 class MailTask {
  public:
-  MailTask(const MailUse& use, EmulatedLink::Transfer transfer, WaitControl* control) noexcept
-      : control_(control), transfer_(transfer), out_(use.out), count_(use.count), dtype_(use.dtype) {}
+  MailTask(const HostStream& stream, const MailUse& use, EmulatedLink::Transfer transfer, WaitControl* control) noexcept
+      : stream_(&stream), control_(control), transfer_(transfer), out_(use.out), count_(use.count), dtype_(use.dtype) {}
 
   void begin(std::span<const Letter> letters, std::span<const void* const> /*sources*/,
              std::span<const MailPlace> /*places*/) noexcept {
-    if (transfer_.link != nullptr) return;
+    if (transfer_.link != nullptr || stream_->failed()) return;
     send(letters);
     sent_ = true;
   }
   void operator()(std::span<const Letter> letters, std::span<const void* const> sources,
                   std::span<const MailPlace> places) const {
-    if (!sent_) send(letters);
+    if (!sent_) {
+      if (stream_->failed()) return fail_after_throw(*control_);
+      send(letters);
+    }
     wait_letters(letters, *control_);
     use_mail({sources, places, out_, count_, dtype_});
   }
@@ -395,6 +407,7 @@ class MailTask {
     signal_letters(letters);
   }
 
+  const HostStream* stream_;
   WaitControl* control_;
   EmulatedLink::Transfer transfer_;
   void* out_;
@@ -410,8 +423,9 @@ void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, const M
   if (link_) {
     for (const Letter& letter : letters) bytes += letter.bytes;
   }
-  host_stream(stream).enqueue_with(link_ ? TaskWeight::heavy : TaskWeight::light,
-                                   MailTask(use, transfer(stream, bytes), control), letters, use.sources, use.places);
+  HostStream& queue = host_stream(stream);
+  queue.enqueue_with(link_ ? TaskWeight::heavy : TaskWeight::light,
+                     MailTask(queue, use, transfer(stream, bytes), control), letters, use.sources, use.places);
 }
 
 std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {

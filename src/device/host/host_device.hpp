@@ -53,7 +53,7 @@ class HostDevice final : public Device {
 
   void copy(StreamRef stream, const Copy& copy) override;
   void copy_batch(StreamRef stream, std::span<const Copy> copies) override;
-  void push(StreamRef stream, std::span<const Push> pushes) override;
+  void push(StreamRef stream, std::span<const Push> pushes, WaitControl* control) override;
   void cross_link(StreamRef stream, std::size_t bytes) override;
   void yield(StreamRef stream) override;
   void flush(StreamRef stream) override;
@@ -66,7 +66,8 @@ class HostDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) override;
   void launch(StreamRef stream, std::function<void()> function) override;
 
-  void signal(StreamRef stream, std::span<const SignalPut> puts) override;
+  [[nodiscard]] bool owns(StreamRef stream) override { return HostStream::is_of(*workers_, stream); }
+  void signal(StreamRef stream, std::span<const SignalPut> puts, WaitControl* control) override;
   void wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) override;
   void wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
                       WaitControl* control) override;

@@ -23,7 +23,7 @@ void HostEvent::record(HostStream& stream) {
   passed_at_.swap(passed_at);
   if (mark_.stream.get() == &stream) {
     mark_.ticket = ticket;
-  } else if (stream.passed(ticket)) {
+  } else if (stream.passed(ticket) && !stream.failed()) {
     marked_.store(nullptr, std::memory_order_relaxed);
     std::swap(mark_, replaced);
   } else {
@@ -35,7 +35,7 @@ void HostEvent::record(HostStream& stream) {
 HostEvent::Mark HostEvent::mark() {
   const std::lock_guard guard(lock_);
   const HostStream* const stream = mark_.stream.get();
-  if (stream == nullptr || stream->passed(mark_.ticket)) return {};
+  if (stream == nullptr || (stream->passed(mark_.ticket) && !stream->failed())) return {};
   return {HostStreamPtr(*mark_.stream.get()), mark_.ticket};
 }
 
@@ -46,7 +46,12 @@ void HostEvent::hold(HostStream& stream) {
   // Who waits may be on the same core, or a peer for whose first products others wait: neither should come behind all
   // that is queued there.
   before.stream->enqueue([] { offer_core(); }, TaskWeight::light);
-  stream.enqueue([before = std::move(before)] { before.stream->finish(before.ticket); }, TaskWeight::light);
+  stream.enqueue(
+      [before = std::move(before)] {
+        before.stream->finish(before.ticket);
+        before.stream->rethrow_up_to(before.ticket);  // what follows here is no better than what it follows
+      },
+      TaskWeight::light);
 }
 
 bool HostEvent::query() {

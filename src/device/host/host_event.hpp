@@ -26,10 +26,11 @@ class HostEvent {
 
  private:
   struct Mark {
-    HostStreamPtr stream;  // null: never recorded, or passed when it was
+    HostStreamPtr stream;  // null: never recorded, or passed, without a failure, when it was
     std::uint64_t ticket = 0;
   };
-  /// The mark as it is now; recording again changes nothing for who holds this one. None if it has been passed.
+  /// The mark as it is now; recording again changes nothing for who holds this one. None if it has been passed, and its
+  /// stream has no failure to pass on.
   [[nodiscard]] Mark mark();
   [[nodiscard]] std::int64_t passed_at_ns();
 

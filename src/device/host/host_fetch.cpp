@@ -101,7 +101,8 @@ void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
                             .seen = 0,
                             .waited_ns = static_cast<std::uint64_t>(waited),
                             .error = error,
-                            .departed = gone});
+                            .departed = gone,
+                            .threw = 0});
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

@@ -140,7 +140,8 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
                               .seen = value_of(word),
                               .waited_ns = waited,
                               .error = 0,
-                              .departed = gone};
+                              .departed = gone,
+                              .threw = 0};
       if (ended) {
         static_cast<void>(report_first(control.cut_short, control.cut, facts));
       } else {
@@ -184,6 +185,13 @@ void fail(WaitControl& control, const WaitFailure& failure) noexcept {
   // Another one failed first and is about to abort. The stream must not go on before that can be seen, or garbage would
   // pass for a result.
   while (!aborted(control)) ::sched_yield();
+}
+
+void fail_after_throw(WaitControl& control) noexcept {
+  WaitFailure failure{};
+  failure.peer = -1;
+  failure.threw = 1;
+  fail(control, failure);
 }
 
 void put_signals(std::span<const SignalPut> puts) noexcept {

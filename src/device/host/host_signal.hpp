@@ -24,5 +24,7 @@ void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcep
 [[nodiscard]] bool departed(WaitControl& control, int peer) noexcept;
 /// Leaves `failure` behind, unless another one was first, and ends the team's waits; returns once that can be seen.
 void fail(WaitControl& control, const WaitFailure& failure) noexcept;
+/// In place of a signal that was due after work that threw.
+void fail_after_throw(WaitControl& control) noexcept;
 
 }  // namespace tandem

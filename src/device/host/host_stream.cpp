@@ -169,7 +169,10 @@ void HostStream::run_next() noexcept {
       record->run(record + 1);
     } catch (...) {
       const std::lock_guard lock(failure_mutex_);
-      if (failure_ == nullptr) failure_ = std::current_exception();
+      if (failure_ == nullptr) {
+        failure_ = std::current_exception();
+        failed_at_ = completed_.load(std::memory_order_relaxed) + 1;
+      }
       failed_.store(true, std::memory_order_release);
     }
     last = record->last;
@@ -219,9 +222,19 @@ void HostStream::abandon() noexcept {
   drop_reference();
 }
 
+void HostStream::rethrow_up_to(std::uint64_t ticket) {
+  if (!failed()) return;
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failed_at_ <= ticket) failure = failure_;
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
 void HostStream::synchronize() {
   finish(ticket());
-  if (!failed_.load(std::memory_order_acquire)) return;
+  if (!failed()) return;
   std::exception_ptr failure;
   {
     const std::lock_guard lock(failure_mutex_);

@@ -47,11 +47,15 @@ class HostStream {
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  /// The stream that a caller means. Throws InvalidArgument if it is no stream of the device whose workers these are.
+  /// Whether it is a stream of the device whose workers these are.
+  [[nodiscard]] static bool is_of(const HostWorkers& workers, StreamRef stream) noexcept {
+    const auto* const mine = static_cast<const HostStream*>(stream.native_handle());
+    return stream.type() == DeviceType::host && mine != nullptr && &mine->workers_ == &workers;
+  }
+  /// The stream that a caller means. Throws InvalidArgument if it is none of that device.
   [[nodiscard]] static HostStream& from(StreamRef stream, const HostWorkers& workers) {
-    auto* const mine = static_cast<HostStream*>(stream.native_handle());
-    if (stream.type() != DeviceType::host || mine == nullptr || &mine->workers_ != &workers) refuse(stream);
-    return *mine;
+    if (!is_of(workers, stream)) refuse(stream);
+    return *static_cast<HostStream*>(stream.native_handle());
   }
 
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -112,6 +116,11 @@ class HostStream {
   void abandon() noexcept;
   /// Finishes everything queued so far, then throws what the first failed task threw, once.
   void synchronize();
+
+  /// Whether a task has thrown what nobody has been told yet.
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// Throws what a task up to number `ticket` has thrown, if that is so, and leaves it for `synchronize`.
+  void rethrow_up_to(std::uint64_t ticket);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] StreamPriority priority() const noexcept { return priority_; }
@@ -235,6 +244,7 @@ class HostStream {
   std::atomic<bool> failed_{false};  // `failure_` stands
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
+  std::uint64_t failed_at_ = 0;  // the task whose failure that is
 
   // HostWorkers' own: membership of its two lists.
   std::atomic<bool> called_{false};

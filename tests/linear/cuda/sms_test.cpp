@@ -130,7 +130,7 @@ TEST_P(LinearSmsCapture, NoProductLeavesAllMultiprocessors) {
     const LinearOptions options{.leave_sms = sms};
     const auto refused = [&](const std::function<void()>& make) {
       testing::expect_error<InvalidArgument>(
-          make, {format("to leave {} SMs of a GPU that has {}; allowed: up to {}", sms, sms, sms - 1)});
+          make, {format("leave_sms is {} on a GPU of {} SMs; allowed: up to {}", sms, sms, sms - 1)});
     };
     refused([&] { const AllGatherLinear plan(team, spec, options); });
     refused([&] { const LinearReduceScatter plan(team, spec, options); });

@@ -62,7 +62,7 @@ __device__ bool may_wait_on(WaitControl* control, const SignalWait& wait, std::u
   const bool late = waited_ns >= *const_cast<const volatile std::uint64_t*>(&control->timeout_ns);
   const bool departed = news.departures && wait.peer >= 0 && has_departed(control, wait.peer);
   if (!news.aborted && (!(late || departed) || has_come())) return true;
-  const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0, departed ? 1U : 0U};
+  const WaitFailure facts{wait.operation, wait.peer, wait.channel, expected, seen, waited_ns, 0, departed ? 1U : 0U, 0};
   if (news.aborted) {
     report_first(&control->cut_short, &control->cut, facts);
   } else {
