@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tandem/device/device.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 /// What one form of one size came to.
 struct Figures {
+  std::string algorithm;  ///< that its runs took
   std::int64_t wrong = 0;
   double time = 0;  ///< seconds
   double p99 = 0;
@@ -58,7 +60,7 @@ class CollectiveBench {
     CollectiveRun run(team, problem, form);
     const auto body = [&] { run(plan, stream_); };
     const QueuedRuns runs = timing_.queued(body, options_.repetitions);
-    Figures figures;
+    Figures figures{.algorithm = std::string(plan.algorithm(problem.plan_count(), form))};
     // A graph's sums in place grow until they overflow, and hide what is wrong with one: so one run is checked, too.
     figures.wrong = wrong_elements(team, run, data, {.queue = body}, stream_, false);
     if (figures.wrong == 0 && runs.runs != 1) figures.wrong = wrong_elements(team, run, data, runs, stream_, false);
@@ -99,9 +101,11 @@ void add_figures(nlohmann::ordered_json& values, std::string& line, const char* 
     values[prefix + key] = speaks ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   };
   set("_time_us", speaks ? figures->time * 1e6 : 0);
-  if (stats) set("_p99_us", speaks ? figures->p99 * 1e6 : 0);
+  set("_p99_us", speaks ? figures->p99 * 1e6 : 0);
   set("_algbw_gbs", algbw);
   set("_busbw_gbs", algbw * factor);
+  values[prefix + "_algorithm"] =
+      figures == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(figures->algorithm);
   values[prefix + "_wrong"] = figures == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(figures->wrong);
   const std::string none = figures == nullptr ? "N/A" : "-";
   line += format(" {:>8}", speaks ? time_text(figures->time * 1e6) : none);
@@ -130,9 +134,9 @@ void print_header(Report& report, bool stats) {
   const std::string unit = stats ? "     (us)" : "";
   report.comment("");
   report.comment(format("{:55}{:>22}{}{:>32}", "", "out-of-place", extra, "in-place"));
-  report.comment(format("{:>10} {:>13} {:>8} {:>7} {:>7}  {:>8}{} {:>7} {:>7} {:>6} {:>8}{} {:>7} {:>7} {:>6}", "size",
-                        "count", "type", "redop", "root", "time", p99, "algbw", "busbw", "#wrong", "time", p99, "algbw",
-                        "busbw", "#wrong"));
+  report.comment(format("{:>10} {:>13} {:>8} {:>7} {:>7}  {:>8}{} {:>7} {:>7} {:>6} {:>8}{} {:>7} {:>7} {:>6}  {}",
+                        "size", "count", "type", "redop", "root", "time", p99, "algbw", "busbw", "#wrong", "time", p99,
+                        "algbw", "busbw", "#wrong", "algorithm"));
   report.comment(format("{:>10} {:>13} {:>8} {:>7} {:>7}  {:>8}{} {:>7} {:>7} {:>6} {:>8}{} {:>7} {:>7}", "(B)",
                         "(elements)", "", "", "", "(us)", unit, "(GB/s)", "(GB/s)", "", "(us)", unit, "(GB/s)",
                         "(GB/s)"));
@@ -188,6 +192,9 @@ int bench_collective(const World& world, const BenchOptions& given) {
                 options.stats);
     add_figures(values, line, "in_place", in_place ? &*in_place : nullptr, static_cast<double>(bytes), factor,
                 options.stats);
+    const std::string& taken = (apart ? apart : in_place)->algorithm;
+    line +=
+        format("  {}", apart && in_place && in_place->algorithm != taken ? taken + ", " + in_place->algorithm : taken);
     std::vector<std::string> wires;
     if (options.wire && apart)
       wires.push_back(add_wire(values, "out_of_place", *apart, factor * static_cast<double>(bytes)));

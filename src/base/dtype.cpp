@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// The first name of a dtype is its own; those after it are what other systems call it.
+// The first entry of a dtype is Tandem's name for it; later ones are what other systems call it.
 constexpr std::array<std::pair<std::string_view, DType>, 22> names{{
     {"f32", f32},
     {"float32", f32},

@@ -26,7 +26,7 @@ constexpr std::array<Unit, 4> time_units{{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-
 constexpr std::array<Unit, 5> timeout_units{{{"", 1.0}, {"ms", 1e-3}, {"s", 1.0}, {"m", 60.0}, {"h", 3600.0}}};
 constexpr std::array<Unit, 4> bandwidth_units{{{"B/s", 1.0}, {"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}}};
 
-/// "12.5ms" by the table of units; no value if it is not a finite, non-negative number and a unit of the table.
+/// Parses text such as "12.5ms" with these units; nullopt unless it is a finite, non-negative number and a known unit.
 std::optional<double> parse_quantity(std::string_view text, std::span<const Unit> units) {
   double number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -44,8 +44,8 @@ std::optional<double> parse_quantity(std::string_view text, std::span<const Unit
 
 using Refused = std::optional<std::string>;
 
-/// One row of the table: the name, what it may be, what it means, how it gets into Env, and what Env holds of it, as
-/// text, if that is not allowed.
+/// One row of the table: `read` parses the variable's text into Env; `refused` gives, as text, the value that an Env
+/// holds for it if that value is not allowed.
 struct Variable {
   const char* name;
   const char* allowed;
@@ -72,7 +72,7 @@ Refused refused_log(const Env& env) {
   return level < levels.size() ? std::nullopt : Refused(format("level {}", level));
 }
 
-// A copy over an emulated link ends by a clock, and no abort ends it sooner.
+// Limited because a copy over an emulated link sleeps until its arrival time, and an abort does not end that sleep.
 constexpr std::chrono::nanoseconds longest_latency = std::chrono::seconds(60);
 constexpr double least_bandwidth = 1e3;
 
@@ -82,7 +82,7 @@ bool is_link(double latency_seconds, double bytes_per_second) {
          std::isfinite(bytes_per_second);
 }
 
-/// "20us,1GB/s"; nothing if it is no such text.
+/// Parses text such as "20us,1GB/s"; nullopt if it is malformed or out of range.
 std::optional<LinkOptions> link_of(const std::string& text) {
   const auto comma = text.find(',');
   const auto latency = parse_quantity(std::string_view(text).substr(0, comma), time_units);
@@ -100,7 +100,7 @@ void read_link(Env& env, const Variable& self, const std::string& value) {
 
 void read_timeout(Env& env, const Variable& self, const std::string& value) {
   const auto seconds = parse_quantity(value, timeout_units);
-  // Before the rounding: a number may be too large for any integer.
+  // Checked before rounding: the number may be too large for any integer.
   if (!seconds || *seconds < 1e-3 || *seconds > std::chrono::duration<double>(longest_timeout).count()) {
     refuse(self.name, value, self.allowed);
   }
@@ -186,7 +186,7 @@ constexpr std::array<std::string_view, 3> launch_variables{"TANDEM_RANK", "TANDE
 constexpr std::array<std::string_view, 5> install_variables{"TANDEM_ROOT", "TANDEM_HOME", "TANDEM_DIR", "TANDEM_PREFIX",
                                                             "TANDEM_VERSION"};
 
-/// What OpenMP's own variable asks for at its outermost level; 0 if nothing that it allows: that is OpenMP's to say.
+/// OMP_NUM_THREADS's value for the outermost level; 0 if unset or malformed, which is for OpenMP to report.
 int openmp_threads(const Env::Lookup& lookup) {
   const std::string value = lookup("OMP_NUM_THREADS").value_or("");
   int threads = 0;
@@ -210,11 +210,11 @@ bool is_known(std::string_view name) {
   }
   const auto same = [name](std::string_view variable) { return name == variable; };
   if (std::ranges::any_of(launch_variables, same) || std::ranges::any_of(install_variables, same)) return true;
-  // Tandem's tests and scripts have room of their own.
+  // Reserved for Tandem's own tests and scripts.
   return name.starts_with("TANDEM_TEST_");
 }
 
-/// In the user's folder for caches, as the XDG base directory specification has it; empty where there is none.
+/// The path in the user's cache folder, as the XDG base directory specification defines it; empty if there is none.
 std::string users_plan_cache(const Env::Lookup& lookup) {
   const auto absolute = [&](const char* variable) {
     const std::string path = lookup(variable).value_or("");

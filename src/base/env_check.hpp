@@ -7,10 +7,10 @@
 
 namespace tandem {
 
-/// Of a wait. Longer than any program runs, and short enough that a deadline so far from now is still a time.
+/// Upper limit of a wait's timeout: longer than any program runs, yet a deadline that far from now does not overflow.
 inline constexpr std::chrono::milliseconds longest_timeout = std::chrono::days(365);
 
-/// Throws InvalidArgument if an Env that a program has filled in by itself holds what its variable may not be.
+/// Throws InvalidArgument if an Env, which a program may have filled in itself, holds a value that is not allowed.
 void check_env(const Env& env);
 
 }  // namespace tandem

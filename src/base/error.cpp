@@ -10,7 +10,7 @@ Timeout::Timeout(const std::string& what, int peer, std::source_location where) 
 PeerLost::PeerLost(const std::string& what, int rank, std::string host, std::int64_t pid, std::source_location where)
     : Error(what, where), rank_(rank), host_(std::move(host)), pid_(pid) {}
 
-// Defined here so that each type has one home for its type information, which `catch` compares across libraries.
+// Out of line, as key functions: each type's type information, which `catch` compares across libraries, exists once.
 Error::~Error() = default;
 InvalidArgument::~InvalidArgument() = default;
 Unsupported::~Unsupported() = default;

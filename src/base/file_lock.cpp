@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Others hold it for as long as they write.
+// Ample: others hold the lock only while they write.
 constexpr auto patience = 10s;
 
 }  // namespace

@@ -5,11 +5,11 @@
 
 namespace tandem {
 
-/// Holds a file's lock, as flock(2) has it: it keeps apart who opened the file apart, ranks of one process too.
+/// Holds an flock(2) lock on a file: it excludes every other open of the file, including those in the same process.
 class FileLock {
  public:
   /// `file` is a descriptor that outlives this; `name` its name in errors: "the trace 'trace.json'". Throws Error
-  /// if the file cannot be locked, or if another one holds its lock for more than 10 s.
+  /// if the file cannot be locked, or if its lock is held elsewhere for more than 10 s.
   FileLock(int file, const std::string& name);
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -9,12 +9,12 @@
 namespace tandem {
 
 namespace detail {
-/// Out of line, so that one source file pays for fmt's implementation.
+/// Out of line, so that only one source file compiles fmt's implementation.
 [[nodiscard]] TANDEM_API std::string vformat(fmt::string_view text, fmt::format_args arguments);
 }  // namespace detail
 
-/// Text with its {} filled in; placeholders are checked against the arguments when this is compiled. An object and not
-/// a function, so that a call with a std::string does not find std::format as well.
+/// Formats text with {} placeholders, which are checked against the arguments at compile time. An object rather than a
+/// function, so that a call with a std::string does not also find std::format by argument-dependent lookup.
 struct Format {
   template <typename... Arguments>
   [[nodiscard]] std::string operator()(fmt::format_string<Arguments...> text, Arguments&&... arguments) const {

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// The name of this machine; "unknown" where the system has none.
+/// The name of this machine; "unknown" if the system gives none.
 [[nodiscard]] std::string host_name();
 
 }  // namespace tandem

@@ -42,7 +42,7 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
   } else {
     try {
       const std::string path = expand_path(file, rank);
-      // The library would make folders, also those of a slip of the pen.
+      // spdlog would create missing folders, even those of a mistyped path.
       std::error_code error;
       if (const auto folder = std::filesystem::path(path).parent_path();
           !folder.empty() && !std::filesystem::is_directory(folder, error)) {

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// Of a tensor: more than any memory has, and so few that sums of sizes in bytes never come near 2^63.
+/// Limit of a tensor's element count: more than fits in any memory, yet sums of sizes in bytes stay far below 2^63.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 48;
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// A path that a user gave for all ranks at once: %h becomes the host, %p the process, %r the rank.
+/// Expands a path that a user gave once for all ranks: %h is the host, %p the process, %r the rank.
 [[nodiscard]] std::string expand_path(const std::string& pattern, int rank);
 
 }  // namespace tandem

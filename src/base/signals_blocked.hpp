@@ -6,9 +6,9 @@
 
 namespace tandem {
 
-/// While it lives, this thread takes no signals, and nor do the threads that it starts, ever: the program's handlers,
-/// and what it waits for with sigwait, are for its own threads. Faults are taken all the same: one that is blocked
-/// kills without the program's crash handler. And so is a profiler's tick, which is for the thread that is running.
+/// Blocks signals on this thread while it lives, and for good on threads started meanwhile: the program's handlers and
+/// sigwait calls are meant for its own threads. Faults stay unblocked, since a blocked one kills the process without
+/// the program's crash handler, and so does SIGPROF, a profiler's tick, which is meant for the thread that is running.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-/// `text` as the inside of a JSON string.
+/// `text` escaped for use inside a JSON string.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -52,7 +52,7 @@ void cut(int file, std::size_t size, const std::string& path) {
 
 constexpr std::string_view end = "\n]}\n";  // of a document
 
-/// The length of the JSON object that `line` begins with; 0 if there is no whole one.
+/// The length of the JSON object at the beginning of `line`; 0 if there is no complete one.
 std::size_t object_length(std::string_view line) {
   int depth = 0;
   bool quoted = false;
@@ -71,8 +71,8 @@ std::size_t object_length(std::string_view line) {
   return 0;
 }
 
-/// Where the last whole event of a document ends that begins with `front` bytes of no event; 0 if it has none. Each
-/// event has a line of its own.
+/// The offset at which a document's last whole event ends; 0 if it has none. The document begins with a header of
+/// `front` bytes; each event has a line of its own.
 std::size_t end_of_events(std::string_view document, std::size_t front) {
   std::size_t line_end = document.size();
   while (true) {
@@ -100,7 +100,7 @@ std::string TraceFile::name_of_run() {
     std::random_device random;
     return format("{:08x}{:08x}", random(), random());
   }();
-  return format("{}.{}", ::getpid(), drawn);  // a forked child has the same draw
+  return format("{}.{}", ::getpid(), drawn);  // the pid, since a forked child has the same random part
 }
 
 void TraceFile::belong_to(const std::string& job, const std::string& run) { label_ = format("{}, run {}", job, run); }
@@ -113,22 +113,22 @@ void TraceFile::add(const std::string& events) const {
   struct stat status{};
   if (::fstat(file_, &status) != 0) throw Error(format("the trace '{}': {}", path_, std::strerror(errno)));
   const auto size = static_cast<std::size_t>(status.st_size);
-  std::size_t place = 0;  // behind what is kept
+  std::size_t place = 0;  // the end of what is kept
   if (read_at(file_, 0, begin.size(), path_) == begin) {
     place = size - std::min(size, end.size());
     if (read_at(file_, static_cast<off_t>(place), end.size(), path_) != end) {
-      // A rank was killed while it wrote.
+      // A rank was killed while it wrote: drop its incomplete event.
       place = end_of_events(read_at(file_, 0, size, path_), begin.size());
       cut(file_, place, path_);
     }
   } else {
-    cut(file_, 0, path_);  // before the write: a rank that is killed there leaves no other run's end behind its own
+    cut(file_, 0, path_);  // before the write, so that a rank killed during it leaves no remains of another run
   }
   try {
     write_at(file_, place == 0 ? format("{}\n{}{}", begin, events, end) : format(",\n{}{}", events, end),
              static_cast<off_t>(place), path_);
   } catch (...) {
-    // What the others have written is to stay a document. Its end has its place on the disk already.
+    // Keep what the other ranks wrote a complete document. Disk space for its end is already allocated.
     if (place == 0) {
       cut(file_, 0, path_);
     } else {

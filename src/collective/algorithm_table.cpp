@@ -16,7 +16,7 @@ std::string size_in_words(std::int64_t bytes) {
   return bytes % (kib * kib) == 0 ? format("{} MiB", bytes / (kib * kib)) : format("{} KiB", bytes / kib);
 }
 
-/// Sizes far enough apart to be few, and close enough that an algorithm takes none between two of them alone.
+/// Samples close enough that no algorithm is used only between two of them, but far enough apart to be few.
 std::vector<std::int64_t> sampled_units(std::int64_t most) {
   std::vector<std::int64_t> sizes{1};
   for (std::int64_t size = 2; size < most; size += std::max<std::int64_t>(size / 2, 1)) sizes.push_back(size);
@@ -24,10 +24,10 @@ std::vector<std::int64_t> sampled_units(std::int64_t most) {
   return sizes;
 }
 
-/// An algorithm, and the sizes from those of the one before on that it takes.
+/// An algorithm, and the sizes that it is used for: those above the previous range.
 struct Range {
   std::string_view algorithm;
-  std::string up_to;  ///< empty: all that are larger
+  std::string up_to;  ///< " up to 2 KiB", " below 4 MiB"; empty: no upper bound
 };
 
 std::vector<Range> ranges_of(const AlgorithmRow& row, std::int64_t most, std::int64_t element_bytes) {

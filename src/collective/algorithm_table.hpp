@@ -12,10 +12,10 @@
 
 namespace tandem {
 
-/// Runs on one kind of tensors.
+/// The algorithms of runs on one kind of tensors.
 struct AlgorithmRow {
   std::string_view tensors;  ///< "into plain views"
-  std::string why_not;       ///< why the plan takes no such run; empty: it does
+  std::string why_not;       ///< why the plan refuses such runs; empty: it accepts them
   std::function<std::string_view(std::int64_t count)> algorithm;
 };
 
@@ -24,11 +24,11 @@ struct AlgorithmNote {
   std::string text;
 };
 
-/// What `describe` says about a plan for runs of up to `most` elements of `element_bytes`. Each row is a line with the
-/// sizes at which its algorithm changes, found by asking `algorithm`:
+/// What `describe` says about a plan for runs of up to `most` elements of `element_bytes`: a line for each row, with
+/// the sizes at which its algorithm changes, found by calling `algorithm`:
 ///   into plain views: mail up to 2 KiB, pull below 4 MiB, fetch
-/// The notes whose algorithms a row names follow, a line each. Of sizes from 16 bytes on, their multiples are asked
-/// for: kernels may take no others.
+/// Then a line for each note whose algorithm a row names. From 16 bytes on, only multiples of 16 bytes are tried, since
+/// some kernels take no other sizes.
 [[nodiscard]] TANDEM_API std::string algorithm_table(std::span<const AlgorithmRow> rows,
                                                      std::span<const AlgorithmNote> notes, std::int64_t most,
                                                      std::size_t element_bytes);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "fetch", "mail", "one_kernel", "direct_kernel"};
 
-// Which of them take such tensors.
+// The algorithms that support each kind of tensors, or a run in steps.
 constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
 constexpr std::array<std::string_view, 1> in_steps{"push"};
 constexpr std::array<std::string_view, 4> into_plain{"pull", "fetch", "mail", "one_kernel"};
@@ -109,7 +109,7 @@ void AllGather::expect_closed(StreamRef stream) {
 
 void AllGather::expect_open(StreamRef stream, const char* otherwise) const {
   if (!started_) refuse(otherwise);
-  // The signals of a start that was captured come with its graph's launches, and none come to other graphs.
+  // A captured start() sends its signals when its graph is launched: waits outside that graph do not match them.
   if (started_in_ == device().stream_capture(stream)) return;
   refuse(
       "start() was called in one capture, or in none, and a later step of its run in another; all steps of a run are "
@@ -164,7 +164,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
     slots().signal(stream, 0, std::span(&everyone_.back(), 1), arrived);
   });
   std::ranges::fill(coming_, std::uint8_t{1});
-  // The own shard signals only where it was copied: another stream may be the one to read it.
+  // This rank's own shard has a signal only if it was copied: it may be read on another stream.
   coming_[static_cast<std::size_t>(me())] = in_place ? 0 : 1;
   own_in_place_ = in_place;
   started_ = true;
@@ -172,7 +172,7 @@ void AllGather::push(const Rows& shard, const SymmetricTensor& gathered, Awaited
   end(stream);
 }
 
-// Engines take a batch one copy after the other, so that one within the GPU holds up those over the links.
+// Engines do the copies of a batch one after the other, so a copy within the GPU would delay those over the links.
 void AllGather::push_at_once(const Rows& shard, const SymmetricTensor& gathered, bool in_place, StreamRef stream) {
   const Shard mine = split(gathered.local()).shard(me());
   const std::size_t bytes = bytes_of(mine.count);
@@ -230,7 +230,7 @@ void AllGather::wait_for_rest(StreamRef stream) {
   }
   wait_for_these();
   started_ = false;
-  follow_last(stream);  // the pushes, which read what the caller may now change
+  follow_last(stream);  // follows the pushes, whose source the caller may now overwrite
   end(stream);
 }
 
@@ -319,8 +319,8 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
   if (longest == 0) return;
   const Shard mine = whole.shard(me());
   slots().lend(stream, shard, arrived);
-  // All ranks read the same part of every shard before they go on to the next: its owner, who copies it too, and the
-  // peers find it in a cache then, where whole shards come from memory each time.
+  // Each rank reads the same piece of every shard before it goes on to the next piece: then the owner, which also
+  // copies it, and the peers find it in a cache, whereas whole shards would be read from memory each time.
   const std::size_t piece = 2 * piece_bytes();
   for (std::size_t begin = 0; begin < longest; begin += piece) {
     const auto bytes_in = [&](const Shard& owned) { return bytes_in_piece(begin, bytes_of(owned.count), piece); };
@@ -338,11 +338,11 @@ void AllGather::fetch(const std::byte* shard, std::byte* gathered, const Split& 
 
 void AllGather::pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream) {
   const std::size_t longest = bytes_of(whole.full);
-  const auto piece_of = [&](int rank, std::size_t begin) {  // the bytes [begin, …) of that rank's shard
+  const auto piece_of = [&](int rank, std::size_t begin) {  // size of the piece at `begin` of that rank's shard
     return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), piece_bytes());
   };
-  // Each piece ends with an exchange of signals, and a rank signals piece k + 1 only after it has read piece k. So who
-  // writes a slot again, for piece k + 2, has heard from everybody that it may: the signals are the credits.
+  // A rank signals that its piece k + 1 is there only after it has read all of piece k. So before it overwrites a slot,
+  // for piece k + 2, all peers have signalled that they have read it: the signals serve as credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += piece_bytes()) {
     const int slot = slots().next();

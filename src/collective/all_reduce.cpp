@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::array<std::string_view, 8> ways{
     "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel", "copy"};
-constexpr std::span algorithms = std::span(ways).first<7>();  // a rank that is alone copies, whatever was asked for
+constexpr std::span algorithms = std::span(ways).first<7>();  // a team of one copies, whatever was asked for
 
-constexpr std::int64_t chunk_bytes_multiple = 256;  // chunks begin where vector loads like it
+constexpr std::int64_t chunk_bytes_multiple = 256;  // keeps chunks aligned for vector loads
 
 constexpr int fetch_rounds = 2;  // of inputs, then of sums
 
-// Which of them take such tensors.
+// The algorithms that support each kind of tensors.
 constexpr std::array<std::string_view, 6> into_symmetric{
     "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
 constexpr std::array<std::string_view, 5> out_of_symmetric{"one_shot", "two_shot", "mail", "one_kernel",
@@ -38,13 +38,13 @@ constexpr std::array<std::string_view, 6> between_plain{"one_shot", "two_shot", 
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read (in place: and my output written)
-constexpr std::uint32_t reduced = 1;  // my chunk's sum is there: in all outputs, in my slot, or (fetch) in my output
+constexpr std::uint32_t reduced = 1;  // my chunk's sum is in all outputs, in my slot, or (fetch) in my output
 constexpr std::uint32_t drained = 2;  // I have read your tensor
 constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
-/// As in `ways`.
+/// In the order of `ways`.
 enum class AllReduce::Way : std::uint8_t {
   one_shot,
   two_shot,
@@ -71,7 +71,7 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   const std::size_t one_step = std::min(whole, one_step_up_to(tuning, ranks()));
   make_lanes(options.algorithm == "one_kernel" ? whole
                                                : std::max(automatic() ? one_step : 0, kernel_chunk(whole, ranks())));
-  // Chunks of a small message are rounded up, and fetched ones lie there side by side.
+  // A small message's chunks are rounded up, and the slot holds the fetched ones next to each other.
   const std::size_t slot =
       bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
@@ -285,8 +285,8 @@ void AllReduce::one_kernel(const std::byte* input, std::byte* out, std::int64_t 
   }
 }
 
-// In both of these, a rank signals in piece k + 1 only after it has read all of piece k. So who writes a slot again,
-// for piece k + 2, has heard from everybody that it may: the signals are the credits.
+// In one_shot and two_shot a rank signals in piece k + 1 only after it has read all of piece k. So before it overwrites
+// a slot, for piece k + 2, all peers have signalled that they have read it: the signals serve as credits.
 
 void AllReduce::one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
   const auto piece = static_cast<std::int64_t>(piece_bytes() / element_bytes());
@@ -320,7 +320,7 @@ void AllReduce::two_shot(const std::byte* input, const SymmetricTensor* symmetri
         sources_[static_cast<std::size_t>(rank)] = symmetric->memory().remote(rank) + bytes_of(begin) + at;
       }
     } else {
-      // The own chunk is read where it is: nobody else needs it.
+      // This rank's own chunk is not staged, since no peer reads it.
       const std::size_t behind = at + bytes_of(mine.count);
       const std::byte* const from = input + bytes_of(begin);
       add_copy(slots().local(slot), from, at, Path::local);
@@ -351,7 +351,7 @@ void AllReduce::fetch(const std::byte* input, std::byte* out, std::int64_t count
   reduce_fetched(stream, ready, input, mine, out + bytes_of(mine.begin));
   slots().lend(stream, out, reduced);
   for (const int peer : peers()) {
-    // Where `out` is the input: the peer has read this chunk of it.
+    // The signal also says that the peer has read its chunk of this rank's input, which may be `out`.
     wait(stream, 0, std::span(&peer, 1), reduced);
     const Shard theirs = chunk(count, peer);
     fetch_from(stream, peer, reduced, bytes_of(theirs.begin), out + bytes_of(theirs.begin), bytes_of(theirs.count));

@@ -18,20 +18,20 @@ namespace {
 constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
                                                      "mail", "one_kernel", "direct_kernel"};
 
-// Which of them take such tensors.
+// The algorithms that support each kind of tensors.
 constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
 constexpr std::array<std::string_view, 4> out_of_symmetric{"pull", "mail", "one_kernel", "direct_kernel"};
 constexpr std::array<std::string_view, 4> between_plain{"staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
-constexpr std::uint32_t ready = 0;    // push: my tensor may be written; else: it (staged: my slot) may be read
+constexpr std::uint32_t ready = 0;    // push: my tensor may be written; otherwise: it (staged: my slot) may be read
 constexpr std::uint32_t arrived = 1;  // push: your part is in your tensor
 constexpr std::uint32_t drained = 2;  // pull, fetch: I have read your tensor
 constexpr std::uint32_t signals = 3;
 
 }  // namespace
 
-/// As in `algorithms`.
+/// In the order of `algorithms`.
 enum class AllToAll::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
 
 void AllToAll::Exchange::assign(std::int64_t ranks, std::int64_t count) {
@@ -84,7 +84,7 @@ std::string AllToAll::Exchange::in_words() const {
     }
     rows += format("{}[{}]", rows.empty() ? "" : ", ", row);
   }
-  // Of more ranks the matrix is too long for an error; a hash differs, all but always, where two of them do.
+  // For more ranks the matrix is too long for an error message; hashes of different matrices almost always differ.
   constexpr std::size_t most_ranks_listed = 8;
   return ranks_ <= most_ranks_listed ? format("counts [{}]", rows)
                                      : format("counts of up to {} elements, with hash {:x}", longest(), hash);
@@ -321,8 +321,8 @@ void AllToAll::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
 
 void AllToAll::staged(const Rows& input, const Rows& out, std::size_t longest, StreamRef stream) {
   const std::size_t part = std::min(part_bytes(), longest);
-  // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
-  // from everybody that it may: the signals are the credits.
+  // A rank signals piece k + 1 only after it has read all of piece k. So before it overwrites a slot, for piece k + 2,
+  // all peers have signalled that they have read it: the signals serve as credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
@@ -353,13 +353,13 @@ std::shared_ptr<AllToAll> kept_plan(const Team& team, std::int64_t count, DType 
   return cached_plan<AllToAll, AllToAllSpec>(team, "all_to_all", count, dtype, stream);
 }
 
-/// Of one pair, where a tensor has as much for each rank.
+/// Elements from one rank to another if all parts are equal, rounded up.
 std::int64_t part_of(const Team& team, std::int64_t elements) {
   const std::int64_t ranks = std::max(team.size(), 1);
   return elements / ranks + (elements % ranks != 0 ? 1 : 0);
 }
 
-// Only the matrix is equal on all ranks; what this one sends need not be.
+// Over the whole matrix, since all ranks must request the same plan; what each rank sends may differ.
 std::int64_t most(std::span<const std::int64_t> counts) {
   return counts.empty() ? 0 : *std::ranges::max_element(counts);
 }

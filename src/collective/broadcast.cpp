@@ -18,20 +18,20 @@ namespace {
 constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
                                                      "mail", "one_kernel", "direct_kernel"};
 
-// Which of them take such tensors.
+// The algorithms that support each kind of tensors.
 constexpr std::array<std::string_view, 5> into_symmetric{"push", "pull", "mail", "one_kernel", "direct_kernel"};
 constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written
-constexpr std::uint32_t arrived = 1;  // the root's data is there: in your tensor (push), in mine, in my slot (staged)
+constexpr std::uint32_t arrived = 1;  // the root's data is in your tensor (push), mine (pull, fetch), my slot (staged)
 constexpr std::uint32_t drained = 2;  // pull, fetch: I have read the root's tensor
-constexpr std::uint32_t passed = 3;   // push: so is my share of the root's data
+constexpr std::uint32_t passed = 3;   // push: my share of the root's data is in your tensor
 constexpr std::uint32_t signals = 4;
 
-constexpr std::size_t share_multiple = 256;  // shares begin where vector accesses like it
+constexpr std::size_t share_multiple = 256;  // keeps shares aligned for vector accesses
 
-/// Which bytes of all the `reader`-th of those that are not the root passes on, where all do at once: equal shares.
+/// The bytes that the `reader`-th rank other than the root passes on, if all do so at once: equal shares.
 Shard equal_share(std::size_t bytes, int readers, int reader) noexcept {
   constexpr auto multiple = static_cast<std::int64_t>(share_multiple);
   const auto all = static_cast<std::int64_t>(bytes);
@@ -40,7 +40,7 @@ Shard equal_share(std::size_t bytes, int readers, int reader) noexcept {
   return {begin, std::min(all, (share.begin + share.count) * multiple) - begin};
 }
 
-/// The same where one leaves the root after the other (see left_to_share).
+/// The bytes that this rank passes on if the root sends one share after the other: decreasing ones (see left_to_share).
 Shard falling_share(std::size_t bytes, int readers, int reader) noexcept {
   const double all = static_cast<double>(bytes) / (1 - left_to_share(readers, readers));
   const auto end_of = [&](int shares) {
@@ -52,11 +52,11 @@ Shard falling_share(std::size_t bytes, int readers, int reader) noexcept {
   return {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end_of(reader + 1) - begin)};
 }
 
-/// Which of the ranks that are not the root this one is. The root's copies go to them in this order.
+/// The index of `rank` among the ranks other than the root, in the order in which the root copies to them.
 int reader(int rank, int root, int ranks) noexcept { return (rank - root - 1 + ranks) % ranks; }
 
-/// The widest integers that what lies at these places, and is so long (all or-ed together), is made of. A sum of one
-/// source keeps their bits.
+/// The widest integer dtype to which all of these addresses and sizes, or-ed together, are aligned. A copy is a
+/// reduction of one source, which keeps the bits of integers.
 DType widest_integers(std::uintptr_t places_and_bytes) noexcept {
   for (const DType dtype : {i64, i32}) {
     if (places_and_bytes % size_of(dtype) == 0) return dtype;
@@ -66,7 +66,7 @@ DType widest_integers(std::uintptr_t places_and_bytes) noexcept {
 
 }  // namespace
 
-/// As in `algorithms`.
+/// In the order of `algorithms`.
 enum class Broadcast::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
 
 Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options)
@@ -81,7 +81,7 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   make_meeting(spec.count, readers(), readers() > 1 ? tuning.direct_pass_bytes : direct_copy_above(tuning, ranks()));
   const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
   const std::size_t piece = bytes_up_to(piece_bytes(), spec.count);
-  // For a plan's life: a slot's credits, and a meeting that needs none, do not know of each other.
+  // Fixed for the plan's lifetime: the credits of slots and the meetings, which use none, do not know of each other.
   passes_pieces_on_ = staging && meeting() && readers() > 1 && kernel_may_pass_on(piece);
   make_slots(staging ? piece : 0, signals, readers());
   std::string pushes = "copies of the root's into all others' tensors";
@@ -144,7 +144,7 @@ std::string_view Broadcast::algorithm(std::int64_t count, Tensors tensors) const
 
 bool Broadcast::run_alike(Way way, const void* input, void* out, std::int64_t count, int root, StreamRef stream) {
   if (way != Way::mail && way != Way::one_kernel) return false;
-  // The others have nothing to say, and say so: that lets a root write a mailbox again (see MailedExchange).
+  // The other ranks send empty messages, which allow the root to overwrite a mailbox (see MailedExchange).
   parts_.assign(static_cast<std::size_t>(ranks()), {});
   if (me() == root) {
     for (MailedPart& part : parts_) part = {.from = input, .sent = count};
@@ -222,9 +222,9 @@ void Broadcast::pass_on(const Rows& input, const SymmetricTensor& out, std::size
     }
     add_copy(out.memory().data(), input, bytes, Path::local);
     flush(stream);
-    return;  // what the others pass on is in their tensors already
+    return;  // the other ranks pass on what is already in their tensors
   }
-  // First to those that the root has come past: the others have to take their own shares.
+  // First to the ranks that the root has already served: the others still have to receive their own shares.
   others_.clear();
   std::ranges::remove_copy(std::views::reverse(peers()), std::back_inserter(others_), root);
   const Shard share = falling_share(bytes, readers(), reader(me(), root, ranks()));
@@ -349,8 +349,8 @@ void Broadcast::staged(const Rows& input, const Rows& out, std::size_t bytes, in
 }
 
 void Broadcast::staged_in_meetings(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream) {
-  // Nobody comes to a piece's meeting before it is done with what the slots held, and nobody leaves one before all have
-  // read and written: that is all the credit that slots need.
+  // No rank enters a piece's meeting before it has finished with what the slots held, and none leaves it before all
+  // ranks have read and written: so the slots need no credits.
   for (std::size_t begin = 0; begin < bytes; begin += piece_bytes()) {
     const int slot = slots().next();
     const std::size_t piece = std::min(piece_bytes(), bytes - begin);

@@ -17,8 +17,8 @@
 
 namespace tandem {
 
-/// The plan behind a convenience function: one for each dtype and power of two. A plan costs a rendezvous, so that
-/// small counts share one. Throws InvalidArgument if there is none yet and `stream` is being captured into a graph.
+/// The plan that a convenience function uses: one for each operation, dtype and power of two. Creating one takes a
+/// rendezvous, so small counts share one. Throws InvalidArgument if it does not exist and `stream` is being captured.
 template <typename P, typename Spec>
 [[nodiscard]] std::shared_ptr<P> cached_plan(const Team& team, std::string_view operation, std::int64_t count,
                                              DType dtype, StreamRef stream) {

@@ -23,10 +23,10 @@ namespace {
 
 constexpr std::size_t piece_alignment = 256;  // keeps pieces of any dtype aligned for vector loads
 
-// By one kernel that was asked for, whose mailboxes take twice as much for each peer.
+// The most bytes at once by "one_kernel", if asked for: its mailboxes take twice as much for each peer.
 constexpr std::size_t largest_mail = std::size_t{1} << 20;
 
-// More than any memory has, and far enough from 2^64 that sums of a few never come there.
+// More than any memory has, and far enough below 2^64 that sums of several do not overflow.
 constexpr std::size_t largest_piece = std::size_t{1} << 48;
 
 std::string arguments_text(const std::string& what, const CollectiveOptions& options) {
@@ -245,7 +245,7 @@ std::string_view Collective::copier() const noexcept { return copied_by(device()
 std::string Collective::summer() const { return summed_by(device(), options_.sms); }
 
 bool Collective::takes_staging(std::size_t bytes) const noexcept {
-  if (bytes == 0) return true;  // nothing is copied, and nobody need hear of it
+  if (bytes == 0) return true;  // nothing is copied, so no peer needs a signal
   return automatic_ && options_.staging && staged_wins(collective_tuning(device().id().type), bytes);
 }
 
@@ -282,7 +282,7 @@ void Collective::one_kernel(StreamRef stream, MailedForm form, const std::byte* 
 
 namespace {
 
-/// Of a part the elements [begin, begin + longest), as far as there are.
+/// The elements [begin, begin + longest) of a part, as far as they exist.
 MailedPart cut(const MailedPart& part, std::int64_t begin, std::int64_t longest, std::size_t element) {
   const auto left = [&](std::int64_t count) { return std::clamp(count - begin, std::int64_t{0}, longest); };
   const std::size_t at = static_cast<std::size_t>(begin) * element;
@@ -351,7 +351,7 @@ std::string Collective::why_plain_refused(std::span<const std::string_view> fitt
 std::string Collective::why_never_fetched() const {
   if (!automatic_ || !options_.staging) return "";
   if (fetched_from(collective_tuning(device().id().type), ranks_, 1, loan_cost_) != SIZE_MAX) return why_no_fetch_;
-  if (loan_cost_ == 0) return "";  // nothing is ever read so
+  if (loan_cost_ == 0) return "";  // this kind of device never reads peers' plain views
   return format("a read of a peer's memory takes as long as {:.1f} copies", loan_cost_);
 }
 
@@ -363,8 +363,10 @@ void Collective::describe_algorithms(std::int64_t most, std::span<const Algorith
   all.push_back(
       {"one_kernel", format("one kernel on each rank, through mailboxes of {} bytes a rank", lanes_.bytes())});
   const std::string never_fetched = why_never_fetched();
-  set_description(format("{}{}{}{}\n{}", describe(), algorithm_table(rows, all, most, element_bytes_),
-                         never_fetched.empty() ? "" : "\nno fetch: ", never_fetched, engine));
+  const bool ignores_sms = options_.sms && device().id().type == DeviceType::host;
+  set_description(format("{}{}{}{}\n{}{}", describe(), algorithm_table(rows, all, most, element_bytes_),
+                         never_fetched.empty() ? "" : "\nno fetch: ", never_fetched, engine,
+                         ignores_sms ? "\nsms: no effect on the host" : ""));
 }
 
 void Collective::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {
@@ -455,7 +457,7 @@ void Collective::reduce_fetched(StreamRef stream, std::uint32_t arrival, const s
   std::array<const void*, max_reduce_operands> sources{};
   for (std::size_t begin = 0; begin < bytes; begin += part) {
     const std::size_t block = std::min(part, bytes - begin);
-    // No peer reads this rank's slot any more: each has signalled since, and before that it had read all of it.
+    // No peer still reads this rank's slot: each has sent a signal since its last read of it.
     std::byte* panel = slots_.local(0);
     for (const int peer : peers()) {
       fetch_from(stream, peer, arrival, at + begin, panel, block);

@@ -12,16 +12,16 @@
 
 namespace tandem {
 
-// What works for a plan with a budget of `sms` multiprocessors, if any, on a device.
+// What does a plan's work on a device; `sms` is the plan's limit on SMs, if any.
 
-/// Whether engines copy, and not the cores.
+/// Whether copy engines do the copies, rather than cores.
 [[nodiscard]] inline bool engines_copy(const Device& device) noexcept { return device.id().type == DeviceType::cuda; }
 
-/// Whether copies are left to copy engines also where a kernel would be faster: a budget is for what must be a kernel.
+/// Whether copies are left to copy engines even where a kernel is faster: the SMs are for what needs a kernel.
 [[nodiscard]] inline bool engines_alone(const std::optional<int>& sms) noexcept { return sms.has_value(); }
 
-/// Several go in a batch. A lone one within a GPU is a kernel's, which is faster, but where engines work alone: they
-/// take a batch of one for sure.
+/// Submits several copies as a batch. A single copy within a GPU is faster by a kernel; if copies are left to the
+/// engines, it is a batch of one, which they take wherever they can (see Device::copy_batch).
 inline void enqueue(Device& device, StreamRef stream, std::span<const Copy> copies, const std::optional<int>& sms) {
   if (copies.size() == 1 && !engines_alone(sms)) {
     device.copy(stream, copies.front());
@@ -30,7 +30,7 @@ inline void enqueue(Device& device, StreamRef stream, std::span<const Copy> copi
   }
 }
 
-/// What moves its copies and what takes SMs beside them, for `describe`.
+/// What does the copies, and what takes SMs meanwhile, for `describe`.
 [[nodiscard]] inline std::string_view copied_by(const Device& device, const std::optional<int>& sms) noexcept {
   if (!engines_copy(device)) return "the cores";
   if (engines_alone(sms)) {
@@ -41,7 +41,7 @@ inline void enqueue(Device& device, StreamRef stream, std::span<const Copy> copi
          "by a kernel), and one block where a stream signals or waits";
 }
 
-/// What adds up.
+/// What sums, for `describe`.
 [[nodiscard]] inline std::string summed_by(const Device& device, const std::optional<int>& sms) {
   if (device.id().type != DeviceType::cuda) return "the cores";
   return sms ? format("kernels on at most {} SMs", *sms) : "kernels";

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// How many of a message's `bytes` are in the piece that begins at byte `begin`, where pieces have up to `piece` bytes;
-/// 0 behind the end, where longer messages of other ranks go on.
+/// How many bytes of a message of `bytes` are in the piece that begins at byte `begin`, if pieces have up to `piece`
+/// bytes; 0 past the message's end, where other ranks' longer messages continue.
 [[nodiscard]] constexpr std::size_t bytes_in_piece(std::size_t begin, std::size_t bytes, std::size_t piece) noexcept {
   return std::min(piece, bytes - std::min(begin, bytes));
 }

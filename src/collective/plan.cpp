@@ -110,7 +110,7 @@ void Plan::begin(StreamRef stream) {
   team_.check();
   capture_ = capture_of(stream);
   if (capture_ == 0) {
-    // Also where the handle is the last run's: one handle may name one stream after another, or one for each thread.
+    // Even if the handle is the last run's: it may have been reused for a new stream, or name one stream per thread.
     last_.hold(stream);
   } else if (capture_ == last_capture_) {
     last_captured_.hold(stream);

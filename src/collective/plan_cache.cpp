@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line says what the file is, and how the others are laid out: algorithm, groups, microseconds and key, with
-// tabs in between.
+// The first line identifies the file and describes the other lines: algorithm, groups, microseconds and key, separated
+// by tabs.
 constexpr std::string_view first_line = "# tandem plan cache 1: algorithm, groups, time in us, and the plan\n";
 
 struct Content {
@@ -33,7 +33,7 @@ struct Content {
   std::string trouble;  ///< why the file is not a plan cache; empty if it is, or if there is none
 };
 
-/// What `text` holds up to the next `end`, both of which are cut off. Nothing where there is no `end`.
+/// Cuts off `text` up to and including the next `end`, and returns what precedes it. Does nothing without an `end`.
 std::string_view cut(std::string_view& text, char end) {
   const std::size_t length = text.find(end);
   if (length == std::string_view::npos) return {};
@@ -47,7 +47,7 @@ template <typename Number> bool parse(std::string_view text, Number& number) {
   return error == std::errc{} && rest == text.data() + text.size();
 }
 
-/// False unless the line is one choice.
+/// False if the line is malformed.
 bool add_line(std::string_view line, Content& content) {
   TunedChoice choice;
   choice.algorithm = cut(line, '\t');
@@ -93,9 +93,9 @@ std::string text_of(const Content& content) {
   return text;
 }
 
-/// Puts `text` where `path` is, all at once: whoever has the old file open keeps it.
+/// Replaces the file at `path` atomically: a process that has the old one open keeps reading that.
 void replace(const fs::path& path, const std::string& text) {
-  const std::string draft = format("{}.{}", path.string(), ::getpid());  // of who holds the folder's lock
+  const std::string draft = format("{}.{}", path.string(), ::getpid());  // the caller has the folder's lock
   std::ofstream file(draft, std::ios::trunc);
   file << text << std::flush;
   std::error_code error;
@@ -145,14 +145,14 @@ void PlanCache::keep(const std::string& key, const TunedChoice& choice) const {
                path_, choice.algorithm, key));
   }
   const double microseconds = choice.seconds * 1e6;
-  if (!std::isfinite(microseconds)) {  // a line of which the whole file would count as damaged
+  if (!std::isfinite(microseconds)) {  // its line would make the whole file invalid
     throw InvalidArgument(format("the plan cache '{}' was given a time of {} us for '{}'; a number is allowed", path_,
                                  microseconds, key));
   }
   const fs::path path = fs::absolute(path_);
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  // The folder is locked, since the file is another one after each writer.
+  // The folder is locked, not the file, which each writer replaces by a new one.
   const auto folder =
       FileDescriptor::from_native_handle(::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {

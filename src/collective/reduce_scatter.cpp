@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 6> algorithms{"direct", "staged",     "fetch",
                                                      "mail",   "one_kernel", "direct_kernel"};
 
-// Which of them take such tensors.
+// The algorithms that support each kind of tensors.
 constexpr std::array<std::string_view, 4> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel"};
 constexpr std::array<std::string_view, 4> out_of_plain{"staged", "fetch", "mail", "one_kernel"};
 
@@ -28,7 +28,7 @@ constexpr std::uint32_t signals = 2;
 
 }  // namespace
 
-/// As in `algorithms`.
+/// In the order of `algorithms`.
 enum class ReduceScatter::Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel };
 
 ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
@@ -179,13 +179,13 @@ void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split
   const Shard mine = whole.shard(me());
   const std::size_t longest = bytes_of(whole.full);
   const std::size_t part = std::min(part_bytes(), longest);
-  // A rank signals piece k + 1 only after it has read piece k. So who writes a slot again, for piece k + 2, has heard
-  // from everybody that it may: the signals are the credits.
+  // A rank signals piece k + 1 only after it has read all of piece k. So before it overwrites a slot, for piece k + 2,
+  // all peers have signalled that they have read it: the signals serve as credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
     const auto piece_of = [&](int rank) { return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), part); };
-    // Parts that lie one behind the other, in the input and in the slot, go in one copy.
+    // Parts that are contiguous in both the input and the slot are merged into one copy.
     const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == me()) continue;

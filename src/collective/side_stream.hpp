@@ -12,23 +12,23 @@
 
 namespace tandem {
 
-/// A plan's stream beside the caller's, and the events that tie it to that one. Of high priority, if it communicates.
+/// A plan's own stream next to the caller's, and the events that order the two. High priority is for communication.
 class SideStream {
  public:
   explicit SideStream(Device& device, StreamPriority priority = StreamPriority::high)
       : stream_(device, priority), fork_(device), join_(device) {}
-  /// The same in a collective constructor: the other members hear of it if this rank alone gets none.
+  /// In a collective constructor: if this rank fails to create one, the other members are told.
   explicit SideStream(const Team& team)
       : SideStream(or_abort(team, "a stream", [&] { return SideStream(team.device()); })) {}
 
   [[nodiscard]] StreamRef ref() const noexcept { return stream_; }
-  /// What is queued here from now on starts after what is queued on `stream` now.
+  /// Work queued here from now on starts after what is already queued on `stream`.
   void follow(StreamRef stream) {
     order_after(stream_, stream, fork_);
     apart_ = true;
   }
-  /// What is queued on `stream` from now on starts after what is queued here now. Nothing where nothing was since the
-  /// last time: a graph may wait only for what it captured.
+  /// Work queued on `stream` from now on starts after what is already queued here. Does nothing unless `follow` was
+  /// called since the last time: a graph may wait only for what it captured.
   void rejoin(StreamRef stream) {
     if (std::exchange(apart_, false)) order_after(stream, stream_, join_);
   }
@@ -40,15 +40,15 @@ class SideStream {
   bool apart_ = false;
 };
 
-/// Calls `body`, and if it throws, has `streams`, one or several, rejoin `stream`: what was queued there until then
-/// still reads what the caller gave, and a capture that was not joined could not be ended.
+/// Calls `body`; if it throws, has `streams` (one or several) rejoin `stream`: what was queued there still reads the
+/// caller's tensors, and a capture with an unjoined stream could not be ended.
 template <typename Streams, typename Body> void rejoin_if_thrown(Streams& streams, StreamRef stream, const Body& body) {
   try {
     body();
   } catch (...) {
     try {
       streams.rejoin(stream);
-    } catch (const Error&) {  // a device that refuses this as well; what was thrown first says why
+    } catch (const Error&) {  // the device refuses this as well; the first exception says why
     }
     throw;
   }

@@ -7,10 +7,10 @@
 
 namespace tandem {
 
-/// Throws InvalidArgument where a spec makes no sense on any device.
+/// Throws InvalidArgument for a spec that is invalid on every device.
 void check_gemm(const GemmSpec& spec);
 
-/// The sizes of one run. Throws InvalidArgument where they are more than was planned for.
+/// The sizes of one run. Throws InvalidArgument if they exceed the spec's, or for a C together with an auxiliary.
 struct GemmRun {
   std::int64_t m;
   std::int64_t k;

@@ -5,6 +5,6 @@
 
 namespace tandem {
 
-CostTable h200_costs() noexcept { return hopper_costs(132, 4.9e12); }  // as its driver says
+CostTable h200_costs() noexcept { return hopper_costs(132, 4.9e12); }  // as its driver reports
 
 }  // namespace tandem

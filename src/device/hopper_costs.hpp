@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// Of a Hopper GPU on NVLink 4 with so many multiprocessors, whose memory's pins can move so much.
+/// Costs of a Hopper GPU on NVLink 4 with this many SMs and this theoretical peak memory bandwidth.
 [[nodiscard]] CostTable hopper_costs(int multiprocessors, double memory_bytes_per_second) noexcept;
 
 }  // namespace tandem

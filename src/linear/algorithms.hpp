@@ -26,44 +26,44 @@ inline constexpr std::string_view shrinking = "shrinking";
 inline constexpr std::string_view direct = "direct";
 inline constexpr std::string_view sequence = "sequence";
 
-/// The algorithms of the plans that gather before they multiply, and of those that reduce after it, into shards or on
-/// all ranks, as LinearOptions::algorithm names them.
+/// The algorithms, as LinearOptions::algorithm names them, of plans that gather before the GEMM, and of those that
+/// reduce after it, into shards or on all ranks.
 inline constexpr std::array gathering_algorithms{pipeline, sequence};
 inline constexpr std::array scattering_algorithms{pipeline, direct, sequence};
 inline constexpr std::array reducing_algorithms{pipeline, stepwise, growing, shrinking, direct, sequence};
 
-/// Whether each of an all-reduce's rounds is added up before the next one begins.
+/// Whether each round of an all-reduce is summed before the next one begins.
 [[nodiscard]] constexpr bool adds_step_by_step(std::string_view algorithm) noexcept {
   return algorithm == stepwise || algorithm == growing || algorithm == shrinking;
 }
 
-/// Whether a plan of this kind adds up over ranks.
+/// Whether a plan of this kind sums over ranks.
 [[nodiscard]] constexpr bool is_reduction(LinearKind kind) noexcept {
   return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
 }
 
-/// Why no plan of this kind gives the gradient that `spec` asks for, or runs as `options` say, and what is possible;
-/// empty if one does. For an error that names the plan, and the rank where there is one.
+/// Why no plan of this kind can compute the gradient dtype of `spec` or run with `options`, and what is possible; empty
+/// if one can. For an error message that names the plan and, if there is one, the rank.
 [[nodiscard]] std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks,
                                          const LinearOptions& options);
 
-/// The rounds of an all-reduce, at least 1, as parts of every rank's rows.
+/// The `count` (at least 1) rounds of an all-reduce, as parts of every rank's rows.
 [[nodiscard]] std::vector<ShardPart> rounds_of(std::string_view algorithm, int count);
 
-/// Whether one kernel, on all ranks' memory, takes rows of so many bytes: vector accesses have to fit them.
+/// Whether one kernel on all ranks' memory can handle rows of this size: they must be multiples of a vector access.
 [[nodiscard]] constexpr bool kernel_takes_rows(int ranks, std::size_t row_bytes) noexcept {
   return static_cast<std::size_t>(ranks) <= max_reduce_operands && row_bytes % vector_bytes == 0;
 }
 
-/// In the groups of two ranks, products of the own rows add what the peer has sent: then nothing is left to be added up
-/// behind them. They cannot add to y as well; libraries round a sum before they activate it; and a single product
-/// would have to wait for all of the peer's.
+/// Whether, between two ranks, the GEMMs of the own rows add what the peer has sent, so that no sum follows. Not with
+/// beta, since they cannot add to y as well; nor with an activation, before which libraries round a sum; nor with one
+/// group, since its GEMM would have to wait for everything that the peer sends.
 [[nodiscard]] inline bool own_product_adds(const LinearSpec& spec, int ranks, int groups) noexcept {
   return ranks == 2 && spec.beta == 0.0F && spec.activation == Activation::none && groups > 1;
 }
 
-/// The function that runs the algorithm `chosen`, of a plan's functions in the order of the names. A plan without one
-/// for each name does not compile.
+/// The function that runs the algorithm `chosen`; `functions` are in the order of `names`. Does not compile unless
+/// there is one for each name.
 template <typename Function, std::size_t count>
 [[nodiscard]] Function algorithm_named(std::string_view chosen, const std::array<std::string_view, count>& names,
                                        const Function (&functions)[count]) {

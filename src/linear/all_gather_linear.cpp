@@ -103,10 +103,10 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
   State& state = *state_;
   const State::Operands run{x.data(), weight.data(), bias.data(), aux.data_as<std::byte>(), y.data_as<std::byte>(), m};
   whole_or_failed([&] {
-    if (state.owed_slot >= 0) state.gather.finish(stream, state.owed_slot);  // nobody reads its gathered x any more
+    if (state.owed_slot >= 0) state.gather.finish(stream, state.owed_slot);  // its gathered x is no longer read
     if (!capturing()) state.owed_slot = -1;
-    // A graph grants what it took, or its next replay would wait for ever. What it keeps, and slots granted more than
-    // once, the opening of each later run guards.
+    // A captured run grants the slot that it took, or its next replay would wait forever. So slots may be granted
+    // early, or twice: from then on each run begins with an exchange that replaces the credits.
     state.opens = state.keep_gathered && captured();
     rejoin_if_thrown(state.communication, stream,
                      [&] { rejoin_if_thrown(state.products, stream, [&] { (state.*state.algorithm)(run, stream); }); });
@@ -121,7 +121,7 @@ void AllGatherLinear::operator()(const TensorView& x, const TensorView& weight, 
 }
 
 TensorView AllGatherLinear::gathered() const {
-  team().check();  // a plan that was moved from has no state to look at
+  team().check();  // a moved-from plan has no state
   const State& state = *state_;
   if (!state.keep_gathered) refuse("gathered() was called on a plan made without LinearOptions::keep_gathered");
   if (state.kept_m < 0) refuse("gathered() was called before the first run");

@@ -68,7 +68,7 @@ void BulkOverlap::operator()(StreamRef stream, const std::function<void(StreamRe
   rejoin_if_thrown(communication, stream, [&] {
     communicate(communication.ref());
     device.flush(communication.ref());
-    device.yield(stream);  // the peers wait for each other's part of it: all of it before any product
+    device.yield(stream);  // peers wait for each other's communication: all of it starts before any computation
     compute(stream);
   });
   communication.rejoin(stream);

@@ -11,27 +11,27 @@
 
 namespace tandem {
 
-/// A plan's streams for communication beside products; none where it runs on the caller's stream.
+/// A plan's streams for communication concurrent with GEMMs; none if it communicates on the caller's stream.
 class CommunicationStreams {
  public:
-  /// Collective, as a SideStream's.
+  /// Collective, as the SideStream constructor that takes a team.
   CommunicationStreams(const Team& team, int count) {
     for (int i = 0; i < count; ++i) streams_.emplace_back(team);
   }
-  /// How many are for copies to each peer that follow one another: two where engines copy for several peers, so that
-  /// the start of a copy, and the signal behind it, do not hold up the next one. Copies to one peer take the same
-  /// stream: the signal behind the last of them speaks for all.
+  /// How many streams to use for consecutive copies to different peers: two if copy engines copy for several peers, so
+  /// that the start of a copy, and the signal after it, do not delay the next one. All copies to one peer use the same
+  /// stream: the signal after the last one covers them all.
   [[nodiscard]] static int for_copies(const Team& team) {
     return engines_copy(team.device()) && team.size() > 2 ? 2 : 1;
   }
 
-  // Not where there are none.
+  // `operator[]` and `last` need at least one stream.
 
   /// The stream for copies to, or from, the peer of this index.
   [[nodiscard]] SideStream& operator[](int peer) noexcept {
     return streams_[static_cast<std::size_t>(peer) % streams_.size()];
   }
-  /// The stream for copies to, or from, all of them: of a run, all copies, or those behind the first to each peer.
+  /// The stream for copies to or from all peers: all copies of a run, or those that follow the first ones to each peer.
   [[nodiscard]] SideStream& last() noexcept { return streams_.back(); }
   void follow(StreamRef stream) {
     for (SideStream& each : streams_) each.follow(stream);

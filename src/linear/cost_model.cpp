@@ -18,52 +18,52 @@
 namespace tandem {
 namespace {
 
-/// Into how many groups a shard may be cut: finer ones cost more launches than they hide. A single peer's may be cut
-/// finer: what lies bare at the end is a group of it.
+/// The most groups per shard: finer ones cost more launches than they hide. A single peer's shard may be cut finer,
+/// since what remains exposed at the end is one of its groups.
 constexpr int groups_for_each_shard = 4;
 constexpr int groups_for_the_only_shard = 8;
-/// In how many rounds an all-reduce may run.
+/// The most rounds of an all-reduce.
 constexpr int most_rounds = 8;
 
-/// The times of an operation's pieces, from a device's constants.
+/// The times of an operation's parts, from a device's cost constants.
 class Pieces {
  public:
   Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs)
       : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
 
   [[nodiscard]] int peers() const { return ranks_ - 1; }
-  /// All of it in one product. On a host it, too, adds up in f32, panel by panel, and then rounds; a GPU's rounds what
-  /// it has in registers.
+  /// The whole operation in one GEMM. The host's, too, accumulates a 16-bit gradient in f32 in memory, panel by panel,
+  /// and then rounds it; a GPU's rounds what it has in registers.
   [[nodiscard]] double whole() const {
     const auto rows = static_cast<double>(spec_.m);
     if (costs_.weights_hold_up_compute) return product(rows, passing_weights(f32)) + casting();
     return product(rows, passing_weights(spec_.gradient_dtype));
   }
-  /// The part for so many shards.
+  /// One GEMM for this many shards.
   [[nodiscard]] double gemm(double shards) const {
     const double rows = rows_of(shards);
     return product(rows, takes_packed(rows) ? 0 : passing_weights(f32));
   }
-  /// What weights cost that products of so many shards share.
+  /// The cost of packing the weights, if GEMMs of this many shards share packed weights.
   [[nodiscard]] double packing(double shards) const {
     return takes_packed(rows_of(shards)) ? weights() * size_of(f32) / costs_.packing_bytes_per_second : 0;
   }
-  /// What it costs on top of that to add to what an earlier product left: on a GPU a product hides that it reads its
-  /// weights, but the sums that it begins with stand in front of its stores.
+  /// The additional cost of a GEMM that adds to an earlier one's result: a GPU's GEMM hides the reading of its weights,
+  /// but must read those sums before it can store.
   [[nodiscard]] double adding() const {
     const bool adds = kind_ == LinearKind::linear_weight_gradient && !costs_.weights_hold_up_compute;
     return adds ? passing_weights(f32) : 0;
   }
-  /// A pass over a pipeline's sums in f32, which become a gradient of 16 bits.
+  /// The pass that rounds a pipeline's f32 sums to a 16-bit gradient.
   [[nodiscard]] double rounding() const { return casting() == 0 ? 0 : costs_.gemm_launch_seconds + casting(); }
-  /// And one in front of them over what they are added to.
+  /// The pass before them that widens the gradient to which they are added.
   [[nodiscard]] double widening() const { return spec_.beta == 0.0F ? 0 : rounding(); }
-  /// One shard's way to one peer, without the latency.
+  /// The transfer of one shard to one peer, without the latency.
   [[nodiscard]] double wire() const { return shard_bytes() / costs_.link_bytes_per_second; }
   [[nodiscard]] double latency() const { return costs_.link_latency_seconds; }
-  /// `tensors` shards read or written by the device itself.
+  /// Reads or writes of `tensors` shards in the device's own memory.
   [[nodiscard]] double memory(int tensors) const { return tensors * shard_bytes() / costs_.memory_bytes_per_second; }
-  /// What follows the last arrival: the sum over ranks, which an all-reduce writes twice, and its way back.
+  /// What follows the last arrival: the sum over ranks, which an all-reduce writes twice and then transfers.
   [[nodiscard]] double epilogue() const {
     switch (kind_) {
       case LinearKind::all_gather_linear:
@@ -73,8 +73,8 @@ class Pieces {
     }
     return 0;
   }
-  /// All of it in sequence, in front of one product or behind it. What is summed is loaded from peers first, and an
-  /// all-reduce's sums then cross as a gather's shards do.
+  /// All communication in sequence, before or after one GEMM. Where kernels reach peers, what is summed is loaded from
+  /// them first, and an all-reduce's sums are then transferred like a gather's shards.
   [[nodiscard]] double comm() const {
     if (peers() == 0) return 0;
     const double crossing = latency() + peers() * wire();
@@ -86,7 +86,7 @@ class Pieces {
 
   [[nodiscard]] double sequence() const { return whole() + comm(); }
 
-  /// By an algorithm that has groups.
+  /// The time of an algorithm that has groups.
   [[nodiscard]] double in_groups(std::string_view algorithm, int groups) const {
     if (groups == 0) return sequence();  // a team of one
     if (kind_ == LinearKind::linear_all_reduce) return in_rounds(algorithm, rounds_of(algorithm, groups));
@@ -98,7 +98,7 @@ class Pieces {
     if (!is_reduction(kind_)) return hops + arriving(groups);
     return hops + (own_product_adds(spec_, ranks_, groups) ? between_two(groups) : leaving(groups));
   }
-  /// Into how many groups, up to `most`, to cut what travels by such an algorithm.
+  /// The number of groups, up to `most`, for such an algorithm: the largest that is about as fast as the best.
   [[nodiscard]] int best_groups(std::string_view algorithm, int most) const {
     int groups = std::min(1, most);
     double best = in_groups(algorithm, groups);
@@ -110,14 +110,14 @@ class Pieces {
     }
     return groups;
   }
-  /// A product for each peer's rows, whose results cross while it runs; then the own rows, and the sum. What peers send
-  /// comes when the slowest of them has computed it.
+  /// "direct": a GEMM for each peer's rows, whose results are transferred while it runs, then the own rows, and the
+  /// sum. What peers send arrives when the slowest of them has computed it.
   [[nodiscard]] double straight() const {
-    // To a signal after each, the join, and the sums of an all-reduce.
+    // The signal after each GEMM, the join, and the sums of an all-reduce.
     const int crossings = kind_ == LinearKind::linear_all_reduce ? 2 : 1;
     const double hops = (peers() + crossings) * costs_.hop_seconds + packing(1);
     if (costs_.copies_cost_compute) {
-      return hops + ranks_ * gemm(1) + comm();  // and so do stores to where no cache is warm
+      return hops + ranks_ * gemm(1) + comm();  // stores into uncached memory cost compute, too
     }
     const double stores = shard_bytes() / costs_.store_bytes_per_second;
     const double hold_up = costs_.stores_hold_up_compute;
@@ -127,15 +127,15 @@ class Pieces {
   }
 
  private:
-  /// Whether the model knows what so many groups cost. Where products are made in tiles, rounds that end within one
-  /// cost more than it says, so rows are halved; and so do reductions' groups of the end of a shard and the beginning
-  /// of the next.
+  /// Whether the model can predict this number of groups. With tiled GEMMs, rounds that end inside a tile cost more
+  /// than it predicts, so rows are only halved; so do a reduction's groups that span the end of one shard and the
+  /// beginning of the next.
   [[nodiscard]] bool is_known(int groups) const {
     if (costs_.gemm_tile == 0) return true;
     if (kind_ == LinearKind::linear_all_reduce) return std::has_single_bit(static_cast<unsigned>(groups));
     return kind_ != LinearKind::linear_reduce_scatter || groups == 1 || groups % peers() == 0;
   }
-  /// The fork, the join, and a hop before or after each group; and weights for products of a shard's parts.
+  /// The fork, the join, and a hop before or after each group; and packed weights for GEMMs of parts of a shard.
   [[nodiscard]] double hops_of(int groups, double smallest_part) const {
     return (groups + 2) * costs_.hop_seconds + packing(smallest_part);
   }
@@ -146,11 +146,11 @@ class Pieces {
     return rows > 0 && rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x == Layout::normal &&
            kind_ != LinearKind::linear_weight_gradient;
   }
-  /// Outputs of a product of so many rows, or as many as take as long: those of whole tiles, and a quarter of what
-  /// their last wave leaves empty, since the libraries choose among tiles.
+  /// How many outputs, at full speed, take as long as a GEMM of this many rows: at least one tile, and a quarter of
+  /// what the last wave of tiles leaves idle, since the libraries choose among tile sizes.
   [[nodiscard]] double multiplied(double rows) const {
     const auto columns = static_cast<double>(spec_.n);
-    if (kind_ == LinearKind::linear_weight_gradient) return rows * columns;  // whose rows are what it sums over
+    if (kind_ == LinearKind::linear_weight_gradient) return rows * columns;  // its rows are what it sums over
     if (costs_.gemm_tile == 0) return rows * columns;
     const double tile = costs_.gemm_tile;
     const double outputs = std::max(rows, tile) * std::max(columns, tile);
@@ -168,23 +168,23 @@ class Pieces {
            (costs_.weights_hold_up_compute ? reading + multiplying : std::max(reading, multiplying));
   }
   [[nodiscard]] double weights() const { return static_cast<double>(spec_.n) * static_cast<double>(spec_.k); }
-  /// What each product goes through anew: it reads the weights, or adds to their gradient, which it has in `gradient`.
+  /// Memory traffic of each GEMM: reads the weights, or reads and writes their gradient (of dtype `gradient`).
   [[nodiscard]] double passing_weights(DType gradient) const {
     const bool adds = kind_ == LinearKind::linear_weight_gradient;
     return passing(weights() * static_cast<double>(adds ? 2 * size_of(gradient) : size_of(spec_.dtype)));
   }
-  /// From a gradient in f32 to one of 16 bits, or back.
+  /// Converts a gradient from f32 to 16 bits, or back.
   [[nodiscard]] double casting() const {
     if (kind_ != LinearKind::linear_weight_gradient || spec_.gradient_dtype == f32) return 0;
     const double bytes = weights() * static_cast<double>(size_of(f32) + size_of(spec_.gradient_dtype));
     return bytes / costs_.memory_bytes_per_second;
   }
-  /// What stays in no cache between two products costs its way.
+  /// Memory traffic costs time unless it stays cached from one GEMM to the next.
   [[nodiscard]] double passing(double bytes) const {
     return bytes < costs_.cache_bytes ? 0 : bytes / costs_.weights_bytes_per_second;
   }
-  /// The products of a group: its rows lie side by side, but on some ranks on both sides of their own, and the slowest
-  /// rank counts.
+  /// The GEMMs of a group on the slowest rank: the group's rows are contiguous, but on some ranks they lie on both
+  /// sides of the rank's own rows, and take two GEMMs.
   [[nodiscard]] double products(const ShardGroup& group) const {
     const double size = size_in_shards(group);
     double slowest = gemm(size) + adding();
@@ -195,7 +195,7 @@ class Pieces {
     }
     return slowest;
   }
-  /// The own shard first, then groups as they arrive: a single one in a batch, else a push for each part.
+  /// The own shard first, then groups as they arrive: a single one in one batch, several with a push for each part.
   [[nodiscard]] double arriving(int groups) const {
     double compute = widening() + gemm(1);
     double arrived = latency() - costs_.push_gap_seconds;
@@ -206,23 +206,23 @@ class Pieces {
     }
     return compute + rounding();
   }
-  /// Groups that leave when they are computed, then the own shard, then the sum. What peers send comes when the slowest
-  /// of them has computed it.
+  /// Groups are sent as they are computed; then come the own shard, and the sum. What peers send arrives when the
+  /// slowest of them has computed it.
   [[nodiscard]] double leaving(int groups) const {
     double compute = 0;
     double arrived = 0;
     for (const ShardGroup& group : equal_groups(peers(), groups)) {
       compute += products(group);
-      // Copies of which each starts when the one before has arrived.
+      // Copies, each of which starts when the previous one has arrived.
       arrived = std::max(arrived, costs_.slowest_rank * compute) + static_cast<double>(group.size()) * latency() +
                 size_in_shards(group) * wire();
     }
     return std::max(compute + gemm(1), arrived) + epilogue();
   }
-  /// An all-reduce's.
+  /// An all-reduce in these rounds.
   [[nodiscard]] double in_rounds(std::string_view algorithm, const std::vector<ShardPart>& rounds) const {
     const int count = static_cast<int>(rounds.size());
-    // Each round crosses twice: its products, and its sums.
+    // Each round is transferred twice: the GEMMs' results, and the sums.
     const double hops = hops_of(2 * count, std::min(rounds.front().size(), rounds.back().size()));
     if (costs_.copies_cost_compute) {
       double products = 0;
@@ -233,14 +233,14 @@ class Pieces {
     if (adds_step_by_step(algorithm)) return hops + in_rounds(rounds, true, adds);
     return hops + (adds ? between_two(count) : in_rounds(rounds, false, false));
   }
-  /// Each round a part of every rank's rows: the peers' parts leave as they are computed, and then the sums, of this
-  /// round (`at_once`) or of the one before. Where products add, nothing is left to be summed behind them.
+  /// Each round is a part of every rank's rows: the peers' parts are sent as they are computed, and then the sums, of
+  /// this round (`at_once`) or of the previous one. If GEMMs add what the peer sent (`adds`), no sum follows.
   [[nodiscard]] double in_rounds(const std::vector<ShardPart>& rounds, bool at_once, bool adds) const {
     double compute = 0;
-    double link = 0;     // when it has carried all so far
-    double taken = 0;    // the sums so far
-    double arrived = 0;  // the last round's products
-    // What crosses from `from` on beside copies the other way, which are busy until `until`, costs both.
+    double link = 0;     // when the link has transferred everything so far
+    double taken = 0;    // when it has transferred the sums so far
+    double arrived = 0;  // when the last round's GEMM results arrived
+    // The cost of a transfer that starts at `from` and overlaps copies in the other direction, which last to `until`.
     const auto beside = [&](double from, double until, double seconds) {
       return costs_.takes_beside_pushes_cost * std::clamp(until - from, 0.0, seconds);
     };
@@ -251,7 +251,7 @@ class Pieces {
       link = std::max(link, compute) + beside(compute, link, take) + latency() + take;
       taken = link;
     };
-    double before = 0;  // the size of the round before
+    double before = 0;  // the size of the previous round
     for (const ShardPart& round : rounds) {
       const double part = round.size();
       double leaves = link + beside(costs_.slowest_rank * (compute + gemm(part)), taken, part * peers() * wire());
@@ -262,18 +262,18 @@ class Pieces {
       link = leaves;
       if (!at_once && before > 0) reduce_and_take(before);
       arrived = leaves;
-      if (adds) compute = std::max(compute, arrived);  // the own product begins with what the peer sent
+      if (adds) compute = std::max(compute, arrived);  // the own rows' GEMM adds to what the peer sent
       compute += gemm(part);
       before = part;
       if (!at_once) continue;
       reduce_and_take(part);
-      compute += latency();  // the peers' sums are waited for in front of the next product
+      compute += latency();  // the compute stream waits for the peers' sums before the next GEMM
     }
     if (!at_once) reduce_and_take(before);
     return link;
   }
-  /// The peer's rows in parts that leave as they are computed, then the own ones, which add what has come; the sums of
-  /// an all-reduce leave as they are made.
+  /// The peer's rows in parts that are sent as they are computed, then the own ones, which add what has arrived; an
+  /// all-reduce sends each sum as it is computed.
   [[nodiscard]] double between_two(int parts) const {
     const double part = 1.0 / parts;
     const double crossing = latency() + part * wire();
@@ -291,7 +291,7 @@ class Pieces {
     }
     return kind_ == LinearKind::linear_all_reduce ? link : compute;
   }
-  /// Of what travels: x's inputs for a gather, y's outputs for a reduction.
+  /// One shard of what is transferred: of x's inputs for a gather, of y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const { return static_cast<double>(shard_) * static_cast<double>(row_bytes()); }
   [[nodiscard]] std::size_t row_bytes() const {
     return static_cast<std::size_t>(is_reduction(kind_) ? spec_.n : spec_.k) * size_of(spec_.dtype);
@@ -304,7 +304,7 @@ class Pieces {
   std::int64_t shard_;
 };
 
-/// A way that has groups, and where its prediction goes.
+/// An algorithm that has groups, and where its prediction is stored.
 struct InGroups {
   std::string_view algorithm;
   double LinearPrediction::* seconds;
@@ -360,7 +360,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
 
   const auto seconds = [&](const InGroups& way) { return predicted.*way.seconds; };
   const InGroups& fastest = *std::ranges::min_element(ways, {}, seconds);
-  // As against the sequence: the pipeline's copies hold no product up, whatever its rank's peers do.
+  // By the same margin as over the sequence: a pipeline's copies delay no GEMM, whatever the peers do.
   const bool direct_wins = is_reduction(kind) && predicted.t_direct <= (1 - costs.overlap_must_gain) * seconds(fastest);
   const double overlapped = direct_wins ? predicted.t_direct : seconds(fastest);
   if (options.algorithm != "auto") {

@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-/// Where numerator/denominator of a shard's rows end. A round number of rows, where there are many: products are
-/// computed in tiles. No more than the smallest part has, so that none is empty.
+/// The row at which numerator/denominator of a shard end: a multiple of a power of two, since GEMMs are computed in
+/// tiles, which is no larger than the smallest part, so that no part is empty if there are enough rows.
 std::int64_t cut(std::int64_t rows, std::int64_t numerator, std::int64_t denominator) noexcept {
   const std::int64_t least = rows / std::max(denominator, std::int64_t{16});
   const auto granule =
@@ -22,7 +22,7 @@ std::vector<ShardGroup> growing_groups(int shards, int groups) {
   std::vector<ShardGroup> result;
   int next = 0;
   for (int parts = groups; parts > 0; --parts) {
-    // Sizes 1 : 2 : 4 … over the parts that are left, at least one each.
+    // Sizes 1 : 2 : 4 : … over the remaining groups, at least one shard each.
     const int left = shards - next;
     const int share = left / ((1 << std::min(parts, 20)) - 1);
     const int size = parts == 1 ? left : std::clamp(share, 1, left - parts + 1);
@@ -62,7 +62,7 @@ ShardGroup whole_shards(int first, int count) {
 std::vector<ShardGroup> equal_groups(int shards, int groups) {
   std::vector<ShardGroup> result;
   if (shards == 0) return result;
-  // In units of 1/groups of a shard, a group is as long as there are shards.
+  // In units of 1/groups of a shard, each group has length `shards`.
   for (int begin = 0; begin < shards * groups; begin += shards) {
     const int end = begin + shards;
     ShardGroup group;

@@ -9,48 +9,48 @@
 
 namespace tandem {
 
-/// A part of one peer's shard, in `of`-ths of it: [from, to). It is the same whatever the shard's size is, so that a
-/// plan knows its parts before its first run.
+/// A part [from, to) of one peer's shard, in units of 1/`of` of it. Independent of the shard's size, so that a plan
+/// knows its parts before its first run.
 struct ShardPart {
-  int shard = 0;  ///< its place in the order in which peers' shards arrive, or leave
+  int shard = 0;  ///< its index in the order in which the peers' shards arrive or are sent
   int from = 0;
   int to = 1;
   int of = 1;
 
   [[nodiscard]] bool ends_shard() const noexcept { return to == of; }
-  /// In shards.
+  /// In units of a shard.
   [[nodiscard]] double size() const noexcept { return static_cast<double>(to - from) / of; }
 };
 
-/// A shard in so many equal parts, at least 1.
+/// A shard in `count` (at least 1) equal parts.
 [[nodiscard]] std::vector<ShardPart> equal_parts(int count);
 
-/// The same in parts of 1 : 3 : 5 and so on.
+/// A shard in `count` parts of sizes 1 : 3 : 5 and so on.
 [[nodiscard]] std::vector<ShardPart> growing_parts(int count);
-/// And with the largest first.
+/// A shard in parts of these sizes in reverse order.
 [[nodiscard]] std::vector<ShardPart> shrinking_parts(int count);
 
-/// What a pipeline multiplies at once, in order: at most one part of each shard, none left out in between.
+/// What a pipeline multiplies at once, in order: at most one part of each shard, of consecutive shards without gaps.
 using ShardGroup = std::vector<ShardPart>;
 
 /// The whole of `count` shards, beginning with `first`.
 [[nodiscard]] ShardGroup whole_shards(int first, int count);
 
-/// Into `groups` equal ones, at least 1, which may end inside a shard: the first can leave after one group's product,
-/// and no more than one group is left to be sent, or multiplied, in the end. None of no shards.
+/// `groups` (at least 1) equal groups, which may end inside a shard: the first can be sent after one group's GEMM, and
+/// at the end at most one group remains to be sent or multiplied. Empty if there are no shards.
 [[nodiscard]] std::vector<ShardGroup> equal_groups(int shards, int groups);
 
-/// For shards that arrive. As many groups as shards or fewer take whole ones, each group about twice as many as the one
-/// before: the first product starts as soon as something is there, and few products cost least. More groups are equal.
+/// Groups for shards that arrive. Up to as many as shards, they are of whole shards, each about twice as large as the
+/// one before: the first GEMM starts as early as possible, and few GEMMs cost least. More groups are equal.
 [[nodiscard]] std::vector<ShardGroup> arriving_groups(int shards, int groups);
 
-/// How much a group holds, in shards.
+/// The size of a group, in units of a shard.
 [[nodiscard]] double size_in_shards(const ShardGroup& group) noexcept;
 
-/// The rows of `part` of what `owner` has of `m`.
+/// The rows of `part` in `owner`'s shard of `m` rows.
 [[nodiscard]] RowRange part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept;
 
-/// The rows of a group in as few ranges as they make, none empty, ascending. `owners[i]` has shard i.
+/// The rows of a group in as few ranges as possible, none empty, ascending. `owners[i]` is the rank with shard i.
 [[nodiscard]] std::vector<RowRange> group_rows(std::int64_t m, int ranks, std::span<const int> owners,
                                                const ShardGroup& group);
 

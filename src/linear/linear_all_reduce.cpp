@@ -23,7 +23,7 @@ void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, std
                                            StreamRef waiting) {
   sums.offer_sums(stream);
   SideStream& taking = communication.last();
-  // Not ahead of the products that the sums are of: on a GPU a wait keeps a multiprocessor from those.
+  // Queued after the GEMMs that the sums are of: on a GPU a waiting kernel occupies an SM that they could use.
   sums.wait_for_sums(waiting);
   taking.follow(stream);
   sums.take_sums(run, round, taking.ref());

@@ -29,7 +29,7 @@ const Team& member(const Team& team, LinearKind kind) {
   return team;
 }
 
-/// Behind the agreement of the ranks, so that all of them refuse what any of them gave.
+/// Called after the ranks have agreed on the arguments, so that all of them reject what any of them passed.
 const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("{} on {}: m={}, n={}, k={}; none may be negative", name(kind), name_own_rank(team),
@@ -66,7 +66,7 @@ const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec&
   return spec;
 }
 
-/// What must be equal on all ranks, in words; a share of this rank's own that no plan can have, too.
+/// What must be equal on all ranks, as text. Contains this rank's own share only if invalid: then all ranks throw.
 std::string shared_arguments(const LinearSpec& spec, const LinearOptions& options, bool own_n, std::string_view extra) {
   std::string sizes = to_string(spec);
   if ((own_n ? spec.n : spec.k) >= 0 && fits(spec)) {
@@ -80,13 +80,13 @@ std::string shared_arguments(const LinearSpec& spec, const LinearOptions& option
                 options.keep_gathered ? ", gathered x kept" : "", extra);
 }
 
-/// The cost model takes k as the columns that travel to a weight gradient; dy's are n.
+/// For a weight gradient, the cost model expects the gathered columns in k; those of dy are n.
 LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
   if (kind == LinearKind::linear_weight_gradient && !own_n) std::swap(spec.n, spec.k);
   return spec;
 }
 
-/// What the team's first rank chooses, for all: the plan caches that the ranks read need not be the same file.
+/// The choice of the team's first rank, for all ranks: their plan caches may be different files.
 LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options) {
   if (const std::string why = why_impossible(kind, spec, team.size(), options); !why.empty()) {
     throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
@@ -100,7 +100,7 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
     }
     return choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
   });
-  // Groups are signalled one by one; and each rank's share, of which it would make its own choice, may be another.
+  // Each group is signalled, so all ranks need the same groups; ranks with different shares would choose differently.
   const bool is_open = options.algorithm == "auto" || (has_groups(options.algorithm) && !options.groups);
   if (!is_open || team.size() == 1) return choice;
 
@@ -137,7 +137,7 @@ Dims LinearPlan::stored(Layout layout, std::int64_t rows, std::int64_t columns) 
 }
 
 std::int64_t LinearPlan::tokens(const TensorView& view, std::string_view argument, std::size_t dim) const {
-  team().check();  // a plan that was moved from has no team, and nothing to divide by
+  team().check();  // throws for a moved-from plan, whose team has no ranks to divide by
   if (view.dim() != 2) refuse(format("{} is {}; a matrix is needed", argument, to_string(view)));
   if (view.size(dim) > spec_.m) {
     refuse(format("{} is {}, {} tokens; this plan was made for at most {}", argument, to_string(view), view.size(dim),

@@ -15,7 +15,7 @@ LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_sp
       algorithm(team.size() == 1 ? &State::alone
                                  : algorithm_named(choice.algorithm, scattering_algorithms,
                                                    {&State::pipeline, &State::direct, &State::sequence})),
-      // Between two ranks groups may be rounds.
+      // Between two ranks, groups are rounds if the GEMMs of the own rows add what the peer sent.
       sums(team, spec, choice, PartialSums::Rows::own,
            equal_parts(
                has_groups(choice.algorithm) && own_product_adds(spec, team.size(), choice.groups) ? choice.groups : 1),

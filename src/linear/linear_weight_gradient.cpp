@@ -76,7 +76,7 @@ LinearWeightGradient& LinearWeightGradient::operator=(LinearWeightGradient&&) no
 LinearWeightGradient::~LinearWeightGradient() = default;
 
 void LinearWeightGradient::start(const TensorView& shard, std::int64_t m, StreamRef stream) {
-  team().check();  // a plan that was moved from has no state to look at
+  team().check();  // a moved-from plan has no state
   State& state = *state_;
   const bool gathers_x = state.gathered == GatheredOperand::x;
   state.forget_dropped_start(stream);
@@ -106,7 +106,7 @@ void LinearWeightGradient::expect_started(const TensorView& shard, std::int64_t 
 
 void LinearWeightGradient::operator()(const TensorView& dy, const TensorView& x, const TensorView& dw,
                                       StreamRef stream) {
-  team().check();  // a plan that was moved from has no state to look at
+  team().check();  // a moved-from plan has no state
   State& state = *state_;
   const bool gathers_x = state.gathered == GatheredOperand::x;
   const std::int64_t m = gathers_x ? tokens(dy, "dy", 0) : tokens(x, "x", 0);

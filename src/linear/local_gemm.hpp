@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// y = x·Wᵀ as one rank's product: rows are tokens.
+/// y = x·Wᵀ as one rank's GEMM: rows are tokens.
 [[nodiscard]] inline GemmSpec local_gemm(const LinearSpec& spec) {
   return {.m = spec.m,
           .n = spec.n,
@@ -23,13 +23,13 @@ namespace tandem {
           .beta = spec.beta};
 }
 
-/// The same product on fewer multiprocessors.
+/// `spec`, but leaving this many SMs to concurrent kernels.
 [[nodiscard]] inline GemmSpec leaving(int sms, GemmSpec spec) {
   spec.leave_sms = sms;
   return spec;
 }
 
-/// dW = dyᵀ·x as one rank's product: the tokens are what is summed over.
+/// dW = dyᵀ·x as one rank's GEMM, which sums over the tokens.
 [[nodiscard]] inline GemmSpec local_gradient_gemm(const LinearSpec& spec) {
   return {.m = spec.n,
           .n = spec.k,
@@ -42,7 +42,7 @@ namespace tandem {
           .beta = spec.beta};
 }
 
-/// The same for a part of the tokens, whose sum is not rounded yet.
+/// local_gradient_gemm for a part of the tokens: its sum is not rounded yet.
 [[nodiscard]] inline GemmSpec partial_gradient_gemm(const LinearSpec& spec) {
   GemmSpec partial = local_gradient_gemm(spec);
   partial.out_dtype = f32;

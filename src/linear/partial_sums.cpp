@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::size_t region_alignment = 256;
 
-/// alpha · x · Wᵀ for some rows; beta only ever for the own ones, and bias and activation only for the sum. A rank that
-/// is alone has nothing to add.
+/// alpha · x · Wᵀ for some rows: beta applies only to the own rows, bias and activation only to the sum. A team of one
+/// has no sum, so its GEMM includes everything.
 GemmSpec partial_product(const LinearSpec& spec, int ranks) {
   GemmSpec gemm = local_gemm(spec);
   if (ranks == 1) return gemm;
@@ -33,13 +33,13 @@ GemmSpec partial_product(const LinearSpec& spec, int ranks) {
   return gemm;
 }
 
-/// The product of the own rows where it adds what was sent; null where it does not, or is like any other.
+/// The GEMM of the own rows if it adds what was sent and differs from the other GEMMs; else null.
 std::shared_ptr<Gemm> adding_gemm(const Team& team, const LinearSpec& spec, int leave_sms, bool adds) {
   if (!adds || !spec.bias) return nullptr;
   return tuned_gemm(team, leaving(leave_sms, local_gemm(spec)));
 }
 
-/// A whole of so many bytes is added up by everybody, in one step; else each rank adds up its chunk.
+/// Whether every rank sums all `whole` bytes, in one step; otherwise each sums its chunk first, in two.
 bool takes_one_step(const Team& team, std::size_t whole) {
   return whole <= one_step_up_to(collective_tuning(team.device().id().type), team.size());
 }
@@ -48,7 +48,7 @@ std::size_t bytes_of(const LinearSpec& spec, std::int64_t m) {
   return checked_mul(static_cast<std::size_t>(m), static_cast<std::size_t>(spec.n) * size_of(spec.dtype));
 }
 
-/// Whether what follows the product is large enough to be kernels' on all ranks' products, whatever y is.
+/// Whether what follows the GEMM is large enough for kernels that work on all ranks' results, whatever y is.
 bool meets_always(const Team& team, const LinearSpec& spec, PartialSums::Rows rows) {
   const std::size_t whole = bytes_of(spec, spec.m);
   const std::size_t sent =
@@ -56,13 +56,13 @@ bool meets_always(const Team& team, const LinearSpec& spec, PartialSums::Rows ro
   return sent > collective_tuning(team.device().id().type).direct_above_bytes;
 }
 
-/// Whether it is where y is symmetric.
+/// Whether it is large enough for them if y is symmetric.
 bool meets_into_symmetric(const Team& team, PartialSums::Rows rows, std::size_t whole) {
   return rows == PartialSums::Rows::all && team.size() > 2 &&
          whole > direct_all_reduce_above(collective_tuning(team.device().id().type), team.size());
 }
 
-/// For what follows the product, if that is one small kernel's.
+/// Mailboxes for what follows the GEMM, if one small kernel does it.
 MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
                    std::uint32_t operation) {
   const OneKernelLimit limit = one_kernel_limit(team.device(), team.size());
@@ -72,14 +72,14 @@ MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice&
   if (choice.algorithm != sequence || !fits || whole == 0) return {};
   std::size_t longest = shard;
   if (rows == PartialSums::Rows::all) {
-    // A run of fewer tokens may take the other way.
+    // A run of fewer tokens may take one step where the largest takes two.
     const std::size_t one_step = one_step_up_to(collective_tuning(team.device().id().type), team.size());
     longest = std::max(kernel_chunk(whole, team.size()), std::min(whole, one_step));
   }
   return {team, longest, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
-/// The same where it is kernels' on all ranks' products.
+/// Memory for what follows the GEMM, if kernels that work on all ranks' results do it.
 MeetingPlace meeting_of(const Team& team, const LinearSpec& spec, const LinearChoice& choice, PartialSums::Rows rows,
                         std::uint32_t operation) {
   const std::size_t whole = bytes_of(spec, spec.m);
@@ -191,7 +191,7 @@ void PartialSums::push(const Operands& run, const ShardPart& part, bool last, st
 
 void PartialSums::take_slot(StreamRef stream) {
   slot_ = slots_.next();
-  // In front of all products (see ShardGather::take_slot).
+  // Before all GEMMs (see ShardGather::take_slot).
   slots_.take_and_count(stream, slot_, slots_.peers(), in_region(0), rounds());
   weights_ = slots_.peers().empty() ? Weights::once : Weights::first;
   adding_weights_ = Weights::first;
@@ -210,7 +210,7 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
       multiply_staged(run, rows, stream);
     }
     communication.follow(stream);
-    // One signal for all parts of a shard: what was pushed before on this stream has arrived before it.
+    // One signal for all parts of a shard: earlier pushes on this stream arrive before it.
     for (const ShardPart& part : group) {
       push(run, part, part.ends_shard(), 0, communication[part.shard].ref());
     }
@@ -288,8 +288,8 @@ void PartialSums::in_sequence(const Operands& run, StreamRef stream) {
   add(run, whole_shard, stream);
 }
 
-// What a product stores crosses while it runs: an emulated link is taken when the product begins, and the last row
-// crosses when it has ended.
+// A GEMM's stores cross the link while it runs: an emulated link is occupied from the GEMM's start by all rows but the
+// last, which crosses when the GEMM has ended.
 void PartialSums::multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams) {
   SideStream& communication = streams[0];
   take_slot(stream);

@@ -23,92 +23,92 @@
 
 namespace tandem {
 
-/// A row-parallel product and the reducing half of what follows it: each rank multiplies all rows with its share of K,
-/// every rank's rows go to their owner, and each adds up what came for its own, in rank order and in fp32. What is
-/// multiplied at once is kernels' behind the product, where the device has them; for an all-reduce that is all.
+/// A row-parallel GEMM and the reduce-scatter after it: each rank multiplies all rows by its share of K, sends every
+/// rank's rows to their owner, and sums what it receives for its own rows, in rank order and in fp32. After an unsplit
+/// GEMM, kernels do what follows, where the device has them, including an all-reduce's second half.
 class PartialSums {
  public:
-  enum class Rows : std::uint8_t { own, all };  ///< whose sums a rank is to have in the end
+  enum class Rows : std::uint8_t { own, all };  ///< whose sums each rank gets
 
   struct Operands {
     const std::byte* x;
     const void* weight;
     const void* bias;
-    std::byte* y;  ///< this rank's rows: what beta multiplies, and where the sum goes
+    std::byte* y;  ///< this rank's rows: the operand of beta, and the result
     std::int64_t m;
-    const SymmetricMemory* symmetric = nullptr;  ///< where y, all rows of it, begins on all ranks, if it is symmetric
+    const SymmetricMemory* symmetric = nullptr;  ///< where all rows of y begin on all ranks, if y is symmetric
   };
 
-  /// Collective. With Rows::all each slot has a tail, where the sums of the own rows are for the peers to take.
-  /// `rounds`: what runs in rounds, part after part of every rank's rows, whatever `shard` these name; one, the whole,
-  /// for what does not.
+  /// Collective. With Rows::all each slot has a tail, from which peers copy the sums of this rank's rows. `rounds`: for
+  /// what runs in rounds, the part of every rank's rows that each computes (`shard` is ignored); otherwise one, the
+  /// whole shard.
   PartialSums(const Team& team, const LinearSpec& spec, const LinearChoice& choice, Rows rows,
               std::vector<ShardPart> rounds, std::uint32_t operation);
 
   [[nodiscard]] const Gemm& gemm() const { return *gemm_; }
-  /// How the own rows' products run where they add what was sent and are not like the others, for a plan's `describe`;
-  /// else empty.
+  /// How the own rows' GEMMs run if they add what was sent and differ from the others, for a plan's `describe`; else
+  /// empty.
   [[nodiscard]] std::string adding() const {
     return adding_gemm_ ? "of the own rows, " + adding_gemm_->describe() : "";
   }
-  /// What its runs use.
+  /// Owners of what its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 
-  /// A rank that is alone: y = activation(product + bias), as one product.
+  /// For a team of one: all of y, as one GEMM.
   void multiply_alone(const Operands& run, StreamRef stream);
 
-  /// Multiplies the groups in their order, pushing each while the next is multiplied; own rows last.
+  /// Multiplies the groups in order, pushing each while the next one is multiplied; the own rows last.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStreams& communication);
 
-  // The same in rounds, each of one part of every rank's rows.
+  // Multiplying and pushing in rounds, each of one part of every rank's rows.
 
   [[nodiscard]] std::uint32_t rounds() const noexcept { return static_cast<std::uint32_t>(rounds_.size()); }
   /// Begins a run in rounds.
   void take_slot(StreamRef stream);
-  /// Multiplies the part of each peer's rows, pushing it while the next one's is multiplied.
+  /// Multiplies the round's part of each peer's rows, pushing it while the next peer's is multiplied.
   void multiply_peers(const Operands& run, std::uint32_t round, StreamRef stream, CommunicationStreams& communication);
   void multiply_own(const Operands& run, std::uint32_t round, StreamRef stream) {
     multiply_own(run, rounds_[round], region(team_.rank(), team_.rank()), stream);
   }
-  /// Between two ranks: whether the products of the own rows, behind all of the peer's, add what that one has sent.
+  /// Between two ranks: whether the own rows' GEMMs, which come after the peer's, add what the peer has sent.
   [[nodiscard]] bool product_adds() const noexcept { return product_adds_; }
-  /// Waits for the peer's same part of the own rows, and multiplies: product + peer's part + bias, into y, or into the
-  /// slot's tail where both ranks take it from.
+  /// Waits for the peer's partial sums of the round's own rows, and multiplies: GEMM + these + bias, into y or, with
+  /// Rows::all, into the slot's tail, from which both ranks copy them.
   void multiply_adding(const Operands& run, std::uint32_t round, StreamRef stream);
-  /// Waits for the others' same part of the own rows, and adds: y = activation(Σ + bias).
+  /// Waits for the peers' partial sums of the round's own rows, and sums: y = activation(Σ + bias).
   void reduce(const Operands& run, std::uint32_t round, StreamRef stream);
 
-  /// `in_sequence` runs kernels behind the product, and leaves all rows that the caller is to have.
+  /// Whether kernels do what follows the GEMM of `in_sequence`, which then leaves all rows that the caller gets.
   [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
-  /// What communicates and what adds up, for a plan's `describe`.
+  /// What communicates and what sums, for a plan's `describe`.
   [[nodiscard]] std::string communication() const;
 
-  /// Multiplies once, then pushes all in one batch, and does what `reduce` does.
+  /// Multiplies once, then pushes everything in one batch and sums, like `reduce`; or has kernels do both.
   void in_sequence(const Operands& run, StreamRef stream);
-  /// Multiplies each peer's rows straight into its slot; own rows last. Nothing is copied.
+  /// Multiplies each peer's rows directly into its slot, the own rows last. Nothing is copied.
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams);
-  /// Of what does not run in rounds: waits for the others' parts of the own rows, and adds.
+  /// `reduce` for what does not run in rounds.
   void reduce(const Operands& run, StreamRef stream) { reduce(run, 0, stream); }
-  /// The peers may push into this run's slot again, and write what they have in its tail. After `reduce` and
+  /// Allows the peers to push into this run's slot again, and to overwrite the tails of their own. After `reduce` and
   /// `take_sums`.
   void finish(StreamRef stream) const {
     if (!takes_kernels()) slots_.grant(stream, slot_, slots_.peers());
   }
 
-  // With Rows::all.
+  // Only with Rows::all.
 
-  /// Behind the sums of the own rows: the peers may take them.
+  /// Call after summing the own rows: the peers may take the sums.
   void offer_sums(StreamRef stream) const { slots_.signal(stream, slot_, slots_.peers(), in_tail); }
-  /// Until the peers offer theirs. On a stream of its own this need not follow the products, and had better not: a
-  /// kernel that comes as a product begins may have to wait until that one ends.
+  /// Waits until the peers offer theirs. On a stream of its own it need not, and should not, be ordered after the
+  /// GEMMs: a kernel that is launched as a GEMM begins may have to wait until that one ends.
   void wait_for_sums(StreamRef stream) const;
-  /// Copies them into y.
+  /// Copies the peers' sums into y.
   void take_sums(const Operands& run, std::uint32_t round, StreamRef stream) const;
-  /// Copies the own ones into y, all that `multiply_adding` made, while the peers' last are on their way: beside those
-  /// of each part they slow the link.
+  /// Copies all own sums, which `multiply_adding` left in the tail, into y, while the peers' last ones are in transfer:
+  /// concurrently with those of each round, such copies would slow the link.
   void keep_sums(const Operands& run, StreamRef stream) const;
-  /// All three, of what does not run in rounds, behind `reduce`.
+  /// offer_sums, wait_for_sums and take_sums, after `reduce`, for what does not run in rounds.
   void spread_sums(const Operands& run, StreamRef stream) const {
     offer_sums(stream);
     wait_for_sums(stream);
@@ -117,56 +117,56 @@ class PartialSums {
 
  private:
   static constexpr ShardPart whole_shard{};
-  // What ranks signal to each other: sums of mine are there, and a round's part of your rows' products is.
+  // What ranks signal to each other: my sums are in my tail; a round's partial sums of your rows are in your slot.
   static constexpr std::uint32_t in_tail = 0;
   static constexpr std::uint32_t in_region(std::uint32_t round) noexcept { return 1 + round; }
 
   void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
     multiply(*gemm_, weights_, run, rows, {.d = d, .beta = beta}, stream);
   }
-  /// `into` says what is added and where it goes.
+  /// `into` says where the result goes and what is added; the rest of it is set here.
   void multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into, StreamRef stream);
   void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
-  /// Into the slot, beside what the peers send, or where `sums` says that the own rows' products go.
+  /// Multiplies the part's own rows into `sums`: this rank's region of its slot, or where the others' results are.
   void multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream);
   void multiply_first(const Operands& run, StreamRef stream);
   void reduce_by_mail(const Operands& run, StreamRef stream) const;
-  /// Whether an all-reduce in a meeting has each rank add up all rows. Two ranks read no more of each other so; but
-  /// activations of twice the rows cost the few blocks that fill the links more than a second meeting.
+  /// Whether each rank of an all-reduce sums all rows in a meeting. Two ranks then read no more from each other, but
+  /// with an activation the twofold rows cost the few blocks that fill the links more than a second meeting.
   [[nodiscard]] bool adds_up_all() const noexcept {
     return rows_ == Rows::all && team_.size() == 2 && spec_.activation == Activation::none;
   }
-  /// Adds up what lies in all ranks' memory: all rows, or the own ones, and takes the others' sums from the peers.
+  /// Sums what is in all ranks' memory: all rows; or the own ones, after which an all-reduce copies the peers' sums.
   void reduce_in_meeting(const Operands& run, StreamRef stream) const;
-  /// Each the own rows, into all ranks' symmetric y.
+  /// Each rank sums its own rows, and stores them into all ranks' symmetric y.
   void reduce_into_all(const Operands& run, StreamRef stream) const;
-  /// Whether that is faster than what goes by mail, which then would take two steps.
+  /// Whether that is possible, and faster than mail, which would take two steps.
   [[nodiscard]] bool stores_into_all(const Operands& run) const;
   void take_sums_in_meeting(const Operands& run, StreamRef stream) const;
-  /// To its owner; the last that this one gets in a round with its signal, counted when the slot was taken.
+  /// Pushes a part to its owner; its `last` one of a round with a signal, counted when the slot was taken.
   void push(const Operands& run, const ShardPart& part, bool last, std::uint32_t round, StreamRef stream) const;
   void push_all(const Operands& run, StreamRef stream) const;
   void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
-  /// The own rows of a part.
+  /// This rank's rows of a part.
   [[nodiscard]] RowRange own_rows(std::int64_t m, const ShardPart& part) const {
     return part_rows(m, team_.size(), team_.rank(), part);
   }
-  /// Of so many rows, with what comes behind the sum.
+  /// The sum of `rows` rows, with the bias and activation that follow it.
   [[nodiscard]] Reduction sum_of(const Operands& run, std::span<const void* const> sources,
                                  std::span<void* const> destinations, std::int64_t rows) const;
-  /// Of `rank`'s slot, what `from` sends.
+  /// The region of `rank`'s slot for what `from` sends.
   [[nodiscard]] std::byte* region(int rank, int from) const {
     return slots_.remote(slot_, rank) + static_cast<std::size_t>(from) * region_bytes_;
   }
   [[nodiscard]] std::byte* tail(int rank) const { return slots_.remote(slot_, rank) + tail_offset_; }
   [[nodiscard]] bool has_tail() const noexcept { return rows_ == Rows::all; }
-  /// Where y's rows begin, all of them.
+  /// Where all rows of y begin, of which `y` has this rank's.
   [[nodiscard]] std::byte* all_rows(const Operands& run) const {
     return run.y - static_cast<std::size_t>(shard_rows(run.m, team_.size(), team_.rank()).begin) * row_bytes_;
   }
-  /// From the first of `owner`'s rows to the first of these.
+  /// Bytes from the first of `owner`'s rows to the first of `rows`.
   [[nodiscard]] std::size_t bytes_before(const Operands& run, int owner, const RowRange& rows) const;
-  /// This rank's partial products of row `row`, before they are pushed.
+  /// This rank's partial sums of row `row`, before they are pushed.
   [[nodiscard]] std::byte* staged(std::int64_t row) const {
     std::byte* const rows = meeting_ ? meeting_.memory(team_.rank()) : staging_->data_as<std::byte>();
     return rows + static_cast<std::size_t>(row) * row_bytes_;
@@ -175,24 +175,24 @@ class PartialSums {
   Team team_;
   LinearSpec spec_;
   std::size_t row_bytes_;
-  std::size_t region_bytes_;  ///< of a slot, for what one rank sends
+  std::size_t region_bytes_;  ///< of the region in a slot for what one rank sends
   std::size_t tail_offset_;
   Rows rows_;
   std::vector<ShardPart> rounds_;
   std::optional<int> sms_;
-  bool copies_;           ///< products are pushed, not stored by who makes them
-  MeetingPlace meeting_;  ///< where what is large is kernels', and all ranks' products lie in their memory
-  MailLanes lanes_;       ///< where what is small is one kernel's, at least into memory that is not symmetric
+  bool copies_;           ///< results are pushed, not stored into peers' memory by the GEMMs
+  MeetingPlace meeting_;  ///< large sizes: kernels work on all ranks' results, in its memory
+  MailLanes lanes_;       ///< small sizes: one kernel, at least if y is not symmetric
   Slots slots_;
-  Reclaimed<Buffer> staging_;  ///< all rows' products, unless they go straight to their owners
+  Reclaimed<Buffer> staging_;  ///< all rows' results, unless GEMMs store them at their owners or in meeting_
   Reclaimed<Gemm> gemm_;
   bool product_adds_;
-  Reclaimed<Gemm> adding_gemm_;  ///< null where it is like any other
+  Reclaimed<Gemm> adding_gemm_;  ///< null if gemm_ does it
   // This run's:
   int slot_ = 0;
-  Weights weights_ = Weights::once;         ///< what the next product says of them
-  Weights adding_weights_ = Weights::once;  ///< the same of adding_gemm_
-  const std::byte* own_ = nullptr;          ///< the own rows' partial products
+  Weights weights_ = Weights::once;         ///< for the next run of gemm_
+  Weights adding_weights_ = Weights::once;  ///< for the next run of adding_gemm_
+  const std::byte* own_ = nullptr;          ///< the own rows' partial sums
 };
 
 }  // namespace tandem

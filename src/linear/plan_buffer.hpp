@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// A plan's own memory, in its collective constructor: the other members hear of it if this rank alone gets none.
+/// A plan's own memory, in its collective constructor: if this rank fails to allocate it, the other members are told.
 inline std::shared_ptr<Buffer> plan_buffer(const Team& team, std::size_t bytes) {
   return or_abort(team, "a plan's memory", [&] { return std::make_shared<Buffer>(team.shared_device(), bytes); });
 }

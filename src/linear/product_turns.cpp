@@ -32,7 +32,7 @@ std::vector<std::shared_ptr<void>> ProductTurns::parts() const {
 
 void ProductTurns::begin(StreamRef stream, Weights weights) {
   for (Way& way : ways_) way.weights = weights;
-  way_ = ways_.size() - 1;  // so the first is the caller's stream's
+  way_ = ways_.size() - 1;  // so that the first turn is on the caller's stream
   if (!beside_) return;
   beside_->stream.follow(stream);
   beside_->has_waited = false;

@@ -16,35 +16,35 @@
 
 namespace tandem {
 
-/// The products of a run, of which none needs what another makes, in turns on the caller's stream and on one beside it:
-/// where the last wave of a product's tiles leaves a GPU's multiprocessors idle, the next product begins. Not where
-/// products are to leave some to others, nor on a host: there all follow one another.
+/// Runs the independent GEMMs of a run alternately on the caller's stream and on a second one: where the last wave of a
+/// GEMM's tiles leaves SMs idle, the next GEMM begins. Where GEMMs are to leave SMs to other kernels, and on the host,
+/// all of them run on the caller's stream.
 class ProductTurns {
  public:
   struct Turn {
     StreamRef stream;
     Gemm& gemm;
-    Weights& weights;  ///< what this product says of them
+    Weights& weights;  ///< this Gemm's: what its next run is given
   };
 
-  /// Collective. For runs of so many products.
+  /// Collective. For runs of `products` turns.
   ProductTurns(const Team& team, const GemmSpec& product, std::size_t products);
 
   [[nodiscard]] const Gemm& gemm() const { return *ways_.front().gemm; }
-  /// What its runs use.
+  /// Owners of what its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
   [[nodiscard]] bool take_turns() const noexcept { return beside_.has_value(); }
 
-  // A run's; `stream` is the caller's.
+  // The steps of a run; `stream` is the caller's.
 
-  /// The products start when what `stream` has by now has ended. `weights`: what the first says of them.
+  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm.
   void begin(StreamRef stream, Weights weights);
-  /// Where the next product goes, and what it waits for. That comes behind what the turn before waited for: waits for
-  /// the same writer count its signals, each from where the one before has come to.
+  /// The stream and Gemm of the next turn. What the turn waits for is ordered after the previous turn's waits: waits
+  /// for the same writer count its signals, each from where the previous one stopped.
   [[nodiscard]] Turn next(StreamRef stream);
-  /// What this turn waits for is queued, and its product is not.
+  /// Call when this turn's waits are queued, before its GEMM is.
   void waited(const Turn& turn);
-  /// What is queued on `stream` from now on starts after all products.
+  /// Work queued on `stream` from now on starts after all GEMMs.
   void rejoin(StreamRef stream);
 
  private:
@@ -57,12 +57,12 @@ class ProductTurns {
 
     SideStream stream;
     Event waited;
-    bool has_waited = false;  ///< in this run
+    bool has_waited = false;  ///< `waited` was recorded in this run
   };
 
   std::vector<Way> ways_;         ///< each with a workspace of its own
-  std::optional<Beside> beside_;  ///< the second's
-  std::size_t way_ = 0;           ///< this turn's
+  std::optional<Beside> beside_;  ///< for the second one
+  std::size_t way_ = 0;           ///< the current turn's
 };
 
 }  // namespace tandem

@@ -18,15 +18,15 @@ namespace {
 
 // What ranks signal to each other.
 constexpr std::uint32_t arrived = 0;  // a part of my shard is in your slot
-constexpr std::uint32_t opened = 1;   // I have come so far
+constexpr std::uint32_t opened = 1;   // I have reached `open`
 constexpr std::uint32_t signals = 2;
 
-/// Of the longest shard of `m` rows.
+/// Bytes of the longest shard of `m` rows.
 std::size_t shard_bytes(const Team& team, std::int64_t m, std::size_t row_bytes) {
   return checked_mul(static_cast<std::size_t>(shard_rows(m, team.size(), 0).count), row_bytes);
 }
 
-/// Whether all is awaited at once, and kernels may gather it.
+/// Whether all shards are awaited together, and kernels may gather them.
 bool takes_kernels(const LinearChoice& choice) { return choice.groups == 0 && choice.sms != 0; }
 
 MeetingPlace meeting_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
@@ -50,7 +50,7 @@ MailLanes lanes_of(const Team& team, std::int64_t max_m, std::size_t row_bytes, 
   return {team, shard, choice.sms.value_or(MailLanes::most_lanes), operation};
 }
 
-/// Whether each peer gets all in one push: then its signal can be counted before there are products.
+/// Whether each peer gets its data in one push: then the one signal to it can be counted before the GEMMs.
 bool in_whole_shards(std::span<const ShardGroup> groups) {
   return std::ranges::all_of(groups, [](const ShardGroup& group) {
     return std::ranges::all_of(group, [](auto& part) { return part.of == 1; });
@@ -164,7 +164,7 @@ void ShardGather::push_in_turn(StreamRef communication, const void* shard) const
   std::vector<Push> pushes;
   for (const ShardGroup& group : groups_) {
     for (const ShardPart& part : group) {
-      // Who has this rank's shard as its first is one step behind, and so on.
+      // The previous rank waits for this rank's shard first, and so on.
       const int peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];
       pushes.push_back({.copy = to(peer, shard, part_rows(m_, team_.size(), team_.rank(), part)),
                         .put = slots_.signal_to(slot_, peer, arrived)});
@@ -203,7 +203,7 @@ void ShardGather::keep_own(StreamRef stream, const void* shard) const {
 void ShardGather::keep_own_beside(StreamRef stream, const void* shard) const {
   if (is_one_kernel()) return;
   const Copy copy = to_own_place(shard);
-  team_.device().copy_batch(stream, std::span(&copy, 1));  // which engines take for sure, unlike a lone copy
+  team_.device().copy_batch(stream, std::span(&copy, 1));  // a batch goes to engines where possible
 }
 
 }  // namespace tandem

@@ -21,56 +21,56 @@
 
 namespace tandem {
 
-/// The gathering half of an operation: every rank pushes its shard of rows into a slot of each peer, in rank-rotated
-/// order, and each peer multiplies what has arrived while the rest is on its way. The own shard stays where the caller
-/// has it. What is awaited as a whole is one kernel's, where the device has one: then `start` is all, and the rest of
-/// what a run does here is nothing.
+/// The all-gather of an operation: every rank pushes its shard of rows into a slot of each peer, in rank-rotated order,
+/// and each peer multiplies what has arrived while the rest is in transfer. The own shard stays where the caller has
+/// it. If all shards are awaited together, one kernel gathers them, where the device has one: then `start` does
+/// everything, and the other steps do nothing.
 class ShardGather {
  public:
-  /// What is computed between `start` and the first `wait`: a large gather leaves the multiprocessors to that.
+  /// What is computed between `start` and the first `wait`: if something, a large gather leaves the SMs to it.
   enum class Meanwhile : std::uint8_t { nothing, something };
 
-  /// Whether the rows are read as a whole, also in a team of one. Else that has no place for them.
+  /// Whether the gathered rows are kept: then a team of one has memory for them, too.
   enum class Kept : bool { no, yes };
 
-  /// Collective. At most `max_m` rows of `row_bytes` over all ranks, which arrive in the choice's groups; 0: as a
-  /// whole.
+  /// Collective. For at most `max_m` rows of `row_bytes` over all ranks, which arrive in `choice.groups` groups; 0: all
+  /// together.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
               Meanwhile meanwhile, Kept kept, std::uint32_t operation);
 
-  /// What its runs use.
+  /// Owners of what its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
   [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0 || meeting_; }
   /// What communicates, for a plan's `describe`.
   [[nodiscard]] std::string communication() const;
 
-  /// Ends when all ranks have come so far. Before `start`, for who has granted a slot that is still read.
+  /// Synchronises with all ranks, before `take_slot`: for a plan that granted slots before their last reader.
   void open(StreamRef stream) const;
-  /// Begins a run: takes a slot at each peer. On the caller's stream, in front of what forks off it: on a GPU a kernel
-  /// that comes as a product begins may have to wait until that one ends.
+  /// Begins a run: takes a slot at each peer. On the caller's stream, before the fork: on a GPU, a kernel that is
+  /// launched as a GEMM begins may have to wait until that one ends.
   void take_slot(StreamRef stream);
-  /// Starts a run of `m` rows whose own shard is `shard`: pushes on `communication`. Behind `take_slot`.
+  /// Starts a run of `m` rows whose own shard is `shard`, after `take_slot`: queues its pushes on `communication`.
   void start(StreamRef communication, const void* shard, std::int64_t m);
-  /// What arrives, in this order; none in a team of one. The rank one step ahead pushes here first, so that shards
-  /// that arrive one after the other lie one after the other.
+  /// What arrives, in this order; empty in a team of one. The next rank pushes here first, then the one after it, so
+  /// that shards that arrive consecutively are contiguous.
   [[nodiscard]] std::span<const ShardGroup> groups() const noexcept { return groups_; }
-  /// What is queued on `stream` from now on may read this group's rows. Once for each group of a run, in their order.
+  /// Work queued on `stream` from now on may read this group's rows. Call once for each group of a run, in order.
   void wait(StreamRef stream, const ShardGroup& group) const;
-  /// The rows of a group in as few ranges as they make, none empty.
+  /// The rows of a group in as few ranges as possible, none empty.
   [[nodiscard]] std::vector<RowRange> rows(const ShardGroup& group) const {
     return group_rows(m_, team_.size(), slots_.peers(), group);
   }
   /// The rows of one part.
   [[nodiscard]] RowRange rows(const ShardPart& part) const { return part_rows(m_, team_.size(), owner(part), part); }
-  /// Where row `row` of this run lies. The own shard's place is free until `keep_own` fills it.
+  /// The address of row `row` of this run. The own shard's rows are missing until `keep_own` copies them.
   [[nodiscard]] std::byte* row(std::int64_t row) const { return rows() + static_cast<std::size_t>(row) * row_bytes_; }
   /// Copies the own shard to its place among the others.
   void keep_own(StreamRef stream, const void* shard) const;
-  /// The same by a copy engine, where there is one: it takes nothing from what is computed meanwhile.
+  /// `keep_own` by a copy engine, if there is one: it takes no SMs from what is computed meanwhile.
   void keep_own_beside(StreamRef stream, const void* shard) const;
-  /// Where this run's shards are.
+  /// The slot that has this run's shards.
   [[nodiscard]] int slot() const noexcept { return slot_; }
-  /// After the last reader of a run's shards, in stream order: the peers may push into its slot again.
+  /// Call after the last reader of the shards in this slot, in stream order: the peers may push into it again.
   void finish(StreamRef stream, int slot) const;
 
  private:
@@ -79,11 +79,11 @@ class ShardGather {
     return lanes_.bytes() != 0 ? gathered_->data_as<std::byte>() : slots_.local(slot_);
   }
   void gather_by_mail(StreamRef stream, const void* shard) const;
-  /// Stores the own shard into everybody's memory.
+  /// Stores the own shard into all ranks' memory.
   void gather_in_meeting(StreamRef stream, const void* shard) const;
-  /// To all peers in one batch, which has no order: where all is awaited together.
+  /// Pushes to all peers in one unordered batch, if all shards are awaited together.
   void push_at_once(StreamRef communication, const void* shard) const;
-  /// Part by part, each with its signal: what is awaited first goes first.
+  /// Pushes part by part, each with its signal, in the order in which parts are awaited.
   void push_in_turn(StreamRef communication, const void* shard) const;
   [[nodiscard]] Copy to(int peer, const void* shard, const RowRange& rows) const;
   [[nodiscard]] Copy to_own_place(const void* shard) const;
@@ -91,12 +91,12 @@ class ShardGather {
   [[nodiscard]] RowRange own_rows() const { return shard_rows(m_, team_.size(), team_.rank()); }
 
   Team team_;
-  MeetingPlace meeting_;        ///< where all of what is large is one kernel's
-  MailLanes lanes_;             ///< the same of what is small
-  Reclaimed<Buffer> gathered_;  ///< by mail
+  MeetingPlace meeting_;        ///< large gathers in one kernel
+  MailLanes lanes_;             ///< small gathers in one kernel
+  Reclaimed<Buffer> gathered_;  ///< what arrived by lanes_
   Slots slots_;
   std::vector<ShardGroup> groups_;
-  bool counts_ahead_;  ///< the signals of pushes, for which kernels would find no place beside products
+  bool counts_ahead_;  ///< pushes' signals are counted in advance: a kernel that counts may find no free SM
   std::size_t row_bytes_;
   std::optional<int> sms_;
   std::int64_t m_ = 0;

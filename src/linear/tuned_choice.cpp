@@ -10,12 +10,12 @@
 namespace tandem {
 namespace {
 
-/// In which of the ways that `tune` does not measure the products become a sum, in words; empty where they do not.
+/// How the GEMM results are summed if not as in what `tune` measures, in words; else empty.
 std::string_view other_way(LinearKind kind, const LinearSpec& spec, int ranks) {
-  // A pipeline that adds up in f32 beside a gradient of 16 bits widens first what it adds to.
+  // A pipeline that accumulates a 16-bit gradient in f32 first widens what it adds to.
   if (spec.gradient_dtype != f32 && spec.beta != 0.0F) return ", added to dW";
   if (!is_reduction(kind)) return "";
-  if (spec.beta != 0.0F) return ", added to y";  // the own rows' product is one by itself, whatever the algorithm
+  if (spec.beta != 0.0F) return ", added to y";  // the own rows then have a GEMM of their own, with any algorithm
   return ranks == 2 && spec.activation != Activation::none ? ", activated" : "";  // see own_product_adds
 }
 
@@ -36,7 +36,7 @@ std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, c
 LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks, const Device& device,
                           const LinearOptions& options, const PlanCache& cache, const Log& log) {
   LinearChoice choice = choose(kind, spec, ranks, device.costs(), options);
-  // What was measured took as many multiprocessors as it liked.
+  // Cached choices were measured without a limit on SMs.
   const bool open = options.algorithm == "auto" && !options.groups && !options.sms && options.leave_sms == 0 &&
                     ranks > 1 && !cache.path().empty();
   if (!open) return choice;

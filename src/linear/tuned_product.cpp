@@ -23,7 +23,7 @@ std::string text_of(const GemmSpec& spec, std::int64_t m) {
                 spec.tf32 ? " in TF32" : "", spec.leave_sms > 0 ? format(" leaving {} SMs", spec.leave_sms) : "");
 }
 
-/// What the team's first rank has for this rank's product: the files that the ranks read need not be the same.
+/// What the first rank's plan cache has for this rank's GEMM: the ranks' plan caches may be different files.
 std::vector<GemmAlgorithm> agreed_algorithms(const Team& team, const GemmSpec& spec) {
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   if (team.size() == 1) return kept_algorithms(spec, team.device(), cache, team.log());
@@ -98,7 +98,7 @@ std::vector<std::unique_ptr<Gemm>> tuned_gemms(const Team& team, const GemmSpec&
   return or_abort(team, "a local product", [&] {
     std::vector<std::unique_ptr<Gemm>> gemms;
     gemms.push_back(device.gemm(spec));
-    // What was measured without bias and activation need not be offered with them.
+    // Algorithms that were measured without bias and activation may not be offered with them.
     std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
       const std::vector<std::string> offered = gemms.front()->algorithms(kept.m);
       if (std::ranges::find(offered, kept.name) != offered.end()) return false;
@@ -108,7 +108,7 @@ std::vector<std::unique_ptr<Gemm>> tuned_gemms(const Team& team, const GemmSpec&
                  text_of(spec, kept.m), kept.name));
       return true;
     });
-    if (!algorithms.empty()) gemms.clear();  // with its workspace
+    if (!algorithms.empty()) gemms.clear();  // frees its workspace
     while (gemms.size() < count) gemms.push_back(device.gemm(spec, algorithms));
     return gemms;
   });

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-/// One row a backend: everything that the rest of the library knows of it.
+/// A backend: everything that the rest of the library knows about it.
 struct Entry {
   std::string_view name;
   std::string (*why_not)(const Device& device);
@@ -60,7 +60,7 @@ const Entry& find(std::string_view name) {
   throw InvalidArgument(format("memory backend '{}' is not known; known: {}", name, known));
 }
 
-/// "auto" is the device's own.
+/// As above; "auto" is the device's own backend.
 const Entry& find(std::string_view name, const Device& device) {
   return find(name == "auto" ? tandem::name(device.id().type) : name);
 }

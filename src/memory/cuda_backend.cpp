@@ -30,7 +30,7 @@ using cuda::Driver;
 
 constexpr auto handle_type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Names an allocation among all processes of a job. Sent with the descriptor, so that a process maps it once.
+/// Identifies an allocation among all processes of a job. Sent with the descriptor, so that a process maps it once.
 struct Description {
   std::uint64_t process;
   std::uint64_t serial;
@@ -39,7 +39,7 @@ struct Description {
   friend auto operator<=>(const Description&, const Description&) = default;
 };
 
-/// A random number for this process: pids come back, and are not unique between containers.
+/// A random number that identifies this process: pids are reused, and are not unique across containers.
 std::uint64_t process_name() {
   static const std::uint64_t name = [] {
     std::random_device random;
@@ -48,7 +48,7 @@ std::uint64_t process_name() {
   return name;
 }
 
-/// Physical memory of a GPU: this process's reference to it. It lives until the last process lets go.
+/// This process's reference to physical memory of a GPU, which lives until the last process releases its reference.
 class Allocation {
  public:
   explicit Allocation(CUmemGenericAllocationHandle handle) noexcept : handle_(handle) {}
@@ -67,7 +67,7 @@ std::byte* pointer(CUdeviceptr address) noexcept {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-/// Reserved addresses, with nothing behind them yet.
+/// Reserved addresses, to which a Window maps memory.
 class AddressRange {
  public:
   explicit AddressRange(std::size_t bytes) : bytes_(bytes) {
@@ -102,8 +102,7 @@ class Window {
     if (bytes_ != 0) static_cast<void>(Driver::get().cuMemUnmap(address_, bytes_));
   }
 
-  /// Lets the kernels and copy engines of a GPU read and write here. Throws Unsupported where it does not reach the
-  /// memory.
+  /// Lets the kernels and copy engines of a GPU read and write here. Throws Unsupported if it cannot access the memory.
   void open_to(int device) const {
     const Driver& driver = Driver::get();
     CUmemAccessDesc access{};
@@ -127,7 +126,7 @@ class Window {
   std::size_t bytes_;
 };
 
-/// An allocation and where this process has it: mapped by us, or, for adopted memory, by its owner.
+/// An allocation and its address in this process, where it was mapped by this class or, if adopted, by its owner.
 class Memory {
  public:
   /// `imported` memory is a peer's, and cannot be shared again.
@@ -139,7 +138,7 @@ class Memory {
         range_(std::make_unique<AddressRange>(bytes)),
         window_(std::make_unique<Window>(allocation_, range_->address(), bytes)),
         data_(range_->data()) {}
-  /// Memory that somebody else mapped at `data`, and will unmap.
+  /// Adopted memory, which other code has mapped at `data` and will unmap.
   Memory(std::shared_ptr<const Allocation> allocation, std::byte* data, std::size_t bytes,
          const Description& description)
       : allocation_(std::move(allocation)), description_(description), bytes_(bytes), imported_(false), data_(data) {}
@@ -153,7 +152,7 @@ class Memory {
     return data >= data_ && bytes <= bytes_ && static_cast<std::size_t>(data - data_) <= bytes_ - bytes;
   }
 
-  /// Ranks that are threads of one process share this mapping, and each adds its GPU.
+  /// Ranks that are threads of one process share this mapping, so each adds access for its GPU.
   void open_to(int device) {
     const std::scoped_lock lock(mutex_);
     if (window_ == nullptr || open_to_.contains(device)) return;
@@ -162,7 +161,7 @@ class Memory {
   }
 
  private:
-  // Destroyed from the last to the first: unmapped, then the addresses freed, then the allocation released.
+  // Destroyed in reverse order: first unmapped, then the addresses freed, then the allocation released.
   std::shared_ptr<const Allocation> allocation_;
   Description description_;
   std::size_t bytes_;
@@ -174,7 +173,7 @@ class Memory {
   std::set<int> open_to_;
 };
 
-/// What this process has mapped, once, however many ranks live in it.
+/// The allocations that this process has mapped: each once, even if several ranks are threads of it.
 class Mapped {
  public:
   std::shared_ptr<Memory> find(const Description& description) {
@@ -192,7 +191,7 @@ class Mapped {
     return nullptr;
   }
 
-  /// Keeps the one that is there already, if another thread was faster.
+  /// Returns the existing entry instead, if another thread was faster.
   std::shared_ptr<Memory> insert(std::shared_ptr<Memory> memory) {
     const std::scoped_lock lock(mutex_);
     std::erase_if(memories_, [](const auto& entry) { return entry.second.expired(); });
@@ -214,7 +213,7 @@ class Mapped {
 };
 
 Mapped& mapped() {
-  // Never destroyed: memory may go after it, in the destructors of others' static objects.
+  // Never destroyed: destructors of other static objects may still use it.
   static Mapped& table = *new Mapped;
   return table;
 }
@@ -231,7 +230,7 @@ class CudaSegment final : public Segment {
                  "cuMemExportToShareableHandle");
     Parcel parcel;
     parcel.descriptors.push_back(FileDescriptor::from_native_handle(fd));
-    static_cast<void>(::fcntl(fd, F_SETFD, FD_CLOEXEC));  // a program that this one starts must not keep the memory
+    static_cast<void>(::fcntl(fd, F_SETFD, FD_CLOEXEC));  // a child program must not keep the memory alive
     parcel.bytes.resize(sizeof(Description));
     std::memcpy(parcel.bytes.data(), &memory_->description(), sizeof(Description));
     return parcel;
@@ -252,7 +251,7 @@ class CudaMapping final : public Mapping {
   std::shared_ptr<Memory> memory_;
 };
 
-/// Several allocations, mapped once more into one range.
+/// Several allocations, mapped a second time, into one range.
 class SideBySide final : public Mapping {
  public:
   explicit SideBySide(std::unique_ptr<AddressRange> range)
@@ -288,7 +287,7 @@ class CudaBackend final : public MemoryBackend {
     CUmemGenericAllocationHandle handle = 0;
     const CUresult result = driver.cuMemCreate(&handle, rounded, &properties_, 0);
     std::size_t memory_bytes = 0;
-    // The driver refuses more than the GPU has by other names too.
+    // For more than the GPU has, the driver may also return other errors.
     const bool too_much =
         result == CUDA_ERROR_OUT_OF_MEMORY ||
         (result != CUDA_SUCCESS && driver.cuDeviceTotalMem(&memory_bytes, device_->id().index) == CUDA_SUCCESS &&
@@ -341,7 +340,7 @@ class CudaBackend final : public MemoryBackend {
     std::size_t mapped_bytes = 0;
     driver.check(driver.cuMemGetAddressRange(&base, &mapped_bytes, reinterpret_cast<CUdeviceptr>(data)),
                  "cuMemGetAddressRange");
-    // Not entered in the table: its owner may unmap it and map other memory there, which we would not notice.
+    // Not added to the table: its owner may unmap it and map other memory there, unnoticed.
     auto memory = std::make_shared<Memory>(allocation, pointer(base), mapped_bytes, describe(mapped_bytes));
     if (!memory->holds(begin, bytes)) throw refuse("they span more than one allocation");
     return std::make_shared<CudaSegment>(std::move(memory));
@@ -359,7 +358,7 @@ class CudaBackend final : public MemoryBackend {
     if (memory == nullptr) {
       const Driver& driver = Driver::get();
       CUmemGenericAllocationHandle handle = 0;
-      // The driver takes the descriptor's number in place of a pointer, and keeps no hold on it.
+      // The driver takes the descriptor's number in place of a pointer, and does not take ownership of it.
       const auto number = static_cast<std::intptr_t>(parcel.descriptors[0].get());
       void* descriptor = reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr)
       driver.check(driver.cuMemImportFromShareableHandle(&handle, descriptor, handle_type),

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-/// CUDA's memory backend: VMM allocations that travel as POSIX file descriptors. Ranks may share a GPU, drive different
-/// ones, or see only their own. Empty string if it can be used with `device`, a CUDA device; otherwise why not.
+/// Why CUDA's memory backend cannot be used with `device`, a CUDA device; empty if it can. It makes VMM allocations,
+/// sent as POSIX file descriptors. Ranks may share a GPU, use different ones, or see only their own.
 [[nodiscard]] std::string why_no_cuda_backend(const Device& device);
 [[nodiscard]] std::shared_ptr<MemoryBackend> open_cuda_backend(std::shared_ptr<Device> device);
 

@@ -22,7 +22,7 @@
 namespace tandem {
 namespace {
 
-/// What names a memfd within a machine: its inode. Sent with the descriptor.
+/// Identifies a memfd within a machine, by its inode. Sent with the descriptor.
 struct Description {
   std::uint64_t device;
   std::uint64_t inode;
@@ -38,8 +38,8 @@ Description describe(int fd) {
           static_cast<std::uint64_t>(status.st_size)};
 }
 
-/// The memfds that this process has mapped. One address space has one such table, however many ranks live in it: ranks
-/// that are threads of one process share the mapping, and a pointer leads back to its segment.
+/// The memfds that this process has mapped. One table for the process, even if several ranks are threads of it: they
+/// share each mapping, and the segment of a pointer can be found.
 class Mapped {
  public:
   std::shared_ptr<SharedMemory> find(const Description& description) {
@@ -60,7 +60,7 @@ class Mapped {
     return nullptr;
   }
 
-  /// Keeps the one that is there already, if another thread was faster.
+  /// Returns the existing entry instead, if another thread was faster.
   std::shared_ptr<SharedMemory> insert(const Description& description, std::shared_ptr<SharedMemory> memory) {
     const std::scoped_lock lock(mutex_);
     std::erase_if(by_inode_, [](const auto& entry) { return entry.second.expired(); });
@@ -75,8 +75,9 @@ class Mapped {
   std::map<Description, std::weak_ptr<SharedMemory>> by_inode_;
 };
 
+// Never destroyed: a static object's destructor may still allocate.
 Mapped& mapped() {
-  static Mapped table;
+  static Mapped& table = *new Mapped;
   return table;
 }
 
@@ -107,7 +108,7 @@ class HostMapping final : public Mapping {
   std::shared_ptr<SharedMemory> memory_;
 };
 
-/// Several memfds, mapped a second time into one reserved range.
+/// Several memfds, mapped a second time, into one reserved range.
 class SideBySide final : public Mapping {
  public:
   SideBySide(std::span<const std::shared_ptr<Mapping>> parts, std::byte* data, std::size_t bytes)
@@ -127,7 +128,7 @@ class HostBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity());
-    // Taking pages until none is left would have the kernel kill processes, ours or others': ask first.
+    // Checked first: allocating pages until none are left would make the kernel kill processes, not only this one.
     if (const MemoryLeft left = memory_left(); rounded > left.bytes) {
       throw OutOfMemory(
           format("{} bytes of shared host memory were asked for; {} has {} left", bytes, left.where, left.bytes));
@@ -181,7 +182,7 @@ class HostBackend final : public MemoryBackend {
     auto* base = static_cast<std::byte*>(range);
     auto result = std::make_shared<SideBySide>(parts, base, bytes);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      // An old size of 0 makes mremap map the same shared pages once more, and leaves the first mapping as it is.
+      // With an old size of 0, mremap maps the same shared pages a second time and leaves the first mapping unchanged.
       if (::mremap(parts[i]->data(), 0, parts[i]->bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, base + i * stride) ==
           MAP_FAILED) {
         throw OutOfMemory(

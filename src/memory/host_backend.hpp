@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// The host's memory backend: sealed memfds, which have no name to leave behind, mapped shared between processes.
+/// The host's memory backend: sealed memfds, mapped shared between processes. They have no name to leave behind.
 [[nodiscard]] std::shared_ptr<MemoryBackend> open_host_backend();
 
 }  // namespace tandem

@@ -12,9 +12,9 @@
 namespace tandem {
 namespace {
 
-// Up to so many bytes to all peers together go in packets. Without a link twice the bytes cost less than a signal
-// behind them up to 256 KiB; but the more packets there are, the more threads of a rank that is early wait for one
-// each.
+// Up to this many bytes to all peers together are sent in packets, which double the bytes but need no signal. Where
+// ranks share a GPU (no link) that is faster up to 256 KiB; but the more packets there are, the more threads of an
+// early rank wait, each for a packet of its own.
 constexpr std::size_t in_packets = std::size_t{128} << 10;
 
 }  // namespace

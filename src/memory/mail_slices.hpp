@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-/// Of a lane at least, in bytes: 256 accesses of 16 bytes, since more blocks of less would not be faster.
+/// The least bytes per lane: 256 accesses of 16 bytes. More thread blocks with fewer each would not be faster.
 inline constexpr std::size_t shortest_mail_slice = 4096;
-/// Mailboxes of a lane for each pair of ranks (see MailedExchange).
+/// How many mailboxes a lane has for each pair of ranks, used in turns (see MailedExchange).
 inline constexpr std::size_t mail_turns = 2;
 
-/// Of each lane where `lanes` share `bytes`.
+/// The bytes of each lane if `bytes` are split among `lanes`.
 [[nodiscard]] constexpr std::size_t mail_slice_bytes(std::size_t bytes, std::size_t lanes) noexcept {
   return std::max(shortest_mail_slice, round_up((bytes + lanes - 1) / lanes, 16));
 }

@@ -10,13 +10,12 @@
 namespace tandem {
 namespace {
 
-// A block of fewer meets for too little.
+// With fewer bytes, a block is not worth its synchronisation with the peers.
 constexpr std::size_t fewest_bytes = std::size_t{8} << 10;
-// So many fill the links, or twice as many where sums are only loaded from peers: loads have to go there and come back,
-// and of two ranks one each is on its way (of copies there are four). With more, the last bytes of what is large come a
-// little sooner.
+// This many fill the links, or twice as many if a reduction only loads from peers: loads take a round trip, and with
+// two ranks each thread has one in flight (with copies four). With more blocks, large operands finish slightly earlier.
 constexpr std::size_t blocks_for_links = 64;
-constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's links, for each block of those
+constexpr std::size_t bytes_beyond = std::size_t{128} << 10;  // on a rank's links, for each block, if that gives more
 
 }  // namespace
 

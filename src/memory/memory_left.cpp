@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number of `key` in a file of lines "KEY NUMBER ...".
+/// The number after `key` in a file of lines "KEY NUMBER ...".
 std::optional<std::size_t> value_of(std::string_view key, const fs::path& file) {
   std::ifstream lines(file);
   std::string name;
@@ -26,14 +26,14 @@ std::optional<std::size_t> value_of(std::string_view key, const fs::path& file) 
   return std::nullopt;
 }
 
-/// The number that a file consists of; none for "max", and where there is no such file.
+/// The number that a file contains; empty for "max", or if there is no such file.
 std::optional<std::size_t> number_in(const fs::path& file) {
   std::size_t number = 0;
   if (std::ifstream(file) >> number) return number;
   return std::nullopt;
 }
 
-/// Where a version of control groups keeps what a group may have, has, and could drop.
+/// The files in which a version of cgroups keeps a group's memory limit and usage, and how much the kernel could drop.
 struct Files {
   const char* mount;
   const char* limit;
@@ -44,11 +44,11 @@ constexpr Files first_version{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "
                               "total_inactive_file"};
 constexpr Files second_version{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
 
-/// What the group in `folder` and those above it, up to the mount, leave.
+/// The memory left below the limits of the cgroup `group` and its ancestors up to the mount.
 std::size_t left_in_group(const Files& files, const fs::path& root, const std::string& group) {
   const fs::path mount = root / files.mount;
   fs::path folder = mount / fs::path(group).relative_path();
-  // In a container that sees its own group as the mount, the name is one from outside.
+  // In a container whose own group is mounted there, `group` may be a path that exists only outside of it.
   std::error_code error;
   if (!fs::is_directory(folder, error)) folder = mount;
   std::size_t left = std::numeric_limits<std::size_t>::max();
@@ -70,7 +70,7 @@ MemoryLeft memory_left(const fs::path& root) {
   const std::size_t everything = std::numeric_limits<std::size_t>::max();
   MemoryLeft left{everything, "this machine"};
   if (const auto kibibytes = value_of("MemAvailable:", root / "proc/meminfo")) left.bytes = *kibibytes * 1024;
-  // "HIERARCHY:CONTROLLERS:GROUP"; the second version has no controllers there.
+  // Lines are "HIERARCHY:CONTROLLERS:GROUP"; for v2 CONTROLLERS is empty.
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');

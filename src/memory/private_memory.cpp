@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* call = "trial of private memory";
 
-/// A number that this rank alone knows, and where it stands: process ids mean something else in another container.
+/// A random number of this rank, and its address. Shows whether a peer reads the right process: pids are per container.
 struct Secret {
   std::uint64_t value;
   const void* address;
@@ -48,8 +48,8 @@ std::string try_to_read(const Team& team, const std::vector<Parcel>& announced) 
   return "";
 }
 
-/// A read out of this process by way of the system, in copies of as many bytes. The shortest of a few: another rank may
-/// take the core in between.
+/// The time of a read through the system (from this process) divided by that of a plain copy of the same size. Of each
+/// the shortest of a few: another rank may get the core in between.
 double measure_cost(Device& device) {
   constexpr std::size_t bytes = std::size_t{256} << 10;
   constexpr int tries = 5;
@@ -68,9 +68,9 @@ double measure_cost(Device& device) {
   return read / shortest([&] { device.upload(to.data(), from.data(), bytes); });
 }
 
-/// What the ranks of a team found out together.
+/// The result, equal on all ranks of a team.
 struct Trial {
-  std::string why_not;  // empty if all can
+  std::string why_not;  // empty if all ranks can read each other's memory
   double cost = 0;
 };
 
@@ -100,7 +100,7 @@ const Trial& trial_of(const Team& team) {
                              [&](const Team&) { return std::make_shared<Trial>(try_all(team)); });
 }
 
-// A kind of device that never reads private memory says so to a read of nothing, on all ranks alike.
+// A kind of device that cannot read private memory says so even for a read of 0 bytes, equally on all ranks.
 std::string why_never(const Team& team) { return team.device().read_process(0, nullptr, nullptr, 0); }
 
 }  // namespace

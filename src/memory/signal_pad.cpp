@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-/// Calls `body.operator()<capacity>(batch)` for all of `ranks`, as many at a time as a device takes with so many
-/// signals to each. Few signals get few places: to clear all of them would cost as much as the signals.
+/// Calls `body.operator()<capacity>(batch)` for all of `ranks`, in batches of at most `max_signals` signals with
+/// `to_each` for each rank. A few signals get a small capacity: clearing the full one would cost as much as them.
 template <typename Body> void in_batches(std::span<const int> ranks, std::size_t to_each, const Body& body) {
   constexpr std::size_t few = 8;
   if (ranks.size() * to_each <= few) {
@@ -131,7 +131,7 @@ void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
   check(ranks, channel);
-  // Half of what a counter holds: beyond, what has come cannot be told from what is missing.
+  // An arbitrary limit, well within the 64-bit counters.
   constexpr std::uint32_t most = (1U << 31U) - 1;
   if (count == 0 || count > most) {
     throw InvalidArgument(format("a wait for {} signals at once was asked for on {}; allowed: 1 to {}", count,

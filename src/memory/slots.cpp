@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t slot_alignment = 256;  // what cuBLASLt's fastest algorithms ask of operands
+constexpr std::size_t slot_alignment = 256;  // required of operands by cuBLASLt's fastest algorithms
 
 }  // namespace
 

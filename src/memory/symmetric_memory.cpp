@@ -30,13 +30,13 @@ namespace {
 
 constexpr std::uint32_t max_channels = 4096;
 
-/// What the ranks tell each other at a rendezvous.
+/// What each rank sends to the others at a rendezvous.
 struct Announcement {
-  std::string terms;             ///< what must be equal on all ranks, in words
-  std::uint64_t offset = 0;      ///< of the data in its segment
-  std::uint64_t pad_offset = 0;  ///< of the pad in its segment
+  std::string terms;             ///< what must be equal on all ranks, as text
+  std::uint64_t offset = 0;      ///< of the data within its segment
+  std::uint64_t pad_offset = 0;  ///< of the pad within its segment
   Parcel data;
-  Parcel pad;  ///< empty if the pad lies in the data's segment
+  Parcel pad;  ///< empty if the pad is in the data's segment
 };
 
 Parcel pack(Announcement announcement) {
@@ -68,8 +68,8 @@ Announcement unpack(Parcel parcel) {
   return result;
 }
 
-/// The allocations of this process whose signal pads lie behind their data: who wraps a part of one must not reach into
-/// its pad. One that has been let go of has no signals any more, whoever keeps its memory.
+/// The allocations of this process that contain a signal pad, after the data: memory that wraps a part of one must not
+/// extend into the pad. An allocation that has been released has no signals any more, even if its memory is kept alive.
 class Allocations {
  public:
   void remember(const std::shared_ptr<Segment>& segment, std::size_t data_bytes) {
@@ -78,7 +78,7 @@ class Allocations {
     by_begin_.insert_or_assign(segment->data(), Allocation{segment, data_bytes});
   }
 
-  /// Bytes of data from there to the end of the allocation that it lies in. Nothing where there is none.
+  /// Bytes from `data` to the end of the data of the allocation that contains it; empty if none does.
   [[nodiscard]] std::optional<std::size_t> left_from(const std::byte* data) {
     const std::scoped_lock lock(mutex_);
     auto at = by_begin_.upper_bound(data);
@@ -100,7 +100,7 @@ class Allocations {
 };
 
 Allocations& allocations() {
-  // Never destroyed: memory may go after it, in the destructors of others' static objects.
+  // Never destroyed: destructors of other static objects may still use it.
   static Allocations& all = *new Allocations;
   return all;
 }
@@ -122,19 +122,19 @@ class SymmetricMemory::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// What a rendezvous gives, whole or not at all: a failed one may be followed by another.
+  /// The result of a rendezvous. Set as a whole, since another rendezvous may follow one that failed.
   struct Reach {
     std::uint64_t id = 0;
     std::vector<std::shared_ptr<Mapping>> mappings;
     std::vector<std::shared_ptr<Mapping>> pad_mappings;
-    std::vector<std::size_t> offsets;  // of each rank's part in its mapping
+    std::vector<std::size_t> offsets;  // of each rank's part within its mapping
     std::vector<std::byte*> remotes;
     Buffer table;
   };
 
-  /// What work still queued may use, here or through a peer's mapping; its last member goes first.
+  /// What queued work may still use, here or through a peer's mapping. The last member is destroyed first.
   struct Held {
-    std::shared_ptr<Segment> pad_segment;  ///< the data's own, where Tandem allocated it
+    std::shared_ptr<Segment> pad_segment;  ///< the same as `segment` unless the data was wrapped
     std::shared_ptr<Segment> segment;
     std::shared_ptr<Mapping> side_by_side;
     std::optional<Reach> reach;  ///< after the rendezvous
@@ -148,7 +148,7 @@ class SymmetricMemory::State {
     try {
       return backend->allocate(size);
     } catch (const OutOfMemory&) {
-      team.collect();  // what the team has let go of, but not released yet, may be what is missing
+      team.collect();  // memory that was passed to `reclaim`, but not released yet, may suffice
     }
     try {
       return backend->allocate(size);
@@ -177,7 +177,7 @@ class SymmetricMemory::State {
     const std::uint64_t id = team.sequence();
     std::vector<Announcement> all;
     for (Parcel& parcel : parcels) all.push_back(unpack(std::move(parcel)));
-    // On every rank alike, so that nobody maps anything and another rendezvous may follow.
+    // If terms differ, every rank finds that here and throws: none maps anything, and another rendezvous may follow.
     for (int rank = 0; rank < team.size(); ++rank) {
       const std::string& their_terms = all[static_cast<std::size_t>(rank)].terms;
       if (their_terms != my_terms) {
@@ -219,9 +219,9 @@ class SymmetricMemory::State {
   std::uint32_t channels;
   std::size_t bytes;
   Reclaimed<Held> held{team, std::make_shared<Held>()};
-  std::byte* data = nullptr;  ///< in its segment
+  std::byte* data = nullptr;  ///< within `held->segment`
   std::size_t pad_offset = 0;
-  SignalPad pad;  // not in there: it holds the team, and what the team lets go of later must not
+  SignalPad pad;  // not in Held: it holds the team, which what is passed to Team::reclaim must not
 
  private:
   void map(std::vector<Announcement> all) {
@@ -236,7 +236,7 @@ class SymmetricMemory::State {
     };
     for (int rank = 0; rank < team.size(); ++rank) {
       Announcement& theirs = all[static_cast<std::size_t>(rank)];
-      // The own part keeps its first address, so that there is one for each byte.
+      // This rank's own part keeps its original address, so that each of its bytes has only one address here.
       const bool own = rank == team.rank();
       const bool pad_apart = !theirs.pad.descriptors.empty();
       auto data_mapping = mapped(std::move(theirs.data), rank);
@@ -263,12 +263,12 @@ SymmetricMemory SymmetricMemory::allocate(const Team& team, std::size_t bytes, c
   auto state = std::make_shared<State>(team, options, bytes);
   state->pad_offset = round_up(bytes, alignof(SignalWord));
   const std::size_t total = state->pad_offset + state->pad_bytes();
-  // Half of all numbers: so much is left for what follows to round up.
+  // At most half of the range, so that rounding up later cannot overflow.
   if (state->pad_offset < bytes || total < bytes || total > std::numeric_limits<std::size_t>::max() / 2) {
     throw OutOfMemory(format("{} bytes of symmetric memory were asked for on {}; no address space has that", bytes,
                              name_own_rank(team)));
   }
-  make_room_for_descriptors(1, team.log());  // on the host, a segment holds one as long as it lives
+  make_room_for_descriptors(1, team.log());  // on the host, a segment holds one for its lifetime
   state->held->segment = state->allocate(total);
   state->held->pad_segment = state->held->segment;
   state->data = state->held->segment->data();
@@ -289,7 +289,7 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
   }
   state->held->segment = state->backend->adopt(data, bytes);
   state->data = static_cast<std::byte*>(data);
-  // Another team may signal beside that allocation: this one gets a pad of its own.
+  // Another team may be using the pad of that allocation, so this one gets a pad of its own.
   make_room_for_descriptors(1, team.log());
   state->held->pad_segment = state->allocate(state->pad_bytes());
   return SymmetricMemory(std::move(state));

@@ -36,12 +36,12 @@ SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& 
 }
 
 void SymmetricTensor::rendezvous() {
-  // The memory alone would take [2, 8] for [4, 4]: they are of one size.
+  // The memory compares only numbers of bytes, which cannot tell [2, 8] from [4, 4].
   memory_.rendezvous(format("{}{}", name(dtype()), to_string(sizes())));
 }
 
 const TensorView& SymmetricTensor::local() const& {
-  static_cast<void>(memory_.state());  // throws where there is none
+  static_cast<void>(memory_.state());  // throws if there is none
   return local_;
 }
 

@@ -20,7 +20,7 @@ struct Process {
   std::string start_time;
 };
 
-/// From "PID (PROGRAM) STATE PARENT ...", where the program's name may hold anything.
+/// Parses "PID (PROGRAM) STATE PARENT ...", where PROGRAM may contain any character, parentheses included.
 std::optional<Process> look_at(pid_t pid) {
   std::ifstream file(format("/proc/{}/stat", pid));
   std::string line;

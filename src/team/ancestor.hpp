@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-/// The nearest process above this one that runs `program` (at most 15 letters, as many as the system keeps), as its id
-/// and start time, which no other process of this machine has; empty if there is none.
+/// The nearest ancestor process that runs `program` (at most 15 characters: the kernel truncates names to that), as
+/// text with its id and start time, which identifies it on this machine; empty if there is none.
 [[nodiscard]] std::string ancestor_running(std::string_view program);
 
 }  // namespace tandem

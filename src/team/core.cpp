@@ -21,11 +21,11 @@ struct Seats {
 };
 
 Seats& seats() {
-  static Seats& all = *new Seats;  // never destroyed: a world in a global may go after everything made later
+  static Seats& all = *new Seats;  // never destroyed: a world in a global variable may outlive it
   return all;
 }
 
-// A team's id: the rank that gave it, and how many that rank had given then.
+// A team's id: the world rank that assigned it, and how many ids that rank has assigned, this one included.
 constexpr int giver_bit = 32;
 int giver_of(std::uint64_t id) noexcept { return static_cast<int>(id >> giver_bit); }
 std::size_t number_of(std::uint64_t id) noexcept { return id & ((std::uint64_t{1} << giver_bit) - 1); }
@@ -60,13 +60,13 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::uni
       reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
       bootstrap_(std::move(bootstrap)) {
-  gone_.reserve(presence_.size());  // the news of a loss is to need no memory
+  gone_.reserve(presence_.size());  // recording a lost peer must not allocate
   bootstrap_->listen({[this](int peer, bool clean) { on_lost(peer, clean); },
                       [this](int peer, const Abort& abort) { on_aborted(peer, abort); }});
 }
 
-// What retired teams wait for is heard of through the bootstrap, and peers hear of this rank's end when all that it
-// queued has run: so this comes first.
+// The reclaimer finishes before the bootstrap is destroyed: the news that ends waits of retired teams comes through the
+// bootstrap, and peers must not be told that this rank has ended before all its queued work has run.
 Core::~Core() {
   if (forked()) {
     reclaimer_.forget();
@@ -119,20 +119,20 @@ void Core::leave(Team::State& team) noexcept {
     const std::size_t number = number_of(team.id());
     if (left.size() <= number) left.resize(number + 1);
     left[number] = true;
-  } catch (...) {  // no memory: then an abort of it is kept, and helps nobody
+  } catch (...) {  // no memory: then a late abort of this team stays in `early_aborts_`, unused
   }
 }
 
 void Core::retire(std::unique_ptr<Team::State> team) noexcept {
-  if (forked()) return;  // a child's copy: nothing that is queued runs here
-  // Long enough for the answer of a device that has nothing to do, too short to be noticed if it has. To ask CUDA would
-  // end a graph capture that is under way anywhere in the process: there, the next constructor asks.
+  if (forked()) return;  // a forked child's copy: no queued work runs here
+  // Long enough for an idle device to answer, too short to be noticed if it is busy. Querying a CUDA device would
+  // invalidate any graph capture in progress in the process: there, the next collective constructor does it.
   constexpr std::chrono::milliseconds glance{2};
   try {
     team->forget_cached();
     reclaimer_.add(std::shared_ptr<Team::State>(std::move(team)));
     if (device_->id().type == DeviceType::host) reclaimer_.collect(glance);
-  } catch (...) {  // no memory to hand it over: it stays for ever
+  } catch (...) {  // no memory to hand it over: it is never freed
     [[maybe_unused]] const Team::State* const never_freed = team.release();
   }
 }
@@ -152,7 +152,7 @@ void Core::on_lost(int peer, bool clean) {
     gone_.push_back(peer);
     for (const auto& [id, team] : teams_) announce(*team, peer);
   }
-  // Last: nobody may be reading the log.
+  // Logged last, since writing may block if nobody reads the log.
   if (log_.enabled(LogLevel::info)) {
     log_.write(LogLevel::info, format("rank {} {}", peer, clean ? "has ended its world" : "is lost"));
   }
@@ -164,13 +164,13 @@ void Core::on_aborted(int peer, const Abort& abort) {
     found->second->peer_aborted(peer, abort);
     return;
   }
-  // A peer may end a team before this rank has entered it, or after this rank has let go of it: that one never comes
-  // back, and programs that make teams again and again are not to keep the news of each.
+  // A peer may abort a team before this rank has entered it, or after this rank has left it. In the latter case the
+  // abort is not kept, or a program that keeps making teams would accumulate them.
   const auto left = left_.find(giver_of(abort.team));
   const std::size_t number = number_of(abort.team);
   const bool is_left = left != left_.end() && number < left->second.size() && left->second[number];
   if (!is_left) early_aborts_.insert_or_assign(abort.team, std::pair(peer, abort));
-  // Should this rank enter it after all, it fails before it takes anything; if not, nobody takes what came for it.
+  // If this rank enters the team later, it fails before it receives anything; if not, nobody receives its parcels.
   bootstrap_->drop_beyond(abort.team, 0);
 }
 

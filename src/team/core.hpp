@@ -22,7 +22,7 @@
 
 namespace tandem {
 
-/// Marks that a rank of a job lives in this process, so that a second `init` is an error and no hang.
+/// Marks that this process has a world of this job and rank, so that a second `init` throws instead of hanging.
 class Seat {
  public:
   Seat(const std::string& job, int rank);
@@ -34,16 +34,16 @@ class Seat {
   std::string key_;
 };
 
-/// What all teams of one world on one rank stand on; lives until the last of them and the world are gone. It brings the
-/// news of the bootstrap (a peer is gone, a peer aborted) to the teams that they concern.
+/// What all teams of one world share on one rank; lives until the world and the last team are destroyed. It forwards
+/// the bootstrap's news (a peer is gone, a peer aborted a team) to the teams concerned.
 class Core : public std::enable_shared_from_this<Core> {
  public:
   enum class Presence : unsigned char { here, left, lost };
 
-  /// `trace` is null unless the run is to be traced; `resident_blocks` as Team has it.
+  /// `trace` is null unless the run is to be traced; for `resident_blocks` see Team::resident_blocks.
   Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
        std::shared_ptr<Device> device, int resident_blocks, std::unique_ptr<Bootstrap> bootstrap);
-  /// Waits for what is queued on the device where something is left to release or there is a trace, which it writes.
+  /// Waits for the device's queued work if anything is left to release or there is a trace, and writes the trace.
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -56,25 +56,25 @@ class Core : public std::enable_shared_from_this<Core> {
   [[nodiscard]] Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
   [[nodiscard]] Reclaimer& reclaimer() noexcept { return reclaimer_; }
 
-  /// An id that no other rank gives out, and that this one has not given out before.
+  /// An id that no other rank assigns, and that this one has not assigned before.
   [[nodiscard]] std::uint64_t next_team_id();
   [[nodiscard]] Presence presence(int world_rank) const;
-  /// Which of these world ranks is gone: of several the first, which the others may have left for.
+  /// Which of these world ranks is gone. Of several, the first: the others may have left because of it.
   [[nodiscard]] std::optional<Gone> first_gone(std::span<const int> world_ranks) const;
-  /// True in a child that was forked from the process that made this.
+  /// Whether this is a forked child of the process that constructed this object.
   [[nodiscard]] bool forked() const noexcept;
 
-  /// From now on `team` hears of what concerns it; what came before it was there is told at once.
+  /// Registers `team` for the bootstrap's news; earlier news that concerns it is delivered at once.
   void enter(Team::State& team);
-  /// After this, `team` hears nothing more.
+  /// Unregisters `team`: no news is delivered to it after this.
   void leave(Team::State& team) noexcept;
-  /// Takes over a team whose last handle is gone. Its waits may still be queued: it goes once they have run, and until
-  /// then hears what would end them.
+  /// Takes over a team whose last handle is gone. Its waits may still be queued: it is destroyed once they have run,
+  /// and until then gets the news that ends them.
   void retire(std::unique_ptr<Team::State> team) noexcept;
 
  private:
   void on_lost(int peer, bool clean);
-  /// Tells a team of a rank that is gone. `mutex_` is held.
+  /// Tells a team that a rank is gone. The caller holds `mutex_`.
   void announce(Team::State& team, int gone) const noexcept;
   void on_aborted(int peer, const Abort& abort);
 
@@ -90,13 +90,13 @@ class Core : public std::enable_shared_from_this<Core> {
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Team::State*> teams_;
-  std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank has yet to enter
-  std::map<int, std::vector<bool>> left_;  // by the rank that gave a team's id: the numbers that are over, a bit each
+  std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank has not entered yet
+  std::map<int, std::vector<bool>> left_;  // by the rank that assigned a team's id: a bit per number, set once left
   std::vector<Presence> presence_;
   std::vector<int> gone_;  // in the order in which this rank heard of it
   std::uint32_t teams_made_ = 0;
 
-  std::unique_ptr<Bootstrap> bootstrap_;  // goes first: its thread uses everything above
+  std::unique_ptr<Bootstrap> bootstrap_;  // destroyed first: its thread uses everything above
 };
 
 }  // namespace tandem

@@ -13,15 +13,15 @@
 namespace tandem {
 
 void make_room_for_descriptors(std::size_t count, const Log& log) {
-  static std::mutex mutex;  // or one rank's thread would lower what another one's has raised
+  static std::mutex mutex;  // otherwise ranks that are threads could lower the limit that another one has just raised
   const std::scoped_lock lock(mutex);
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const rlim_t before = limit.rlim_cur;
-  // The kernel gives the lowest number that is free.
+  // The kernel assigns the lowest free number, so this is about how many descriptors are in use.
   const auto next = FileDescriptor::from_native_handle(::eventfd(0, EFD_CLOEXEC));
   const rlim_t wanted = (next ? static_cast<rlim_t>(next.get()) : before) + count;
-  // The last quarter is for descriptors that move_high has moved, and for what peers send ahead of time.
+  // The last quarter is reserved for descriptors moved by move_high, and for those that peers send early.
   while (wanted > limit.rlim_cur - limit.rlim_cur / 4 && limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = std::min(std::max<rlim_t>(limit.rlim_cur, 64) * 4, limit.rlim_max);
   }

@@ -54,7 +54,7 @@ Sending send_with_descriptors(const FileDescriptor& socket, std::span<const std:
 }
 
 ReceivedWithDescriptors receive_with_descriptors(const FileDescriptor& socket, std::span<std::byte> buffer) {
-  // An error is told once and what the peer sent before comes after it: a reset is no reason to lose that.
+  // A socket reports an error (a reset) once, and then still delivers what the peer sent before: read on after errors.
   constexpr int most_errors = 3;
   for (int errors = 0;;) {
     iovec whole{.iov_base = buffer.data(), .iov_len = buffer.size()};

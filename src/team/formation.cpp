@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-/// How long a list that differs may still be withdrawn: its sender may be about to hear what this rank knows.
+/// How long to wait for the withdrawal of a list that differs: its sender may be about to learn of the same lost rank.
 constexpr auto grace = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -21,7 +21,7 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
   mine_ = {++attempts_, proposed, 0, false, members};
   heard_.clear();
   listed_.clear();
-  // To everyone before anything can fail: whoever lists this rank finds its list.
+  // Sent to all before anything can fail, so that every rank that lists this one gets its list.
   for (const int rank : members) {
     if (rank == self_) continue;
     tell(rank, mine_);
@@ -54,7 +54,7 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
                                    const FirstGone& first_gone) {
   std::optional<Offer> doubtful;
   Clock::time_point doubt_ends;
-  // Whoever has heard of the loss already makes this team no more: its list would not come.
+  // A rank that already knows of the loss no longer makes this team, so its list would never arrive.
   const auto stop = [&] {
     const auto gone = first_gone(mine);
     if (!gone) return;
@@ -69,7 +69,7 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
       if (doubtful) throw Contradiction{rank, doubtful->members};
       throw;
     }
-    if (doubtful && is_of_later_attempt(rank, offer)) {  // so its sender stood by the list that differs
+    if (doubtful && is_of_later_attempt(rank, offer)) {  // so its sender has not withdrawn the list that differs
       kept_.emplace(rank, std::move(offer));
       throw Contradiction{rank, doubtful->members};
     }
@@ -96,8 +96,8 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
 }
 
 void Formation::contradict(const Contradiction& found) {
-  // Those whom the other side lists wait for this rank: its list tells them why they wait in vain. And what the others
-  // sent for this attempt is taken, so that the next one starts clean.
+  // Ranks that only the other list names may be waiting for this rank: its list tells them that the attempt fails. What
+  // all these ranks sent for this attempt is received here, so that the next attempt does not find it.
   std::vector<int> others = found.members;
   for (const int rank : found.members) {
     const bool told = std::find(mine_.members.begin(), mine_.members.end(), rank) != mine_.members.end();
@@ -117,7 +117,7 @@ void Formation::contradict(const Contradiction& found) {
              list_ranks(found.members)));
 }
 
-/// Takes what `rank` sent for this attempt, if it comes in time.
+/// Receives and discards what `rank` sent for this attempt, if it arrives in time.
 void Formation::drain(int rank, Clock::time_point deadline) {
   try {
     while (true) {
@@ -126,9 +126,9 @@ void Formation::drain(int rank, Clock::time_point deadline) {
         kept_.emplace(rank, std::move(offer));
         return;
       }
-      if (!offer.withdrawn) deadline = {};  // only what is here already
+      if (!offer.withdrawn) deadline = {};  // from here on, only what has already arrived
     }
-  } catch (const Error&) {  // nothing more comes
+  } catch (const Error&) {  // nothing more arrives
   }
 }
 
@@ -160,8 +160,8 @@ void Formation::tell(int rank, const Offer& offer) noexcept {
     for (const int member : offer.members) writer.number(member);
     std::uint64_t& sent = sent_[rank];
     bootstrap_.send(rank, channel_, sent + 1, Parcel{writer.take(), {}});
-    ++sent;        // only now: the reader asks for each number in turn
-  } catch (...) {  // a peer that is gone is found so by who waits for it
+    ++sent;        // not if the send threw: the receiver expects consecutive numbers
+  } catch (...) {  // if the peer is gone, waiting for its list reports that
   }
 }
 

@@ -17,19 +17,19 @@
 namespace tandem {
 namespace {
 
-using Names = std::array<const char*, 3>;  // the first that is set counts; null where there are fewer
+using Names = std::array<const char*, 3>;  // the first that is set is used; padded with null
 
-/// One row: how a launcher shows itself, and where it says what.
+/// One launcher: the variables that identify it, and those that hold each value.
 struct Launcher {
   const char* name;
-  Names shown_by;  // any of them
+  Names shown_by;  // any one of them
   Names rank;
   Names world_size;
   Names local_rank;
   Names local_size;                // a number, or Slurm's "2(x3),1"
-  Names nodes;                     // none: world size over local size
-  std::array<const char*, 4> job;  // all that are set, joined; one is needed
-  // Where the launcher names no job: its program that starts a node's ranks, whose process stands for the job.
+  Names nodes;                     // if it has none: world size / local size
+  std::array<const char*, 4> job;  // all that are set, joined; at least one must be
+  // For a launcher that names no job: its program that starts a node's ranks; that process identifies the job.
   const char* starter = nullptr;
 };
 
@@ -50,7 +50,7 @@ constexpr std::array<Launcher, 5> launchers{{
      {"LOCAL_WORLD_SIZE"},
      {},
      {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
-    // Open MPI 4 numbers its jobs by 16 bits of a hash: its transport key makes two jobs at one time different.
+    // Open MPI 4 identifies jobs by 16 bits of a hash, so its transport key is needed to tell concurrent jobs apart.
     {"mpirun",
      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
      {"OMPI_COMM_WORLD_RANK"},
@@ -59,7 +59,7 @@ constexpr std::array<Launcher, 5> launchers{{
      {"OMPI_COMM_WORLD_LOCAL_SIZE"},
      {},
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_precondition_transports"}},
-    // MPICH's and Intel MPI's. Not PMI_RANK: srun sets it too, for programs of either.
+    // The launcher of MPICH and Intel MPI. Not shown by PMI_RANK, which srun also sets for MPI programs.
     {"mpiexec.hydra",
      {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
      {"PMI_RANK"},
@@ -69,7 +69,7 @@ constexpr std::array<Launcher, 5> launchers{{
      {},
      {"TANDEM_JOB"},
      "hydra_pmi_proxy"},
-    // Not SLURM_PROCID: the script of sbatch has it too, and is no step.
+    // Not shown by SLURM_PROCID, which is also set in an sbatch script, outside of any step.
     {"srun",
      {"SLURM_STEP_ID"},
      {"SLURM_PROCID"},
@@ -122,7 +122,7 @@ std::optional<int> whole_number(std::string_view text) {
   return number;
 }
 
-/// The largest count of "2(x3),1" (three nodes with two tasks, one with one), or of a plain "2".
+/// The largest count in "2(x3),1" (three nodes with two tasks each, one with one), or in a plain "2".
 std::optional<int> largest_count(std::string_view text) {
   int largest = 0;
   while (true) {
@@ -156,7 +156,7 @@ Launch read(const Launcher& launcher, const Env::Lookup& lookup, const Value& sh
 
   if (const auto nodes = find(lookup, launcher.nodes)) launch.nodes = number_in(launcher, *nodes, 1, max_ranks);
   if (launcher.nodes[0] != nullptr && launch.nodes == 1) {
-    launch.local_size = launch.world_size;  // tasks per node may be a wish there
+    launch.local_size = launch.world_size;  // on one node, tasks per node may be only what was requested
   } else {
     const Value local = require(launcher, lookup, launcher.local_size, shown, "how many ranks this node has");
     const auto count = largest_count(local.text);
@@ -192,14 +192,14 @@ std::string known_launchers() {
   return names;
 }
 
-/// One that says that it started a single process does not count beside another.
+/// Whether the launcher may have started several ranks: if it says that it started one, another launcher is preferred.
 bool starts_several(const Launcher& launcher, const Env::Lookup& lookup) {
   const auto size = find(lookup, launcher.world_size);
   return !size || size->text != "1";
 }
 
-/// As where a script hands one launcher's numbers on under torchrun's names. Under those of `tandem run` they are its
-/// own, and equal for some ranks by chance.
+/// Whether both give this process the same rank and world size, as when a script exports one launcher's values under
+/// torchrun's names. Never for `tandem run`, which sets its own values: some ranks' would be equal by coincidence.
 bool say_the_same(const Launcher& one, const Launcher& other, const Env::Lookup& lookup) {
   if (&one == launchers.data()) return false;
   const auto same = [&](const Names& first, const Names& second) {
@@ -210,7 +210,7 @@ bool say_the_same(const Launcher& one, const Launcher& other, const Env::Lookup&
   return same(one.rank, other.rank) && same(one.world_size, other.world_size);
 }
 
-// A process inherits the variables of the outer one, and nothing in them says which that is.
+// With nested launchers a process inherits the outer one's variables, and nothing in them says which one is the outer.
 [[noreturn]] void refuse_both(const Launcher& one, const Launcher& other, const Env::Lookup& lookup) {
   const Value first = *find(lookup, one.shown_by);
   const Value second = *find(lookup, other.shown_by);
@@ -238,13 +238,13 @@ Launch Launch::detect(const Env::Lookup& lookup) {
       found = &launcher;
       continue;
     }
-    if (launcher.nodes[0] != nullptr) continue;  // srun: the others start their ranks in its allocations
+    if (launcher.nodes[0] != nullptr) continue;  // srun: other launchers may run inside its allocations
     if (!starts_several(launcher, lookup) || say_the_same(*found, launcher, lookup)) continue;
     if (starts_several(*found, lookup)) refuse_both(*found, launcher, lookup);
     found = &launcher;
   }
   if (found != nullptr) return read(*found, lookup, *find(lookup, found->shown_by));
-  // What other launchers of MPI programs set, too.
+  // PMI_SIZE is also set by other MPI launchers.
   if (const auto size = find(lookup, Names{"PMI_SIZE"}); size && size->text != "1") {
     throw InvalidArgument(
         format("PMI_SIZE is '{}', so a launcher started this process as one of several, but none that is known shows "

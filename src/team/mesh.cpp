@@ -28,8 +28,8 @@ namespace tandem {
 namespace {
 
 #if defined(__SANITIZE_THREAD__)
-// Where ranks are threads of one process, a parcel orders what they do, as it does between processes. ThreadSanitizer
-// does not see through a pair of sockets, so it is told.
+// If ranks are threads of one process, what a rank does before it sends a parcel happens before what the receiver does
+// after. ThreadSanitizer cannot see that through a socket, so an atomic tells it.
 std::atomic<std::uint64_t> parcels_sent{0};
 void parcel_leaves() noexcept { parcels_sent.fetch_add(1, std::memory_order_acq_rel); }
 void parcel_arrives() noexcept { static_cast<void>(parcels_sent.fetch_add(0, std::memory_order_acq_rel)); }
@@ -38,9 +38,9 @@ void parcel_leaves() noexcept {}
 void parcel_arrives() noexcept {}
 #endif
 
-constexpr std::size_t max_payload = 60 * 1024;              // of a message, with a header in front of it
-constexpr auto slice = std::chrono::milliseconds(20);       // how stale a waiter's `stop` may be
-constexpr auto retry_pause = std::chrono::milliseconds(5);  // while the kernel is short of something
+constexpr std::size_t max_payload = 60 * 1024;              // of a message, in addition to its header
+constexpr auto slice = std::chrono::milliseconds(20);       // how often a waiter calls `stop`
+constexpr auto retry_pause = std::chrono::milliseconds(5);  // while the kernel is short of memory
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
@@ -52,9 +52,9 @@ struct Mesh::Header {
   std::uint32_t descriptors = 0;  // in this message
   std::uint64_t team = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;            // of the whole parcel; of a goodbye: 1 if all is well
+  std::uint64_t bytes = 0;            // of the whole parcel; in a goodbye: 1 if all is well
   std::uint64_t all_descriptors = 0;  // of the whole parcel
-  std::int64_t lost = -1;             // of an abort or a lost: the rank
+  std::int64_t lost = -1;             // in `abort` and `lost`: the lost rank
 };
 
 struct Mesh::Message {
@@ -65,12 +65,12 @@ struct Mesh::Message {
 
 struct Mesh::Arrival {
   Parcel parcel;
-  bool damaged = false;  // descriptors were lost on the way
+  bool damaged = false;  // descriptors were lost in transit
 };
 
 struct Mesh::Event {
   int peer = 0;
-  std::optional<Abort> abort;  // none: the peer has ended
+  std::optional<Abort> abort;  // empty: the peer has ended
   bool clean = false;
 };
 
@@ -83,8 +83,8 @@ struct Mesh::Peer {
   State state = State::here;
   std::deque<Message> outgoing;
 
-  Arrival partial;                // a parcel of which some messages are yet to come
-  std::uint64_t descriptors = 0;  // of those messages, dropped ones included
+  Arrival partial;                // a parcel, some of whose messages have not arrived yet
+  std::uint64_t descriptors = 0;  // in those that have arrived, including descriptors that were dropped
 };
 
 Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience)
@@ -105,7 +105,7 @@ Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience
     peer->socket = std::move(link.socket);
     const auto tag = static_cast<std::uint64_t>(peers_.size());
     if (peer->socket) watch(peer->socket.get(), tag, false, false);
-    // A child that a peer forked keeps its sockets open: then only this tells of the peer's death.
+    // A child that a peer forked keeps the peer's sockets open: then only the pidfd reports the peer's death.
     if (link.process != 0) {
       const auto pidfd = ::syscall(SYS_pidfd_open, static_cast<pid_t>(link.process), 0U);
       peer->pidfd = FileDescriptor::from_native_handle(static_cast<int>(pidfd));
@@ -114,7 +114,7 @@ Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience
     peers_.push_back(std::move(peer));
   }
   if (peers_.size() > 1) {
-    // The program's signal handlers are not to run on this thread.
+    // The program's signal handlers must not run on this thread.
     const SignalsBlocked guard;
     try {
       thread_ = std::make_unique<std::thread>([this] { run(); });
@@ -125,8 +125,8 @@ Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience
 }
 
 Mesh::~Mesh() {
-  if (::getpid() != process_) {  // a forked child destroys its copy: the sockets are its parent's to say goodbye on
-    // Nor has its thread come along, nor who waited there: nothing of them may be touched.
+  if (::getpid() != process_) {  // a forked child destroys its copy: only the parent may say goodbye on these sockets
+    // The parent's threads do not exist here, so the thread object and the condition variable must not be touched.
     [[maybe_unused]] const std::thread* const never_freed = thread_.release();
     [[maybe_unused]] const std::condition_variable* const never_destroyed = changed_.release();
     return;
@@ -148,12 +148,12 @@ Mesh::~Mesh() {
       goodbye[0].header = {Kind::goodbye, 0, 0, 0, well ? 1U : 0U, 0, -1};
       enqueue(*peer, std::move(goodbye));
       transmit(*peer);
-    } catch (...) {  // then the closing socket tells that this rank is lost
+    } catch (...) {  // then peers see the socket close, and treat this rank as lost
     }
   }
   try {
     drain();
-  } catch (...) {  // the same
+  } catch (...) {  // as above
   }
 }
 
@@ -212,7 +212,7 @@ Parcel Mesh::receive(int rank, std::uint64_t team, std::uint64_t sequence, Clock
                      const std::function<void()>& stop) {
   Peer& peer = at(rank);
   while (true) {
-    // What has come counts, whatever became of the team since.
+    // A parcel that has arrived is returned even if the team has failed since.
     if (auto parcel = try_receive(rank, team, sequence)) return std::move(*parcel);
     if (stop) stop();
     std::unique_lock lock(mutex_);
@@ -243,12 +243,12 @@ std::optional<Parcel> Mesh::take(const Key& key) {
 }
 
 void Mesh::drop_beyond(std::uint64_t team, std::uint64_t sequence) noexcept {
-  std::map<Key, Arrival> dropped;  // goes without the lock: the last descriptor of a large memory takes its time
+  std::map<Key, Arrival> dropped;  // freed after unlocking: closing a large memory's last descriptor is slow
   const std::lock_guard lock(mutex_);
   try {
     std::uint64_t& last = last_received_.try_emplace(team, sequence).first->second;
     last = std::min(last, sequence);
-  } catch (...) {  // no memory: then what comes later stays until this world ends
+  } catch (...) {  // no memory: then parcels that arrive later stay until this world ends
   }
   for (auto at = inbox_.begin(); at != inbox_.end();) {
     const auto here = at++;
@@ -304,7 +304,7 @@ void Mesh::enqueue(Peer& peer, std::vector<Message> messages) {
   if (idle) transmit(peer);
 }
 
-/// Sends until the queue is empty or the kernel takes no more; the thread goes on when it does.
+/// Sends until the queue is empty or the kernel accepts no more; then the mesh's thread continues when it does.
 void Mesh::transmit(Peer& peer) {
   static_assert(sizeof(Header) + max_payload <= largest_message);
   while (!peer.outgoing.empty()) {
@@ -317,13 +317,13 @@ void Mesh::transmit(Peer& peer) {
         retry_ = true;
         wake();
         return;
-      case Sending::ended: peer.outgoing.clear(); break;  // reading its socket tells how
+      case Sending::ended: peer.outgoing.clear(); break;  // it is gone; reading its socket tells how
     }
   }
 }
 
-/// At the end, without the thread: sends what the sockets had no room for. What peers send meanwhile is for nobody, and
-/// is read all the same: two that end at once would else wait for each other.
+/// Called by the destructor, after the thread has ended: sends what the sockets had no room for. What peers send
+/// meanwhile is read and discarded: otherwise two ranks that end at the same time could wait for each other.
 void Mesh::drain() {
   const auto deadline = Clock::now() + patience_;
   while (true) {
@@ -370,7 +370,7 @@ void Mesh::run() noexcept {
       if (stopping_) return;
       retry = std::exchange(retry_, false);
     }
-    // Whoever could not send has woken this thread: to wait for events alone would be no pause.
+    // A send that failed has woken this thread, so epoll_wait would return at once, without a pause.
     if (retry) std::this_thread::sleep_for(retry_pause);
     const int count = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), retry ? 0 : -1);
     try {
@@ -386,7 +386,7 @@ void Mesh::run() noexcept {
         Peer& peer = *peers_[static_cast<std::size_t>(tag & ~pidfd_bit)];
         if (peer.state != Peer::State::here) continue;
         if ((tag & pidfd_bit) != 0) {
-          read(peer);  // what it sent before it died
+          read(peer);  // what it sent before it ended
           if (peer.state == Peer::State::here) part(peer, false);
         } else {
           serve(peer, event.events);
@@ -397,10 +397,10 @@ void Mesh::run() noexcept {
           if (peer->state == Peer::State::here) transmit(*peer);
         }
       }
-    } catch (...) {  // no memory for what came; those who wait for it run into their deadlines
+    } catch (...) {  // no memory for what arrived: waits for it end at their deadlines
     }
     dispatch();
-    changed_->notify_all();  // only now: who wakes and finds several peers gone asks its world which went first
+    changed_->notify_all();  // not before: a waiter that finds several peers gone asks the Core which was first
   }
 }
 
@@ -440,7 +440,7 @@ void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vec
     case Kind::lost: {
       if (header.lost < 0 || header.lost >= static_cast<std::int64_t>(peers_.size()) || header.lost == rank_) return;
       Peer& lost = *peers_[static_cast<std::size_t>(header.lost)];
-      if (lost.state == Peer::State::here) read(lost);  // what it sent before its end
+      if (lost.state == Peer::State::here) read(lost);  // what it sent before it ended
       if (lost.state == Peer::State::here) part(lost, false);
       return;
     }
@@ -465,7 +465,7 @@ void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vec
 
 void Mesh::part(Peer& peer, bool clean) {
   peer.state = clean ? Peer::State::left : Peer::State::lost;
-  // A child that this process forked keeps both open, and so epoll would go on telling of them for good.
+  // A forked child of this process keeps both open, so that closing them would not remove them from epoll.
   for (FileDescriptor* watched : {&peer.socket, &peer.pidfd}) {
     if (*watched) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched->get(), nullptr);
     *watched = {};
@@ -478,8 +478,8 @@ void Mesh::part(Peer& peer, bool clean) {
   spread(peer.info.rank);
 }
 
-/// A dying process's sockets close one after the other. Whoever hears of it last is not to take a survivor, which has
-/// given up meanwhile, for the one that died.
+/// Tells all peers. A dying process's sockets close one after the other, and a rank that notices late must not mistake
+/// a survivor that has given up meanwhile for the rank that died.
 void Mesh::spread(int lost) {
   for (const auto& peer : peers_) {
     if (!peer->socket || peer->state != Peer::State::here) continue;
@@ -506,7 +506,7 @@ void Mesh::dispatch() {
       } else {
         listener.lost(event.peer, event.clean);
       }
-    } catch (...) {  // a listener's trouble is its own
+    } catch (...) {  // a listener's exceptions must not end this thread
     }
     const std::lock_guard lock(mutex_);
     changed_->notify_all();

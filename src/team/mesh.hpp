@@ -18,20 +18,20 @@
 
 namespace tandem {
 
-/// The bootstrap of one node: a socket to each peer, and one thread that reads them all, sends what did not fit at once
-/// and hears of each peer's end. A parcel goes as one or more messages, which each carry a header.
+/// The bootstrap of one node: a socket to each peer, and one thread that reads from all of them, sends what did not fit
+/// into a socket at once, and notices each peer's end. A parcel is sent as one or more messages, each with a header.
 ///
-/// Invariants: what one rank sends to another arrives whole and in order; no call but `receive` and `flush` blocks, and
-/// the destructor no longer than it says; the listener runs on the mesh's thread, without its lock, and never after the
-/// destructor has begun to return; a rank that one rank has lost is lost to all, and each hears of it before it hears
-/// what anybody did about it.
+/// Invariants: what one rank sends to another arrives complete and in order; only `receive` and `flush` block, and the
+/// destructor, within its documented limit; the listener runs on the mesh's thread, without its lock, and never after
+/// the destructor returns; a rank that is lost to one rank is lost to all, and each learns of the loss before it learns
+/// of other ranks' reactions to it.
 class Mesh final : public Bootstrap {
  public:
-  /// `links` as `meet` gives them; `patience` is how long the destructor may wait.
+  /// `links` as returned by `meet`; `patience` is how long the destructor may wait.
   Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience);
-  /// Says goodbye to the peers. It waits only where a peer's socket is full, for that to take what was sent before and
-  /// the goodbye; whoever reads nothing in time counts this rank as lost. A destructor run by a passing exception says
-  /// that it fails, and so does one after `end_as_lost`, or a process's end: peers then count this rank as lost, too.
+  /// Says goodbye to the peers. Waits only while a peer's socket is full, until it has accepted the queued messages and
+  /// the goodbye; a peer that does not read in time treats this rank as lost. So do all peers if the destructor runs
+  /// because of an exception or after `end_as_lost` (the goodbye says so), or if the process ends without it.
   ~Mesh() override;
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -46,7 +46,7 @@ class Mesh final : public Bootstrap {
   void send_abort(int rank, const Abort& abort) noexcept override;
   void listen(Listener listener) override;
   void end_as_lost() noexcept override { ends_well_ = false; }
-  /// Throws PeerLost for the peer that was lost first, if one is: others may have left because of it.
+  /// Throws PeerLost for the first peer that was lost, if any: others may have left because of it.
   void throw_if_lost();
 
  private:
@@ -86,17 +86,17 @@ class Mesh final : public Bootstrap {
   FileDescriptor epoll_;
   FileDescriptor wake_;
 
-  std::mutex mutex_;  // everything below, and all of a Peer but its info
+  std::mutex mutex_;  // guards everything below, and all of a Peer but its info
   std::unique_ptr<std::condition_variable> changed_ = std::make_unique<std::condition_variable>();
   std::map<Key, Arrival> inbox_;
-  std::map<std::uint64_t, std::uint64_t> last_received_;  // of failed teams: what has a higher sequence is dropped
+  std::map<std::uint64_t, std::uint64_t> last_received_;  // of failed teams: higher sequences are dropped
   std::deque<Event> events_;
   const Peer* first_lost_ = nullptr;
   Listener listener_;
   bool stopping_ = false;
-  bool retry_ = false;  // the kernel was short of something: try again soon
+  bool retry_ = false;  // the kernel was short of memory: send again soon
 
-  std::vector<std::byte> buffer_;  // the thread's own
+  std::vector<std::byte> buffer_;  // used by the thread only, and by `drain` after it
   std::unique_ptr<std::thread> thread_;
 };
 

@@ -12,17 +12,17 @@ namespace tandem {
 /// "rank 2 (host node7, pid 4242)"
 [[nodiscard]] std::string to_string(const PeerInfo& peer);
 
-/// Whom an error of a call on this team is about: "rank 0 of 3", and where the world has another number for it, "rank 0
-/// of 3 (rank 2 of the world)".
+/// This rank, for errors of calls on the team: "rank 0 of 3", or if its world rank differs, "rank 0 of 3 (rank 2 of the
+/// world)".
 [[nodiscard]] std::string name_own_rank(const Team& team);
 
 /// A rank that is gone.
 struct Gone {
   int rank;   ///< of the world
-  bool left;  ///< it has ended its world, and said so
+  bool left;  ///< it ended its world, and said so; false: it is lost
 };
 
-/// "rank 2 (host node7, pid 4242) is lost: its process or its world ended", or that it has ended its world.
+/// "rank 2 (host node7, pid 4242) is lost (its process or its world ended)", or if it `left`, "… has ended its world".
 [[nodiscard]] std::string tell_gone(const PeerInfo& peer, bool left);
 
 /// "rank 1", "ranks 0, 2 and 5"

@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-/// Runs a part of a collective call that may fail on this rank alone. If it does, the other members are told, and do
-/// not wait out their deadline for a call that never comes.
+/// Runs a part of a collective call that may fail on this rank alone. If it throws, the team is aborted, so that the
+/// other members do not wait until their deadline for a call that this rank will not make.
 template <typename Body> decltype(auto) or_abort(const Team& team, std::string_view what, Body&& body) {
   try {
     return std::forward<Body>(body)();

@@ -30,7 +30,7 @@ class Reclaimer::Deferred {
 
  private:
   std::shared_ptr<Shelf> shelf_;
-  Objects entry_;  // made early, since a destructor has nobody to tell that there is no memory
+  Objects entry_;  // allocated early: the destructor could not report a failed allocation
 };
 
 std::shared_ptr<void> Reclaimer::deferred(std::shared_ptr<void> object) const {
@@ -41,7 +41,7 @@ void Reclaimer::add(std::shared_ptr<void> object) noexcept {
   try {
     const std::lock_guard lock(shelf_->mutex);
     shelf_->objects.push_back(std::move(object));
-  } catch (...) {  // no memory for the list: the object, here still, goes when nothing uses it
+  } catch (...) {  // no memory for the list: `object` is released at the end of this function, once it is unused
     static_cast<void>(wait_until_idle());
   }
 }
@@ -79,7 +79,7 @@ bool Reclaimer::is_empty() noexcept {
   return shelf_->objects.empty() && shelf_->deferred == 0;
 }
 
-// A driver tells of a graph that is gone a moment after the last of its work. Who still has a graph is not waited for.
+// The driver releases a destroyed graph's objects shortly after its last work. Graphs that exist are not waited for.
 void Reclaimer::wait_for_deferred() noexcept {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   const auto all_here = [this] {
@@ -107,8 +107,8 @@ bool Reclaimer::is_idle(std::chrono::milliseconds limit) noexcept {
   return false;
 }
 
-// In pieces: unlike `Device::synchronize`, they leave what functions of the host's threw to who synchronises the
-// stream. Ends, since each wait that is queued does.
+// Uses `synchronize_for`, since `synchronize` would throw what host functions threw, which is for the caller that
+// synchronises their stream. Terminates, since every queued wait has a deadline.
 bool Reclaimer::wait_until_idle() noexcept {
   constexpr std::chrono::seconds piece{1};
   try {

@@ -12,38 +12,38 @@
 
 namespace tandem {
 
-/// What the teams of one world let go of while queued work may still use it.
+/// Owns what the teams of one world no longer need but queued work may still use.
 ///
-/// It is released only when nothing is found queued on the device: what one team waits for may hang on a call that its
-/// caller has yet to make, so the release of another team's memory must not wait for it, and freeing memory on a
-/// device may itself wait for all of the device's work.
+/// It is released only when the device is found idle. Freeing device memory may itself wait for all of the device's
+/// work, and a wait that one team has queued may depend on a call that its caller has not made yet: releasing another
+/// team's memory must not wait for that.
 class Reclaimer {
  public:
   Reclaimer(std::shared_ptr<Device> device, const Log& log) : device_(std::move(device)), log_(log) {}
 
-  /// A handle that may outlive this: where its last copy goes, on any thread, `object` is handed to this list, without
-  /// a call of the device. After `finish`, `object` stays for ever.
+  /// A handle that may outlive this. When its last copy is destroyed, on any thread, `object` is added to this list,
+  /// without calling the device. After `finish` it is instead never released.
   [[nodiscard]] std::shared_ptr<void> deferred(std::shared_ptr<void> object) const;
 
   /// See Team::reclaim.
   void add(std::shared_ptr<void> object) noexcept;
-  /// Releases everything if the device has nothing left to run within `limit`, else nothing.
+  /// Releases everything if the device becomes idle within `limit`, else nothing.
   void collect(std::chrono::milliseconds limit) noexcept;
-  /// Waits for the device, and a tenth of a second for handles of `deferred`, then releases everything. False if the
-  /// device cannot be waited for: then nothing is released, ever.
+  /// Waits for the device, and up to 0.1 s for handles of `deferred`, then releases everything. False if waiting for
+  /// the device failed: then nothing is ever released.
   bool finish() noexcept;
-  /// Leaves everything as it is, for ever: for a forked child, where what is queued never runs, and where the device's
-  /// threads, which a release may need, are not there.
+  /// Never releases anything: for a forked child, which has neither the queued work nor the device's threads, which a
+  /// release may need.
   void forget() noexcept;
 
  private:
   using Objects = std::list<std::shared_ptr<void>>;
-  /// What handles of `deferred` need, and no more of the world than that.
+  /// The part that handles of `deferred` share and keep alive, so that they do not keep the world alive.
   struct Shelf {
     std::mutex mutex;
     Objects objects;
-    std::size_t deferred = 0;  ///< handles that have not come back
-    bool closed = false;       ///< nobody will look here again
+    std::size_t deferred = 0;  ///< handles that still exist
+    bool closed = false;       ///< after `finish`: nothing added would be released
   };
   class Deferred;
 

@@ -67,15 +67,15 @@ std::string duration(std::chrono::milliseconds time) {
   throw PeerLost(format("{} is lost: it ended {}", to_string(peer), when), peer.rank, peer.host, peer.pid);
 }
 
-/// What a guest says first.
+/// A guest's first message.
 struct Hello {
   std::uint32_t version = 0;
-  PeerInfo peer;  // this and what follows are read of this version only
+  PeerInfo peer;  // this and the following are set only if the version matches
   int world_size = 0;
   std::string job;
 };
 
-/// Nothing if it is no such message: then it is none of ours.
+/// Empty if the message is not a hello: then another program has connected.
 std::optional<Hello> hello_of(std::span<const std::byte> message) {
   try {
     WireReader reader(message);
@@ -87,7 +87,7 @@ std::optional<Hello> hello_of(std::span<const std::byte> message) {
     hello.world_size = reader.number<int>();
     hello.job = reader.text();
     return hello;
-  } catch (const DeviceError&) {  // it is too short
+  } catch (const DeviceError&) {  // the message is too short
     return std::nullopt;
   }
 }
@@ -109,7 +109,7 @@ class Party {
   std::vector<Link> links_;
 };
 
-/// Rank 0: takes in the others.
+/// Rank 0, which admits the others.
 class Host : Party {
  public:
   using Party::Party;
@@ -118,14 +118,14 @@ class Host : Party {
     open();
     try {
       hear_all(Note::ready);
-      // Closed before anybody can have finished: who comes from now on wants the next world.
+      // Closed before any rank can have finished: ranks that connect from now on belong to the next world.
       listener_ = {};
       strangers_.clear();
       WireWriter roster = note(Note::roster);
       for (const Link& link : links_) put(roster, link.info);
       tell_all(roster.take());
-      // Of a rank that ends while the others link up, all hear from here: those who wait for it may not be able to see
-      // its end, and who does see it and leaves is not to be taken for the one that died.
+      // If a rank ends while the ranks connect to each other, rank 0 reports it to all: a rank that waits for it may
+      // not see its end, and a rank that sees it and leaves must not be mistaken for the one that died.
       hear_all(Note::reached);
     } catch (const Timeout& error) {
       refuse_all(Reason::timeout, error.what(), {error.peer(), 0, ""});
@@ -161,7 +161,7 @@ class Host : Party {
     }
   }
 
-  /// Until every guest has said this. Takes guests in as long as there is a door.
+  /// Waits until every guest has said `awaited`. Admits guests while `listener_` is open.
   void hear_all(Note awaited) {
     while (true) {
       std::vector<int> missing;
@@ -211,7 +211,7 @@ class Host : Party {
                  "ranks must run one version of Tandem",
                  meeting_.job, hello->version, protocol));
     }
-    if (hello->job != meeting_.job) return;  // another job whose name has the same hash: it will try again
+    if (hello->job != meeting_.job) return;  // another job, whose name has the same hash; it will retry
     const auto& [version, peer, world_size, job] = *hello;
     const bool known = peer.rank > 0 && peer.rank < size();
     if (world_size != size() || !known || link(peer.rank).socket) {
@@ -219,7 +219,7 @@ class Host : Party {
                                   ? format("it says that the world has {} ranks, rank 0 says {}", world_size, size())
                               : !known ? format("allowed: 1 to {}, and one rank 0", size() - 1)
                                        : format("{} is that rank already", to_string(link(peer.rank).info));
-      links_.push_back({peer, std::move(guest), 0});  // to be told as well
+      links_.push_back({peer, std::move(guest), 0});  // so that `refuse_all` tells it, too
       throw InvalidArgument(format("{} cannot join job '{}': {}", to_string(peer), meeting_.job, why));
     }
     Link& joined = link(peer.rank);
@@ -241,7 +241,7 @@ class Host : Party {
 
   void tell_all(std::span<const std::byte> message) const {
     for (const Link& link : links_) {
-      if (link.socket) send_message(link.socket, message);  // who is gone is found so when it is heard
+      if (link.socket) send_message(link.socket, message);  // if a rank is gone, `hear` reports it
     }
   }
 
@@ -265,16 +265,16 @@ class Host : Party {
       tell_all(message);
       for (const FileDescriptor& guest : strangers_) send_message(guest, message);
       if (reason != Reason::timeout) refuse_latecomers(message);
-    } catch (...) {  // they will see the socket close
+    } catch (...) {  // then they see their sockets close
     }
   }
 
-  /// Whoever comes after the door was shut would wait for another world until its deadline.
+  /// Ranks that connect only after the refusal would otherwise wait for another world until their deadline.
   void refuse_latecomers(std::span<const std::byte> message) {
     const auto until = std::min(deadline_, Clock::now() + std::chrono::seconds(5));
     auto told = std::count_if(links_.begin(), links_.end(), [](const Link& link) { return bool(link.socket); }) +
                 std::count_if(strangers_.begin(), strangers_.end(), [](const auto& guest) { return bool(guest); });
-    // Rank 0 may have run out of descriptors. Who has been told needs its own no more.
+    // Rank 0 may have run out of descriptors; those of ranks that have been told are no longer needed.
     for (Link& link : links_) link.socket = {};
     strangers_.clear();
     while (told < size() - 1) {
@@ -290,7 +290,7 @@ class Host : Party {
   FileDescriptor listener_;
   std::string nonce_ = nonce();
   std::vector<FileDescriptor> strangers_;
-  std::vector<Note> said_ = std::vector<Note>(static_cast<std::size_t>(size()));  // the last of each: hello at first
+  std::vector<Note> said_ = std::vector<Note>(static_cast<std::size_t>(size()));  // each rank's last; hello at first
 };
 
 /// Every other rank.
@@ -306,7 +306,7 @@ class Guest : Party {
     send_message(host().socket, note(Note::ready).take());
     take_roster();
     for (int r = 1; r < rank(); ++r) reach(r);
-    // From here on nobody needs this rank to go on: what it sent the others waits at their sockets.
+    // From here on no rank depends on this one: what it sent to the others is queued at their sockets.
     send_message(host().socket, note(Note::reached).take());
     expect_the_rest(listener);
     return std::move(links_);
@@ -315,7 +315,7 @@ class Guest : Party {
  private:
   Link& host() { return link(0); }
 
-  /// Connects to rank 0 until it has let this rank in.
+  /// Tries to connect to rank 0 until it has admitted this rank.
   void join() {
     const std::string name = socket_name(meeting_.job, "0");
     host().info = {0, 0, host_name()};
@@ -339,7 +339,7 @@ class Guest : Party {
     }
   }
 
-  /// False if rank 0 closed before it let this rank in: then it was an earlier world's.
+  /// False if rank 0 closed the connection without admitting this rank: then it was an earlier world's rank 0.
   bool greet(FileDescriptor socket) {
     host().process = other_process(socket);
     host().socket = move_high(std::move(socket));
@@ -347,7 +347,7 @@ class Guest : Party {
     hello.number(protocol);
     put(hello, link(rank()).info);
     hello.number(size()).text(meeting_.job);
-    send_message(host().socket, hello.take());  // a host that has closed may have said why before
+    send_message(host().socket, hello.take());  // if the host has closed, it may have sent the reason before
     while (nonce_.empty()) {
       if (!next()) return false;
     }
@@ -360,14 +360,14 @@ class Guest : Party {
     }
   }
 
-  /// Waits for rank 0 and takes one message of its. False at the end of the connection.
+  /// Waits for a message from rank 0 and handles it. False at the end of the connection.
   bool next() {
     const std::array<int, 1> socket{host().socket.get()};
     if (!wait_readable(socket, verdict_)) throw_missing(meeting_, missing_);
     return hear();
   }
 
-  /// Takes one message of rank 0's if one has come. False at the end of the connection.
+  /// Handles one message from rank 0, if one has arrived. False at the end of the connection.
   bool hear() {
     const Received received = receive_message(host().socket);
     if (received.state == Received::State::end) return false;
@@ -404,7 +404,7 @@ class Guest : Party {
     }
   }
 
-  /// While the ranks link up, rank 0 alone says who has ended (see Host::run).
+  /// Connects to rank `r`. Whether it has ended is for rank 0 alone to report (see Host::run).
   void reach(int r) {
     const std::string name = socket_name(meeting_.job, format("{}/{}", nonce_, r));
     const auto hello = note(Note::link).number(rank()).text(nonce_).take();
@@ -419,7 +419,7 @@ class Guest : Party {
         link(r).socket = move_high(std::move(socket));
         return;
       }
-      // It listened before the roster was sent: it is gone, or its backlog is full.
+      // It was listening before the roster was sent, so it is gone now, or its backlog is full.
       if (wait_readable(host_socket, std::min(verdict_, Clock::now() + std::chrono::milliseconds(2)))) {
         if (!hear()) throw_lost(host().info, "while the world was made");
       } else if (Clock::now() >= verdict_) {
@@ -428,19 +428,19 @@ class Guest : Party {
     }
   }
 
-  /// Takes the connections of the ranks above this one, and waits until no rank has others to reach.
+  /// Accepts the connections of higher ranks, and waits until all ranks have connected to each other.
   void expect_the_rest(const FileDescriptor& listener) {
-    bool over = false;  // rank 0 has ended, perhaps while it told the others that the world is made
+    bool over = false;  // rank 0 has ended, perhaps while telling the ranks that the world is made
     while (true) {
       std::vector<int> missing;
       for (int r = rank() + 1; r < size(); ++r) {
         if (!link(r).socket) missing.push_back(r);
       }
-      // Then all connections have come, and whoever was told is in the mesh: that is to hear of rank 0's end before it
-      // hears of those who leave because of it.
+      // All connections have been accepted. Even if rank 0 has ended, ranks that it told are in the mesh already: this
+      // rank joins it as well, where it learns of rank 0's end before it learns of ranks that leave because of that.
       if (missing.empty() && (made_ || over)) return;
       const std::array<int, 2> sockets{host().socket.get(), listener.get()};
-      // Once the world is made, the sockets are the mesh's: what rank 0 says then is not for here.
+      // Once the world is made, messages on the sockets are for the mesh: they must not be read here.
       const auto awaited = std::span(sockets).subspan(made_ || over ? 1 : 0);
       if (!wait_readable(awaited, over ? Clock::now() : verdict_)) {
         if (over) throw_lost(host().info, "while the world was made");
@@ -466,7 +466,7 @@ class Guest : Party {
   }
 
   Clock::time_point
-      verdict_;  // when rank 0 has surely said who did not come: its deadline may be later than this one's
+      verdict_;  // by then rank 0 has reported missing ranks, even if its deadline is a little later than this one's
   std::string nonce_;
   bool roster_ = false;
   bool made_ = false;

@@ -10,11 +10,11 @@
 
 namespace tandem {
 
-/// One rank as another one has met it.
+/// The connection of one rank to another.
 struct Link {
   PeerInfo info;
   FileDescriptor socket;     ///< connected to it; empty for the rank itself
-  std::int64_t process = 0;  ///< its process id as this process sees it, for a pidfd; 0 if that is this very process
+  std::int64_t process = 0;  ///< its process id as seen by this process, for a pidfd; 0: it is in this process
 };
 
 struct Meeting {
@@ -24,12 +24,12 @@ struct Meeting {
   std::chrono::milliseconds timeout{0};
 };
 
-/// Where the ranks of a job meet on one node. Rank 0 listens at a name made of user and job, hands out a random nonce,
-/// and tells who there is; then each two ranks connect at names made of the nonce, and rank 0 tells when all have.
-/// Gives a link to each rank, in order. Throws Timeout naming the ranks that did not come, PeerLost naming one that
-/// died on the way, InvalidArgument where ranks contradict each other (world size, the same rank twice), OutOfMemory or
-/// DeviceError where this rank lacks something. Rank 0 tells the others what it throws: for all but the first three
-/// they throw Aborted.
+/// Connects all ranks of a job on one node with each other. Rank 0 listens at a name made of user and job, sends each
+/// rank a random nonce and, once all have come, the list of ranks; then every two ranks connect at names made of the
+/// nonce, and rank 0 announces when all have. Returns a link to each rank, in order. Throws Timeout naming the ranks
+/// that did not come, PeerLost naming one that died meanwhile, InvalidArgument if ranks contradict each other (world
+/// size, the same rank twice), OutOfMemory or DeviceError for what fails on this rank. Rank 0 tells the others what it
+/// throws: they throw the same for the first three, else Aborted.
 [[nodiscard]] std::vector<Link> meet(const Meeting& meeting);
 
 }  // namespace tandem

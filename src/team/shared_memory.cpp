@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-// What hosts that let no such file be executed want to hear (Linux 6.3 and later); older headers do not know it.
+// MFD_NOEXEC_SEAL, which some hosts require for memfds (Linux 6.3 and later); older headers do not define it.
 constexpr unsigned never_executed = 0x8;
 
 [[noreturn]] void refuse(std::size_t bytes, const char* call) {
@@ -47,12 +47,12 @@ std::byte* map(const FileDescriptor& fd, std::size_t bytes, int protection) {
   if (address == MAP_FAILED) {
     throw OutOfMemory(format("mapping {} bytes of shared memory failed: {}", bytes, std::strerror(errno)));
   }
-  if (bytes >= huge_page) ::madvise(address, bytes, MADV_HUGEPAGE);  // where the system offers them; else as it is
+  if (bytes >= huge_page) ::madvise(address, bytes, MADV_HUGEPAGE);  // a hint: no effect where the system has none
   return static_cast<std::byte*>(address);
 }
 
-/// fallocate for all of a file; false with its errno. Any signal interrupts a call and undoes what it has done, and a
-/// profiler's come all the time: steps are so small that most get through, and cost no more than one for all.
+/// fallocate for all of a file; false, with its errno, if it fails. Any signal interrupts a call and undoes its work,
+/// and a profiler sends many: the steps are so small that most complete, yet they cost no more than a single call.
 bool allocate_in_steps(int fd, std::size_t bytes) {
   constexpr std::size_t largest_step = 64 * 1024;
   constexpr std::size_t smallest_step = 4 * 1024;
@@ -71,7 +71,7 @@ bool allocate_in_steps(int fd, std::size_t bytes) {
   return true;
 }
 
-/// Whether huge pages of shared memory are for mappings that ask for them: not for all, and not for none.
+/// Whether only those mappings of shared memory get huge pages that ask for them by madvise.
 bool huge_pages_go_to_who_asks() {
   for (const char* setting : {"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
                               "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled"}) {
@@ -83,10 +83,10 @@ bool huge_pages_go_to_who_asks() {
   return false;
 }
 
-/// Takes all pages now: a machine that is full says so here, and not as SIGBUS at some later write.
+/// Allocates all pages now, so that a lack of memory is reported here, not by SIGBUS at a later write.
 bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes) {
-  // fallocate knows of no mapping, and would take small pages; elsewhere it takes the same ones sooner, and maps none.
-  // What the kernel refuses here (before Linux 5.14 all) it tries again, for its reason if for nothing else.
+  // fallocate ignores a mapping's madvise, and would allocate small pages; else it is faster, since it maps nothing.
+  // If madvise fails (always before Linux 5.14), fallocate is called all the same, at least for its errno.
   const bool through_mapping = bytes >= huge_page && huge_pages_go_to_who_asks();
   if (through_mapping && ::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
   return allocate_in_steps(fd.get(), bytes);
@@ -99,7 +99,7 @@ SharedMemory::SharedMemory(FileDescriptor fd, std::size_t bytes)
 
 SharedMemory::SharedMemory(std::size_t bytes) : SharedMemory(create(bytes), bytes) {
   if (!take_pages(descriptor_, data_, bytes)) refuse(bytes, "fallocate");
-  // Nobody can shrink it under a peer's feet.
+  // Sealed, so that no process can shrink it while a peer accesses it.
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     refuse(bytes, "sealing");
   }

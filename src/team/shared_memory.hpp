@@ -7,16 +7,16 @@
 
 namespace tandem {
 
-/// Memory that processes share, as this one has mapped it: a memfd. It has no name to leave behind; peers are sent the
-/// descriptor. From 2 MiB on it asks for huge pages, where the system gives them to who asks.
+/// Memory shared between processes, as mapped by this one: a memfd. It has no name that could be left behind; its
+/// descriptor is sent to peers. From 2 MiB on, huge pages are requested by madvise.
 class SharedMemory {
  public:
   enum class Access : unsigned char { read, write };
 
-  /// New memory of `bytes`, which are whole pages: zeroed, taken from the machine now, and of a size that nobody can
-  /// change. Throws OutOfMemory.
+  /// Allocates `bytes`, a multiple of the page size: zeroed, with all pages allocated now, and sealed against changes
+  /// of its size. Throws OutOfMemory, or DeviceError if the system does not permit it.
   explicit SharedMemory(std::size_t bytes);
-  /// The `bytes` of a peer's memory; the descriptor is needed no longer. Throws OutOfMemory.
+  /// Maps `bytes` of a peer's memory; the descriptor may be closed afterwards. Throws OutOfMemory.
   SharedMemory(const FileDescriptor& fd, std::size_t bytes, Access access);
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&&) = delete;
@@ -24,7 +24,7 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Of memory that was made here, until it is taken; else an empty one.
+  /// The descriptor of memory allocated here, until it is taken; otherwise empty.
   [[nodiscard]] const FileDescriptor& descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] FileDescriptor take_descriptor() noexcept;
 

@@ -35,7 +35,7 @@ struct Address {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&value); }
 };
 
-/// A message that has no room in the buffer would never be sent. What a system gives unasked is mostly more.
+/// A message larger than the send buffer could never be sent. Most systems' default size is large enough.
 void make_room_to_send(const FileDescriptor& socket) {
   constexpr int wanted = 2 * static_cast<int>(largest_message);
   int bytes = 0;
@@ -60,7 +60,7 @@ FileDescriptor make_socket() {
 }  // namespace
 
 std::string socket_name(std::string_view job, std::string_view part) {
-  // FNV-1a: a job's name may be longer than a socket's. Ranks compare the whole name when they meet.
+  // FNV-1a: a job's name may be too long for a socket's name. Ranks compare the full names when they connect.
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char letter : job) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211ULL;
   return format("tandem/{}/{:016x}/{}", ::geteuid(), hash, part);
@@ -92,7 +92,7 @@ FileDescriptor accept_from(const FileDescriptor& listener) {
       FileDescriptor::from_native_handle(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (guest) make_room_to_send(guest);
   if (guest || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return guest;
-  // The connection goes on waiting, and whoever polls for it would find it for ever.
+  // The connection stays in the backlog, so that polling the listener would succeed forever.
   throw OutOfMemory(
       format("a connection could not be accepted: {}; {}", std::strerror(errno), describe_descriptor_limit()));
 }
@@ -113,7 +113,7 @@ bool send_message(const FileDescriptor& socket, std::span<const std::byte> messa
 
 Received receive_message(const FileDescriptor& socket) {
   std::vector<std::byte> message(max_short_message);
-  // An error of the connection (a peer that closed with our message unread) is told once; what it sent comes after.
+  // A connection's error (the peer closed it with our message unread) is reported once, before the data that it sent.
   for (int attempt = 0; attempt < 8; ++attempt) {
     const ssize_t size = ::recv(socket.get(), message.data(), message.size(), MSG_DONTWAIT);
     if (size > 0) {

@@ -69,10 +69,11 @@ void Team::synchronize(StreamRef stream) const {
     device().stream_synchronize(stream);
   } catch (const std::exception& error) {
     if (!is_ours) throw;  // a stream of another device: nothing has failed
-    // What was queued has left its results unfinished, and peers may wait for them.
+    // The work that failed has not produced its results, and peers may wait for them.
     abort(format("what rank {} had queued failed: {}", rank(), error.what()));
     rethrow_from(*this, "what was queued");
   } catch (...) {
+    if (!is_ours) throw;
     abort(format("what rank {} had queued failed", rank()));
     throw;
   }

@@ -31,7 +31,7 @@ Parcel copy_of(const Parcel& parcel) {
   return copy;
 }
 
-/// The news of a team's end, to all members but this one.
+/// Sends an abort of a team to all its members but this one.
 void tell(Core& core, const std::vector<int>& members, const Abort& abort) noexcept {
   for (const int member : members) {
     if (member != core.launch().rank) core.bootstrap().send_abort(member, abort);
@@ -65,7 +65,7 @@ Team::State::State(Core& core, std::uint64_t id, std::vector<int> members)
 }
 
 Team::State::~State() {
-  if (core_.forked()) return;  // a child's copy
+  if (core_.forked()) return;  // a forked child's copy
   core_.leave(*this);
   core_.device()->unregister_memory(page_.data());
 }
@@ -120,14 +120,14 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   try {
     team = make(core_.shared_from_this(), id, members);
   } catch (const std::exception& error) {
-    // The others have agreed on this team, too, and wait for its word.
+    // The other members have agreed on this team as well, and wait for this rank.
     tell(core_, members, {id, -1, format("it could not make team {:x}: {}", id, error.what())});
     core_.bootstrap().drop_beyond(id, 0);
     throw;
   }
   try {
     team->meet("team");
-  } catch (const Timeout&) {  // else whoever reads the list yet is told at once why the team came to nothing
+  } catch (const Timeout&) {  // not for other errors: ranks that still read the list then learn the reason at once
     formation_.withdraw();
     throw;
   }
@@ -141,7 +141,7 @@ std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
   try {
     return send_and_receive(what, sequence, std::move(mine));
   } catch (const InvalidArgument&) {
-    throw;  // a mismatch, seen by all: the order of calls still holds
+    throw;  // a mismatch that all members see, so they are still in step
   } catch (...) {
     core_.bootstrap().drop_beyond(id_, sequence - 1);
     fail_exchange(what);
@@ -171,7 +171,7 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
   const auto deadline = Bootstrap::Clock::now() + timeout();
   const std::size_t size = members_.size();
   const auto self = static_cast<std::size_t>(rank_);
-  // The peers send as many; and each is sent one of its own.
+  // Each peer sends as many, and each is sent its own duplicates.
   if (!mine.descriptors.empty()) make_room_for_descriptors(2 * size * mine.descriptors.size(), core_.log());
 
   Parcel packed{WireWriter().text(what).rest(mine.bytes).take(), std::move(mine.descriptors)};
@@ -180,7 +180,7 @@ std::vector<Parcel> Team::State::send_and_receive(std::string_view what, std::ui
     const int peer = members_[(self + step) % size];
     try {
       bootstrap.send(peer, id_, sequence, copy_of(packed));
-    } catch (const PeerLost&) {  // the others still get theirs
+    } catch (const PeerLost&) {  // the other peers still get their parcels
       gone = std::current_exception();
     }
   }
@@ -292,13 +292,13 @@ void Team::State::check() {
 }
 
 void Team::State::fail_like_peer() {
-  // Who aborts tells everybody, and who is lost is lost to all: that news is on its way. A wait that missed its
-  // deadline is told of no sooner than its rank looks, but its facts stand beside its word.
+  // An abort or a lost rank is reported to all members: that message is on its way. A wait that missed its deadline is
+  // reported only when its rank calls `check`, but its facts are in that rank's control page.
   for (int i = 0; i < 1000; ++i) {
     for (const auto& [rank, page] : peers_) {
       if (load(page.data()->failed) != 2) continue;
       Failure failure = failure_of_wait(*page.data(), rank);
-      if (failure.cause == Cause::timeout) failure.cause = Cause::aborted;  // it was not this rank that waited
+      if (failure.cause == Cause::timeout) failure.cause = Cause::aborted;  // since it was not this rank that waited
       return fail(std::move(failure));
     }
     if (load(control()->abort) != 0) return;
@@ -318,7 +318,7 @@ void Team::State::fail(Failure failure) noexcept {
     if (failure_.cause == Cause::none && load(control()->failed) == 0) failure_ = std::move(failure);
   }
   std::atomic_ref(control()->abort).store(1, std::memory_order_release);
-  core_.bootstrap().drop_beyond(id_, sequence_);  // what a call under way has already counts
+  core_.bootstrap().drop_beyond(id_, sequence_);  // an exchange in progress may use what has arrived
 }
 
 void Team::State::throw_failure() {
@@ -327,7 +327,7 @@ void Team::State::throw_failure() {
   {
     std::unique_lock lock(failure_mutex_);
     if (failure_.cause == Cause::none) {
-      lock.unlock();  // it asks the core, whose lock comes before this one
+      lock.unlock();  // `failure_of_wait` locks the core, whose lock must be taken first
       Failure found = failure_of_wait(*control(), core_.launch().rank);
       lock.lock();
       if (failure_.cause == Cause::none) failure_ = std::move(found);
@@ -357,7 +357,7 @@ std::string Team::State::wait_cut_short() const {
 }
 
 Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, int rank) const {
-  // The wait that failed is at most a few stores away from having said so.
+  // If a wait has failed, it is at most a few stores away from having stored its facts.
   for (int i = 0; i < 1000 && load(control.failed) != 2; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -382,7 +382,7 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
             "",
             0};
   }
-  const bool departed = wait.departed != 0;  // news that may still be on its way here
+  const bool departed = wait.departed != 0;  // which this rank may not have heard yet
   if (departed || core_.presence(wait.peer) == Core::Presence::lost) return loss(wait.peer, departed, operation);
   if (wait.error != 0) {
     return {Cause::aborted,
@@ -443,7 +443,7 @@ void Team::State::peer_lost(int world_rank) noexcept {
   }
 }
 
-// What it sent still counts, and only who waits for more of it fails.
+// What it sent remains valid; only waits for more signals from it fail.
 void Team::State::peer_departed(int world_rank) noexcept {
   if (is_member(world_rank)) mark_departed(control(), world_rank);
 }
@@ -460,7 +460,7 @@ void Team::State::peer_aborted(int world_rank, const Abort& abort) noexcept {
 }
 
 void Team::State::collect() {
-  // Short enough for a constructor that must not wait for the device, long enough for work that needs no peer.
+  // Short, since constructors must not wait for a busy device, but long enough for work that needs no peer to finish.
   constexpr std::chrono::milliseconds limit{100};
   core_.reclaimer().collect(limit);
 }

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// Not inline: GCC 13 would warn of a size that wraps around, which it finds where it follows `resize` into the caller.
+// Not inline: GCC 13 would inline `resize` into callers, and then warn of a size that wraps around.
 void WireWriter::append(const void* data, std::size_t size) {
   if (size == 0) return;
   const std::size_t before = bytes_.size();

@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-/// Composes a message of numbers and texts, which `WireReader` takes apart in the same order on the same machine.
+/// Composes a message of numbers and texts, which `WireReader` reads in the same order on the same machine.
 class WireWriter {
  public:
   template <typename T>
@@ -41,7 +41,7 @@ class WireWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Throws DeviceError where a message is shorter than it says: peers are not trusted to be of our version.
+/// Reads such a message. Throws DeviceError if it is too short: the peer's version may differ from this one.
 class WireReader {
  public:
   explicit WireReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

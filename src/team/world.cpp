@@ -40,7 +40,7 @@ class World::State {
 
 namespace {
 
-/// How long a world's end may wait for peers that are slow to read (see ~Mesh).
+/// How long the end of a world may wait for peers that are slow to read (see ~Mesh).
 constexpr std::chrono::milliseconds longest_goodbye{5000};
 
 DeviceId choose_device(const InitOptions& options, const Launch& launch, const Env& env) {
@@ -56,16 +56,16 @@ DeviceId choose_device(const InitOptions& options, const Launch& launch, const E
   return {DeviceType::cuda, launch.local_rank % gpus};
 }
 
-/// What a rank brings along, or why it lacks something. Ranks tell each other before one of them throws: else the
-/// others would wait for it until their deadline.
+/// What a rank has opened, or why it failed to. Ranks tell each other before any of them throws: otherwise the others
+/// would wait for it until their deadlines.
 struct Opened {
   Log log;
   std::unique_ptr<TraceFile> trace;
   DeviceId id;
   std::shared_ptr<Device> device;
   std::exception_ptr error;
-  bool invalid = false;  // the error is an InvalidArgument, and is one on the others, too
-  std::string why;       // to be said of this rank
+  bool invalid = false;  // the error is an InvalidArgument, which the other ranks throw, too
+  std::string why;       // what to tell the other ranks, following this rank's name
 };
 
 Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
@@ -97,15 +97,15 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
   return opened;
 }
 
-/// What all ranks know alike of what they have opened.
+/// What is equal on all ranks after they have compared what they opened.
 struct Agreed {
-  std::string run;  // rank 0's name of it
+  std::string run;  // the run's name, given by rank 0
   int resident_blocks = 1;
 };
 
-/// So many run at once on the GPU that most ranks share. Where they do, one rank's blocks may wait for what comes
-/// behind another's product, whose blocks want whole multiprocessors, a cluster of them several at once in one GPC:
-/// half of the GPU is left to those.
+/// Team::resident_blocks: the blocks of one rank that can be resident on the GPU that the most ranks share. There, one
+/// rank's blocks may wait for work that is queued after another rank's GEMM, whose blocks need whole SMs, and its
+/// thread block clusters several SMs of one GPC at once: half of the GPU is left to GEMMs.
 int resident_blocks_of(std::span<const Hardware> ranks) {
   int fewest = ranks.front().blocks_at_once;
   for (const Hardware& one : ranks) {
@@ -122,7 +122,7 @@ std::vector<int> everyone(const Launch& launch) {
   return ranks;
 }
 
-/// Every rank hears what every other one has opened, and all throw if one must.
+/// Exchanges what the ranks have opened; if one of them failed, or settings differ, all throw.
 Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const Opened& mine) {
   constexpr std::uint64_t world_id = 0;
   constexpr std::uint64_t before_the_first_call = 0;
@@ -184,13 +184,13 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
   return {std::move(run), resident_blocks_of(hardware)};
 }
 
-/// `compare`, whose errors say who waited where.
+/// `compare`, with errors that name the waiting rank and the job.
 Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& mine) {
   try {
     try {
       return compare(mesh, launch, env, mine);
     } catch (const PeerLost&) {
-      mesh.throw_if_lost();  // the one that this rank waited for may have left because of another
+      mesh.throw_if_lost();  // the peer that this rank waited for may have left because another was lost
       throw;
     }
   } catch (const PeerLost& error) {
@@ -203,7 +203,7 @@ Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& min
   }
 }
 
-/// Throws InvalidArgument for what no launcher says: ranks would share a GPU or cores unawares, or meet another job's.
+/// Rejects several nodes, and values that no launcher gives: ranks could share a GPU or cores, or join another job.
 void check_launch(const Launch& launch) {
   if (launch.world_size < 1 || launch.rank < 0 || launch.rank >= launch.world_size) {
     throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size",
@@ -235,7 +235,7 @@ World init(const InitOptions& options) {
   const Launch launch = options.launch ? *options.launch : Launch::detect();
   check_launch(launch);
   auto seat = std::make_unique<Seat>(launch.job, launch.rank);
-  // The device before the sockets: they are to have higher descriptors than the driver's (see move_high).
+  // The device is opened before the sockets, whose descriptors must be higher than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   make_room_for_descriptors(2 * static_cast<std::size_t>(launch.world_size), opened.log);  // a socket and a pidfd each
   auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}),

@@ -306,6 +306,7 @@ TEST(CollectiveMisuse, DescribeSaysWhatRuns) {
       const AllReduce plain(team, {.count = 8, .dtype = bf16}, {.algorithm = "fetch"});
       expect_says(plain.describe(), {"into symmetric tensors: not taken by algorithm fetch\n", "plain views: fetch\n"});
     }
+    expect_says(AllReduce(team, {.count = 8}, {.sms = 2}).describe(), {"sms: no effect on the host"});
     const Broadcast broadcast(team, {.count = 8, .dtype = bf16}, {.algorithm = "push"});
     expect_says(broadcast.describe(), {"into symmetric tensors: push\n", "\npush: copies of the root's"});
   });

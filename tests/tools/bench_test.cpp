@@ -39,6 +39,10 @@ TEST_P(BenchOfRanks, MeasuresEveryCollective) {
     for (const auto& row : document["rows"]) {
       EXPECT_EQ(row["out_of_place_wrong"], 0);
       EXPECT_GT(row["out_of_place_time_us"].get<double>(), 0);
+      EXPECT_GE(row["out_of_place_p99_us"], row["out_of_place_time_us"]);
+      const std::string algorithm = row["out_of_place_algorithm"];
+      EXPECT_NE(algorithm, "auto");
+      EXPECT_NE(algorithm, "");
     }
   }
 }

@@ -59,7 +59,8 @@ class TANDEM_API World {
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
 /// environment, for settings that differ between ranks, or if this process has a world of this rank and job already,
 /// Unsupported for ranks on several nodes or for a device that cannot be used (with the reason), Timeout naming the
-/// ranks that did not come, PeerLost naming one that died meanwhile.
+/// ranks that did not come, PeerLost naming one that died meanwhile. Raises this process's soft limit of open files
+/// (RLIMIT_NOFILE) towards its hard limit where the ranks need more, and says so in the log at info.
 [[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
 
 }  // namespace tandem

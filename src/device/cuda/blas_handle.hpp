@@ -9,7 +9,7 @@
 
 namespace tandem::cuda {
 
-/// cuBLASLt's state on one device. Safe from several threads at once; it owns no workspace.
+/// cuBLASLt's state on one device. Thread-safe; it owns no workspace.
 class BlasHandle {
  public:
   explicit BlasHandle(std::shared_ptr<const Context> context)

@@ -8,9 +8,9 @@
 
 namespace tandem::cuda {
 
-/// What a stream is being captured into; neither number nor graph if it is not.
+/// The graph capture in progress on a stream; `number` is 0 and `graph` null if there is none.
 struct Capture {
-  unsigned long long number = 0;  ///< its own for each capture of this process
+  unsigned long long number = 0;  ///< unique among the captures of this process
   cudaGraph_t graph = nullptr;
 };
 
@@ -29,8 +29,8 @@ struct Capture {
   return status == cudaStreamCaptureStatusActive ? capture : Capture{};
 }
 
-/// Gives `object` to a graph and to all that is made from it. The last of them destroys it, on a thread of the driver's
-/// that may not call CUDA.
+/// Makes a graph, and everything made from it, share ownership of `object`. The last of them destroys it, on a driver
+/// thread that must not call CUDA.
 template <typename T> T* give_to_graph(cudaGraph_t graph, std::unique_ptr<T> object) {
   cudaUserObject_t owner = nullptr;
   check(cudaUserObjectCreate(

@@ -7,14 +7,14 @@
 namespace tandem::cuda {
 
 /// Throws DeviceError with the call, the error's name and text, and the device, unless `result` is cudaSuccess.
-/// The thread's last error is cleared where the driver lets it be cleared: it has been told, and must not show up
-/// again in a later call of somebody else's.
+/// Also clears the thread's last error, unless it is sticky: it has been reported, and must not surface again in an
+/// unrelated later call.
 void check(cudaError_t result, const char* call, std::source_location where = std::source_location::current());
 
-/// For destructors: says nothing, since there is nobody to tell; the next checked call meets a sticky error again.
+/// For destructors, which cannot throw: drops the error. If it is sticky, the next checked call reports it.
 void ignore(cudaError_t result) noexcept;
 
-/// True for cudaSuccess, false for cudaErrorNotReady (which counts as no error); otherwise as `check`.
+/// True for cudaSuccess, false for cudaErrorNotReady, which is not an error; otherwise throws like `check`.
 [[nodiscard]] bool ready(cudaError_t result, const char* call,
                          std::source_location where = std::source_location::current());
 

@@ -9,7 +9,7 @@ namespace tandem::cuda {
 
 Context::Context(int device) {
   const Driver& driver = Driver::get();
-  // The runtime joins the context first and keeps a reference of its own, so that ours is never the last one.
+  // First, so that the runtime retains the context itself and ours is never the last reference.
   check(cudaInitDevice(device, 0, 0), "cudaInitDevice");
   driver.check(driver.cuDeviceGet(&device_, device), "cuDeviceGet");
   driver.check(driver.cuDevicePrimaryCtxRetain(&handle_, device_), "cuDevicePrimaryCtxRetain");
@@ -17,7 +17,7 @@ Context::Context(int device) {
 
 Context::~Context() { static_cast<void>(Driver::get().cuDevicePrimaryCtxRelease(device_)); }
 
-// A context that cannot be made current is a dead one: the first checked call after this says so.
+// Errors are ignored: a context that cannot be made current is unusable, and the next checked call reports that.
 CurrentContext::CurrentContext(const Context& context) noexcept {
   const Driver& driver = Driver::get();
   static_cast<void>(driver.cuCtxGetCurrent(&previous_));

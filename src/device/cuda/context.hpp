@@ -7,7 +7,7 @@
 
 namespace tandem::cuda {
 
-/// Holds a device's primary context, the one that the CUDA runtime, cuBLAS, PyTorch and everybody else uses too.
+/// Retains a device's primary context, which the CUDA runtime, cuBLAS and PyTorch use too.
 class Context {
  public:
   explicit Context(int device);
@@ -22,9 +22,9 @@ class Context {
   CUcontext handle_ = nullptr;
 };
 
-/// Makes a context current for the calling thread while this lives, then puts back what the caller had. Contexts and
-/// not device numbers are saved: cudaSetDevice(cudaGetDevice()) would create a context on device 0 for a thread that
-/// had none.
+/// Makes a context current for the calling thread while this lives, then restores the previous one. It saves the
+/// context, not the device number: cudaSetDevice(cudaGetDevice()) would create a context on device 0 for a thread
+/// that had none.
 class CurrentContext {
  public:
   explicit CurrentContext(const Context& context) noexcept;

@@ -11,9 +11,9 @@
 namespace tandem::cuda {
 namespace {
 
-// cudaMemcpyBatchAsync came with this driver.
+// The first driver with cudaMemcpyBatchAsync.
 constexpr int batch_driver_version = 12080;
-// Copies handed over in one batch; a longer list becomes several batches, in order.
+// Maximum number of copies in one batch; a longer list is split into several.
 constexpr std::size_t max_batch = 64;
 
 }  // namespace
@@ -31,7 +31,7 @@ void enqueue_copy(cudaStream_t stream, const Copy& copy, const Properties& prope
           "cudaMemcpy2DAsync");
     return;
   }
-  // Rows further apart than the engines can count (2 GiB).
+  // The pitch exceeds what cudaMemcpy2DAsync accepts (2 GiB).
   for (std::size_t row = 0; row < copy.rows; ++row) {
     check(cudaMemcpyAsync(static_cast<std::byte*>(copy.dst) + row * copy.dst_pitch,
                           static_cast<const std::byte*>(copy.src) + row * copy.src_pitch, copy.bytes, cudaMemcpyDefault,
@@ -42,8 +42,8 @@ void enqueue_copy(cudaStream_t stream, const Copy& copy, const Properties& prope
 
 void enqueue_copies(cudaStream_t stream, std::span<const Copy> copies, const Properties& properties) {
 #if CUDART_VERSION >= 13000
-  // A batch cannot be captured (error 900), and the legacy stream takes none. One copy goes as a batch, too: by itself
-  // a kernel would do it where both ends are on this GPU.
+  // A batch can neither be captured (error 900) nor queued on the legacy stream. A single copy is batched too:
+  // otherwise a kernel would do it if source and destination are on this GPU.
   const bool batch = !copies.empty() && properties.driver_version >= batch_driver_version && stream != nullptr &&
                      stream != cudaStreamLegacy && capture_of(stream).graph == nullptr;
   if (batch) {
@@ -64,7 +64,7 @@ void enqueue_copies(cudaStream_t stream, std::span<const Copy> copies, const Pro
     for (const Copy& copy : copies) {
       if (copy.bytes == 0 || copy.rows == 0) continue;
       if (copy.rows != 1) {
-        enqueue_copy(stream, copy, properties);  // a batch takes no strides
+        enqueue_copy(stream, copy, properties);  // a batch has no strided copies
         continue;
       }
       dsts[count] = copy.dst;

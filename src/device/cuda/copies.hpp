@@ -10,9 +10,9 @@
 
 namespace tandem::cuda {
 
-/// Queues a copy, by the copy engines where the driver chooses so. Throws DeviceError.
+/// Queues a copy; the driver chooses between a copy engine and a kernel. Throws DeviceError.
 void enqueue_copy(cudaStream_t stream, const Copy& copy, const Properties& properties);
-/// Several at once: one call of the driver where it has one for that, which costs less than a call each.
+/// Queues several copies, in any order: in one batched call if the driver has it, which costs less than one call each.
 void enqueue_copies(cudaStream_t stream, std::span<const Copy> copies, const Properties& properties);
 
 }  // namespace tandem::cuda

@@ -11,7 +11,7 @@
 namespace tandem::cuda {
 namespace {
 
-// An older library knows what we call, but a newer one may want larger descriptors than our header has.
+// An older library has all functions that we call; a newer one may need larger descriptors than our header has.
 constexpr std::array<const char*, 4> candidates = {
 #if CUBLAS_VER_MAJOR >= 13
     "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
@@ -55,7 +55,7 @@ struct Loaded {
 }  // namespace
 
 const CublasLt& CublasLt::get() {
-  static const Loaded& once = *new Loaded;  // never destroyed, as the driver's table
+  static const Loaded& once = *new Loaded;  // never destroyed, for the same reason as the driver's table
   if (!once.why_not.empty()) throw Unsupported("a GEMM on CUDA needs cuBLASLt; tried " + once.why_not);
   return once.library;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// For the types alone: the library (541 MB) is loaded when the first product is planned.
+// For the types only: the library (541 MB) is loaded on first use, by the first GEMM or Device::model.
 #include <cublasLt.h>
 #include <source_location>
 #include <string>
@@ -32,11 +32,11 @@ struct CublasLt {
 #undef TANDEM_CUBLASLT_MEMBER
   // NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
-  /// Loaded on the first call, once for the process. Throws Unsupported that names what was tried.
+  /// Loads the library on the first call in the process. Throws Unsupported, naming the paths that were tried.
   [[nodiscard]] static const CublasLt& get();
 
-  /// Throws DeviceError (OutOfMemory for CUBLAS_STATUS_ALLOC_FAILED) with the call and the status, unless `status` is a
-  /// success.
+  /// Unless `status` is CUBLAS_STATUS_SUCCESS, throws DeviceError (OutOfMemory for CUBLAS_STATUS_ALLOC_FAILED) with the
+  /// call and the status.
   void check(cublasStatus_t status, const char* call,
              std::source_location where = std::source_location::current()) const;
 };

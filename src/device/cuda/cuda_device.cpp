@@ -41,7 +41,7 @@ namespace {
 
 using namespace cuda;  // NOLINT(google-build-using-namespace): tandem::cuda, this file's own helpers
 
-// Enough blocks to keep every load unit busy; more would only queue.
+// Enough thread blocks to keep all load units busy; more would only queue.
 constexpr int blocks_per_multiprocessor = 8;
 
 std::string version_text(int version) { return format("{}.{}", version / 1000, version % 1000 / 10); }
@@ -120,20 +120,20 @@ class CudaDevice final : public Device {
   void trace_collect() override;
 
  private:
-  /// Signals that are counted; at most `max_signals`.
+  /// `signal` for puts that are all `counted`; at most `max_signals`.
   void send_counts(StreamRef stream, std::span<const SignalPut> puts);
   [[nodiscard]] int max_blocks() const noexcept { return properties_.multiprocessors * blocks_per_multiprocessor; }
   void copy_blocking(void* dst, const void* src, std::size_t bytes);
 
   Properties properties_;
   std::shared_ptr<const Context> context_;
-  cudaStream_t transfers_ = nullptr;  // for the blocking copies, since the legacy stream waits for others' streams
+  cudaStream_t transfers_ = nullptr;  // for blocking copies; the legacy stream would wait for other streams
   std::unique_ptr<StreamTrace> trace_;
   HostCalls host_calls_;
   std::mutex blas_mutex_;
-  std::shared_ptr<const BlasHandle> blas_;  // made by the first product
+  std::shared_ptr<const BlasHandle> blas_;  // created by the first GEMM
   std::mutex idle_mutex_;
-  // Of the wait for all streams that is under way. Made early, so that a forked child need only let go of it.
+  // The device synchronisation in progress, if any. On the heap, so that a forked child can leak it.
   std::unique_ptr<std::future<cudaError_t>> idle_ = std::make_unique<std::future<cudaError_t>>();
 };
 
@@ -159,7 +159,7 @@ CudaDevice::CudaDevice(int index)
 
 CudaDevice::~CudaDevice() {
   if (Driver::is_forked()) {
-    // A child's copy: the thread that waits is its parent's, and would never be joined.
+    // The waiting thread exists only in the parent: joining it here would never end.
     [[maybe_unused]] const auto* const never_joined = idle_.release();
   } else if (idle_->valid()) {
     idle_->wait();
@@ -195,7 +195,7 @@ void CudaDevice::deallocate(void* memory) noexcept {
 void CudaDevice::register_memory(void* memory, std::size_t bytes) {
   if (bytes == 0) return;
   const CurrentContext current(*context_);
-  // Portable: this process's other devices may use it too.
+  // Portable: other devices of this process may use the memory too.
   check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable), "cudaHostRegister");
   void* address = nullptr;
   const cudaError_t result = cudaHostGetDevicePointer(&address, memory, 0);
@@ -231,7 +231,7 @@ StreamRef CudaDevice::stream_create(StreamPriority priority) {
   int greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   cudaStream_t stream = nullptr;
-  // Non-blocking: nothing is ordered with the legacy default stream behind the caller's back.
+  // Non-blocking: no implicit ordering with the legacy default stream.
   check(
       cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == StreamPriority::high ? greatest : least),
       "cudaStreamCreateWithPriority");
@@ -255,7 +255,7 @@ void CudaDevice::stream_synchronize(StreamRef stream) {
 bool CudaDevice::owns([[maybe_unused]] StreamRef stream) {
 #if CUDART_VERSION >= 12080
   const cudaStream_t handle = native(stream);
-  // These are of whichever device is current.
+  // These belong to whichever device is current.
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) return true;
   int device = 0;
   const CurrentContext current(*context_);
@@ -349,8 +349,8 @@ void CudaDevice::synchronize() {
   host_calls_.rethrow_any();
 }
 
-// CUDA has no wait for a device that ends early, so a thread of its own waits. One that was begun by an earlier call
-// says nothing of what was queued since.
+// CUDA has no device synchronisation with a timeout, so a separate thread waits. A wait that an earlier call began does
+// not cover work queued since, so another one follows it.
 bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const std::lock_guard lock(idle_mutex_);
@@ -386,8 +386,8 @@ void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
   const ReduceArguments arguments = arguments_of(reduction);
   if (reduction.count == 0) return;
-  // A thread for each pack: fewer, in a loop, take turns at places far apart where not all of them are resident. But
-  // loads from peers and stores to them, of too many threads at once, fall to a third of the link's rate.
+  // One thread per pack: fewer threads in a loop, if not all are resident, would access distant places in turns. But if
+  // a kernel also stores to peers, too many threads at once reduce its loads and stores to a third of the link's rate.
   int blocks = reduction.most_blocks;
   if (blocks == 0) blocks = std::numeric_limits<int>::max();
   if (reduction.peer_destinations > 0) {
@@ -440,10 +440,10 @@ void CudaDevice::signal(StreamRef stream, std::span<const SignalPut> puts, WaitC
   check(launch_signal(arguments, native(stream)), "a signal");
 }
 
-// By copy engines. A copy begins after all that was queued before it in its stream, copies or products that stored at a
-// peer, is complete, and performed at the peer's memory where it was written there, as a kernel does (see
-// kernels/signal.cu); and eight bytes on eight are written at once. A kernel would have to find a place beside the
-// products, which often fill all multiprocessors to their last kilobyte of shared memory, until one of them ends.
+// By copy engines. Like a kernel (see kernels/signal.cu), a copy begins after all earlier work of its stream, such as
+// copies to a peer or GEMMs that store there, is complete and performed at the memory that it wrote, the peer's
+// included; and eight aligned bytes are written at once. A kernel would have to wait for a concurrent GEMM to end,
+// since GEMMs often fill all multiprocessors to the last kilobyte of shared memory.
 void CudaDevice::send_counts(StreamRef stream, std::span<const SignalPut> puts) {
   std::array<Copy, max_signals> counts;
   std::ranges::transform(puts, counts.begin(), [](const SignalPut& put) {
@@ -515,7 +515,7 @@ void CudaDevice::trace_end(StreamRef stream) noexcept {
   try {
     const CurrentContext current(*context_);
     trace_->end(static_cast<cudaStream_t>(stream.native_handle()));
-  } catch (const std::exception&) {  // a range less in the trace
+  } catch (const std::exception&) {  // the trace lacks this range
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-/// Opens CUDA device `index`. Throws Unsupported (no driver, no device, built for other GPUs), InvalidArgument (index).
+/// Opens CUDA device `index`. Throws Unsupported (no driver, no kernels for this GPU), InvalidArgument (bad index).
 [[nodiscard]] std::shared_ptr<Device> open_cuda_device(int index);
 
 }  // namespace tandem

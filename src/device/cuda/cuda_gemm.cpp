@@ -17,9 +17,9 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS recommends for sm_90
+constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // cuBLAS' recommendation for sm_90
 constexpr std::size_t max_known = 4096;
-constexpr int best_few = 8;  // of the heuristic's algorithms, to choose from
+constexpr int best_few = 8;  // how many of the heuristic's algorithms to choose from
 
 cudaDataType_t cuda_type(DType dtype) {
   switch (dtype) {
@@ -32,7 +32,7 @@ cudaDataType_t cuda_type(DType dtype) {
 
 bool on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-/// Whether cuBLASLt answers that it has no algorithm for a product, or this one not. All else is an error.
+/// Whether cuBLASLt answers that it has no algorithm for a GEMM, or that a given one does not fit; not an error.
 bool says_no(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -82,7 +82,7 @@ bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
 CudaGemm::Pitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const noexcept {
   Pitches ld = pitches(m, spec().k);
   if (!aligned && rows_on_16_bytes(ld)) {
-    // Odd ones, so that what is chosen and loaded for the rare case takes every address.
+    // Odd ones, so that the algorithm chosen and loaded for the rare unaligned case accepts any address.
     ld = {ld.a | 1, ld.b | 1, ld.d | 1};
   }
   return ld;
@@ -100,7 +100,7 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
     lt.check(lt.cublasLtMatmulDescSetAttribute(&p.operation, attribute, static_cast<const void*>(&value), sizeof value),
              "cublasLtMatmulDescSetAttribute");
   };
-  // What is stored row-major as [r, c] is read as [c, r]: an operand that we do not transpose is already op(X)ᵀ.
+  // A row-major [r, c] matrix is a column-major [c, r] one: an operand that we do not transpose is already op(X)ᵀ.
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& out, DType dtype, bool transpose, std::int64_t rows,
                           std::int64_t columns, std::int64_t pitch) {
     if (transpose) std::swap(rows, columns);
@@ -135,7 +135,7 @@ std::size_t CudaGemm::scratch_bytes() const {
   const auto bytes = [](std::int64_t rows, std::int64_t ld, DType dtype) {
     return static_cast<std::size_t>(rows * ld) * size_of(dtype);
   };
-  // One region serves as A, B, D and bias at once: nobody reads the result. A smaller m may have longer pitches.
+  // A, B, D and bias share one region: the result is not used. A smaller m may have larger (planned) pitches.
   std::size_t most = 0;
   for (const std::int64_t m : planned_rows(s.m)) {
     for (const bool aligned : {false, true}) {
@@ -144,7 +144,7 @@ std::size_t CudaGemm::scratch_bytes() const {
                        bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype), bytes(m, ld.d, s.out_dtype)});
     }
   }
-  return most + 256;  // an element more, to try odd addresses
+  return most + 256;  // room for an offset, to try unaligned addresses
 }
 
 void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
@@ -181,7 +181,7 @@ void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
     std::byte* data = scratch.data() + (choice.aligned ? 0 : size_of(spec().out_dtype));
     Problem p = problem(choice.m, spec().k, planned_pitches(choice.m, choice.aligned), data,
                         fused_auxiliary_ && choice.aligned ? data : nullptr);
-    // A run may have a beta of its own, and cuBLASLt other kernels for one that adds.
+    // A run may override beta, and cuBLASLt may use another kernel if C is added.
     for (const float beta : {0.0F, 1.0F}) {
       multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, beta, stream);
     }
@@ -204,9 +204,9 @@ std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool a
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(spec().dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(spec().out_dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(spec().out_dtype));
-  // Parts of a split k are added in fp32, never in the output's 16 bits, nor in an order that changes.
+  // Split-k partial sums are added in fp32 and in a fixed order, never in 16-bit outputs.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  // The heuristic reads the alignment of the bias and of the auxiliary off their addresses.
+  // The heuristic infers the alignment of the bias and of the auxiliary from their addresses.
   Problem p = problem(m, spec().k, planned_pitches(m, aligned), scratch + (aligned ? 0 : size_of(spec().out_dtype)),
                       fused_auxiliary_ && aligned ? scratch : nullptr);
   std::array<cublasLtMatmulHeuristicResult_t, best_few> results{};
@@ -303,7 +303,7 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const auto fits = [&](const Choice& choice) {
     if (choice.aligned && !aligned) return false;
-    if (fused_auxiliary_ && choice.aligned != aligned) return false;  // which has run with another epilogue
+    if (fused_auxiliary_ && choice.aligned != aligned) return false;  // it was loaded with another epilogue
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status =
         lt.cublasLtMatmulAlgoCheck(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d, &choice.algorithm, &result);
@@ -311,8 +311,8 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_
     lt.check(status, "cublasLtMatmulAlgoCheck");
     return result.workspaceSize <= workspace_bytes;
   };
-  // Of those for rows like these, else of the others: the choice made for the m that is nearest from above, which the
-  // list holds in falling order; then any that fits.
+  // The choice that fits and was made for the smallest m not below this run's, preferably for rows aligned as this
+  // run's; else any that fits. The list is in descending order of m, so a later match is better.
   int best = -1;
   for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
     const Choice& choice = choices_[static_cast<std::size_t>(i)];
@@ -372,7 +372,7 @@ void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) co
     map(MapKind::activate, d, d, nullptr, m, stream);
     return;
   }
-  // Rows with gaps: the tiled product of nothing, added to D.
+  // Rows of D are strided: a tiled GEMM with k = 0 and beta = 1 applies only the activation.
   check(launch_tiled_gemm({.c = d, .d = d, .m = m, .n = s.n, .ldd = ldd, .beta = 1.0F, .activation = s.activation},
                           s.dtype, s.out_dtype, stream),
         "the activation of a GEMM");
@@ -402,7 +402,7 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
   if (fused_auxiliary_ && aligned && multiply_by_library(given, m, k, beta, true, stream)) return;
   GemmOperands operands = given;
   operands.aux = nullptr;
-  // What is kept goes where it is kept, unless D holds what is added to it.
+  // The GEMM's result is the auxiliary output: write it there directly, unless D's contents are added to it.
   if (s.auxiliary == Auxiliary::output && beta == 0.0F) operands.d = given.aux;
   if (!multiply_by_library(operands, m, k, beta, aligned && !fused_auxiliary_, stream)) {
     run_tiled(operands, m, k, beta, stream);
@@ -423,7 +423,7 @@ bool CudaGemm::multiply_by_library(const GemmOperands& operands, std::int64_t m,
 }
 
 std::vector<std::string> CudaGemm::algorithms(std::int64_t m) const {
-  static_cast<void>(Gemm::algorithms(m));  // refuses what is no m of this
+  static_cast<void>(Gemm::algorithms(m));  // throws unless 0 ≤ m ≤ spec().m
   if (m == 0 || spec().n == 0 || spec().k == 0) return {};
   const CurrentContext current(*context_);
   const bool aligned = rows_on_16_bytes(pitches(spec().m, spec().k));
@@ -438,7 +438,7 @@ std::vector<std::string> CudaGemm::algorithms(std::int64_t m) const {
 std::string CudaGemm::describe() const {
   if (spec().m == 0 || spec().n == 0 || spec().k == 0) return "nothing to multiply";
   const auto text = [&](bool aligned) -> std::string {
-    const Choice* whole = nullptr;  // of those for the largest m, the last counts
+    const Choice* whole = nullptr;  // the choice for the largest m, the last one if several
     for (const Choice& choice : choices_) {
       if (choice.aligned == aligned && (whole == nullptr || choice.m == whole->m)) whole = &choice;
     }

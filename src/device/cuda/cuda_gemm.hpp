@@ -22,24 +22,24 @@
 
 namespace tandem::cuda {
 
-/// A product by cuBLASLt, and by a kernel of our own where cuBLASLt has none (odd alignments of 16-bit operands) or
-/// nothing is to be multiplied (k = 0).
+/// A GEMM by cuBLASLt, or by a kernel of our own if cuBLASLt has none (unaligned 16-bit operands) or there is nothing
+/// to multiply (k = 0).
 ///
-/// The constructor asks cuBLASLt's heuristic for each of `planned_rows`, takes what it ranks first or, of large
-/// products, whose tiles fit best (`best_tile`), and runs that on scratch memory, without and with something to add: a
-/// run picks among those alone, so that it never loads a kernel, which can deadlock against one that waits for a peer.
-/// Which of them fits a run's (m, k, alignment) is found on the host, on first use, and kept.
+/// For each of `planned_rows` the constructor asks cuBLASLt's heuristic, chooses the algorithm that it ranks first, or
+/// the one whose tiles fit best (`best_tile`), and runs it on scratch memory with beta = 0 and 1. Later runs use only
+/// these algorithms, so that none loads a kernel, which can deadlock if a running kernel waits for a peer. Which of
+/// them fits a run's (m, k, lda, alignment) is determined on the host, on first use, and cached.
 ///
-/// An algorithm's name is its public attributes. It is looked up among what the heuristic offers for the very product,
-/// never rebuilt from them: whatever a file says, nothing runs that the library did not propose for it, and what it
-/// has beyond those attributes is not lost.
+/// An algorithm's name consists of its public attributes. It is looked up among those that the heuristic offers for
+/// this GEMM, never rebuilt from its attributes: so a damaged tuning file cannot run what the library did not propose,
+/// and what the algorithm has beyond its public attributes is kept.
 ///
-/// cuBLASLt's GELU is the tanh form, by the hardware's approximation; it is used for 16-bit outputs, whose rounding is
-/// coarser, also where what it is applied to is kept, on 16 bytes. (Its epilogue for the gradient is slower than a
-/// plain product and a kernel: docs/performance/products.md.) Otherwise the activation is a kernel of its own behind
-/// the product, which for gelu_erf into 16 bits means two roundings, as in the two operations written one after the
-/// other. So may a beta, and a bias beside it: some of cuBLASLt's kernels round the product before they add it to C,
-/// and that sum before they add the bias.
+/// cuBLASLt's GELU is the tanh form with the hardware's approximate tanh. It is used for 16-bit outputs, whose rounding
+/// error is larger; also with Auxiliary::output, if all operands are 16-byte aligned. (Its gradient epilogue is slower
+/// than a plain GEMM and a kernel: docs/performance/products.md.) Otherwise a separate kernel after the GEMM applies
+/// the activation; for gelu_erf with 16-bit outputs that means two roundings, as if the two operations were written
+/// separately. A beta, and a bias in addition to it, may add roundings as well: some of cuBLASLt's kernels round the
+/// product before they add it to C, and that sum before they add the bias.
 class CudaGemm final : public Gemm {
  public:
   /// Throws InvalidArgument, Unsupported or OutOfMemory.
@@ -52,16 +52,16 @@ class CudaGemm final : public Gemm {
   [[nodiscard]] std::vector<std::string> algorithms(std::int64_t m) const override;
 
  private:
-  /// An algorithm that has run once, and what it was chosen for.
+  /// An algorithm that has been run once, and the runs that it was chosen for.
   struct Choice {
     std::int64_t m;
-    bool aligned;   ///< wants every row of every operand on 16 bytes
-    bool named;     ///< by who made this, in place of what else would run
-    bool by_tiles;  ///< in place of the heuristic's first
+    bool aligned;   ///< requires every row of every operand to be 16-byte aligned
+    bool named;     ///< given by the caller, instead of the default
+    bool by_tiles;  ///< chosen by `best_tile`, instead of the heuristic's first
     cublasLtMatmulAlgo_t algorithm;
   };
-  /// What cuBLASLt wants to know of one product. It computes column-major: our D, read so, is Dᵀ = op(B)ᵀ · op(A)ᵀ, so
-  /// its first operand is our B, and its rows are our n.
+  /// cuBLASLt's descriptors of one GEMM. It is column-major: our row-major D is its Dᵀ = op(B)ᵀ · op(A)ᵀ, so its first
+  /// operand is our B, and its rows are our columns (n).
   struct Problem {
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t b;
@@ -69,7 +69,7 @@ class CudaGemm final : public Gemm {
     cublasLtMatrixLayoutOpaque_t d;
   };
 
-  /// Elements from row to row, as stored; what the spec leaves open is dense for the run's extents.
+  /// Leading dimensions: elements from one stored row to the next. Those that are 0 in the spec are dense for the run.
   struct Pitches {
     std::int64_t a;
     std::int64_t b;
@@ -78,24 +78,24 @@ class CudaGemm final : public Gemm {
 
   [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k, std::int64_t lda = 0) const noexcept;
   [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
-  /// Those that an algorithm for `m` is chosen by.
+  /// The leading dimensions with which an algorithm for `m` is chosen.
   [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
-  /// `aux` is null where the epilogue leaves it alone.
+  /// `aux` is null unless the epilogue writes it.
   [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias,
                                 const void* aux) const;
   void choose(std::span<const GemmAlgorithm> algorithms);
-  /// At most the heuristic's best `most` for `m`, best first. `scratch` is an address on 16 bytes.
+  /// The heuristic's best algorithms for `m`, best first, at most `most`. `scratch` must be 16-byte aligned.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ask_heuristic(std::int64_t m, bool aligned, int most,
                                                                 const std::byte* scratch) const;
-  /// Which of the heuristic's best few for `m` to take: mostly the first.
+  /// The index of the default among the heuristic's best few for `m`: mostly 0.
   [[nodiscard]] std::size_t first_of(std::span<const cublasLtMatmulAlgo_t> best, std::int64_t m) const;
-  /// The heuristic's best few, that one in front.
+  /// The heuristic's best few, with the default moved to the front.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ranked(std::int64_t m, bool aligned, const std::byte* scratch) const;
-  /// Adds the one to take unless there is none or it is that of the next larger m.
+  /// Adds the default choice for `m`, unless there is none or it equals the previous choice, for the next larger m.
   void add_first(std::int64_t m, bool aligned, const std::byte* scratch);
-  /// Adds the one of that name, which counts for more than the first for the same m.
+  /// Adds the algorithm of that name, which takes precedence over the default for the same m.
   void add_named(const GemmAlgorithm& given, bool aligned, const std::byte* scratch);
-  /// `value` says its type. What an older library does not know is 0, as what it leaves undefined.
+  /// `value` only gives the type. Attributes that an older library does not know are 0, like undefined ones.
   template <typename T>
   [[nodiscard]] T attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which,
                             T value) const;
@@ -103,20 +103,20 @@ class CudaGemm final : public Gemm {
   [[nodiscard]] std::size_t scratch_bytes() const;
   void multiply(Problem& problem, const Choice& choice, const GemmOperands& operands, float beta,
                 cudaStream_t stream) const;
-  /// Index into `choices_`, -1 for the tiled kernel.
+  /// An index into `choices_`, or -1 if the tiled kernel must be used.
   [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, std::int64_t lda, bool aligned);
   void run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream) const;
-  /// By one of the choices, those for `aligned` rows included or not; false where none fits.
+  /// Runs one of the choices, including those for aligned rows if `aligned`; false if none fits.
   bool multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, bool aligned,
                            cudaStream_t stream);
-  /// What is applied before the sums are rounded, unless the library sees to an auxiliary. Else that is kept as
-  /// rounded, and the activation comes after it.
+  /// The activation that is applied before the sums are rounded. None with an auxiliary, unless the library's epilogue
+  /// handles both: then a kernel after the GEMM applies the activation, or its gradient, with the rounded sums.
   [[nodiscard]] Activation activation_of_sums() const noexcept {
     return spec().auxiliary == Auxiliary::none ? spec().activation : Activation::none;
   }
-  /// From the sums at `sums`, which may be D or the auxiliary itself, to D.
+  /// With an auxiliary: makes D from the rounded sums at `sums`, which may be D or the auxiliary itself.
   void activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const;
-  /// On m dense rows of D's sizes.
+  /// An elementwise kernel on m dense rows of n elements.
   void map(MapKind kind, void* out, const void* x, const void* y, std::int64_t m, cudaStream_t stream) const;
   void apply_activation(void* d, std::int64_t m, cudaStream_t stream) const;
 
@@ -125,7 +125,7 @@ class CudaGemm final : public Gemm {
   int multiprocessors_;
   bool is_hopper_;
   bool fused_activation_ = false;
-  bool fused_auxiliary_ = false;  ///< both outputs by the epilogue of what is on 16 bytes
+  bool fused_auxiliary_ = false;  ///< aligned runs write D and the auxiliary in the epilogue
   DeviceMemory workspace_;
   std::vector<Choice> choices_;
   std::mutex mutex_;

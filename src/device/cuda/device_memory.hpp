@@ -7,12 +7,12 @@
 
 namespace tandem::cuda {
 
-/// cudaMalloc on the current context. Throws OutOfMemory that says how much was asked for and how much there was.
+/// cudaMalloc in the current context. Throws OutOfMemory with the requested and the free bytes.
 [[nodiscard]] void* allocate_device_memory(std::size_t bytes);
-/// cudaFree, which waits for the device: not for memory that a pending wait may still need.
+/// cudaFree, which waits for all work on the device, including kernels that wait for a peer: see Device::deallocate.
 void free_device_memory(void* memory) noexcept;
 
-/// Owns memory of the current context's device; to be destroyed with that context current.
+/// Owns memory of the current context's device; must be destroyed with that context current.
 class DeviceMemory {
  public:
   DeviceMemory() = default;

@@ -9,7 +9,7 @@
 
 #include "base/format.hpp"
 
-// Two steps, so that cuda.h's version macros are expanded before the name becomes text.
+// Two macros, so that cuda.h's version macros are expanded before the name is stringified.
 #define TANDEM_DRIVER_TEXT_(name) #name
 #define TANDEM_DRIVER_TEXT(name) TANDEM_DRIVER_TEXT_(name)
 
@@ -21,7 +21,7 @@ struct Loaded {
   std::string why_not;
 
   Loaded() {
-    // Never closed: the runtime linked into us holds the same library until the process ends.
+    // Never closed: the statically linked CUDA runtime keeps the library loaded until the process ends anyway.
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* text = dlerror();
@@ -39,7 +39,7 @@ struct Loaded {
 };
 
 const Loaded& loaded() {
-  // Never destroyed: static objects of others may still free device memory through it at the end of the process.
+  // Never destroyed: other static objects may still free device memory through it while the process exits.
   static const Loaded& once = *new Loaded;
   return once;
 }

@@ -5,8 +5,8 @@
 #include <source_location>
 #include <string>
 
-/// What Tandem calls of libcuda.so.1. cuda.h's macros turn each name into the version that belongs to its prototype
-/// (cuMemGetInfo into cuMemGetInfo_v2), and the table is made from the same expansion, so the two cannot differ.
+/// The functions of libcuda.so.1 that Tandem calls. cuda.h's macros map each name to the version that its prototype
+/// declares (cuMemGetInfo to cuMemGetInfo_v2); the table is made from the same expansion, so the two cannot differ.
 #define TANDEM_DRIVER_FUNCTIONS(X)          \
   X(cuInit)                                 \
   X(cuGetErrorName)                         \
@@ -34,7 +34,7 @@
 
 namespace tandem::cuda {
 
-/// The driver's entry points. libcuda is not linked, since libtandem.so must start where there is none.
+/// The driver's entry points. libcuda is not linked, since libtandem.so must load on machines without it.
 struct Driver {
   // NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses): the names are the API's
 #define TANDEM_DRIVER_MEMBER(name) decltype(&::name) name;
@@ -42,19 +42,19 @@ struct Driver {
 #undef TANDEM_DRIVER_MEMBER
   // NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
-  /// Loaded and started (cuInit) on the first call, once for the process. Throws Unsupported that says what failed.
+  /// Loads and initialises (cuInit) the driver on the first call in the process. Throws Unsupported if that fails.
   [[nodiscard]] static const Driver& get();
-  /// Why the library cannot be loaded; empty if it can. Starts nothing.
+  /// Why the library cannot be loaded; empty if it can. Does not call cuInit.
   [[nodiscard]] static const std::string& why_not_loaded();
   /// Why `get` would throw; empty if it would not.
   [[nodiscard]] static const std::string& why_not_started();
-  /// Whether somebody has called `get` or `why_not_started`.
+  /// Whether cuInit has been called, by `get` or `why_not_started`.
   [[nodiscard]] static bool is_started() noexcept;
-  /// True in a child of a process that had started CUDA: there it can never be used.
+  /// True in a process forked from one that had called cuInit: CUDA cannot be used in it.
   [[nodiscard]] static bool is_forked();
 
-  /// Throws DeviceError (OutOfMemory for CUDA_ERROR_OUT_OF_MEMORY) with the call and the error's name and text, unless
-  /// `result` is CUDA_SUCCESS.
+  /// Unless `result` is CUDA_SUCCESS, throws DeviceError (OutOfMemory for CUDA_ERROR_OUT_OF_MEMORY) with the call and
+  /// the error's name and text.
   void check(CUresult result, const char* call, std::source_location where = std::source_location::current()) const;
 };
 

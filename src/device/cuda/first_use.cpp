@@ -40,7 +40,7 @@ void use_once(Device& device, StreamRef stream) {
   device.fill(stream, scratch.data(), std::byte{0}, 4 * bytes);
   device.fill(stream, scratch.data(), std::byte{0}, 3);
   device.copy(stream, {.dst = scratch.data() + bytes, .src = scratch.data(), .bytes = bytes});
-  // Each alignment may have a kernel of its own.
+  // The driver may have a separate copy kernel for each alignment.
   for (std::size_t unit = 1; unit <= 16; unit *= 2) {
     device.copy(stream, {.dst = scratch.data() + bytes + unit, .src = scratch.data() + 3 * unit, .bytes = 33 * unit});
     for (const std::size_t row : {unit, 3 * unit, 63 * unit}) {

@@ -8,12 +8,12 @@
 
 namespace tandem::cuda {
 
-// Everything that a run may need is made when the device opens: a kernel's first launch may load code, which may
-// synchronise the context, and that never ends while a kernel waits for a peer whose signal is queued behind it.
+// Everything that a run may need is created when the device opens: a kernel's first launch may load code, which may
+// synchronise the context. That deadlocks if a running kernel waits for a peer that waits for work not yet queued here.
 
-/// Loads all of Tandem's kernels. Throws Unsupported where this build has none for the GPU, and DeviceError.
+/// Loads all of Tandem's kernels. Throws Unsupported if this build has none for the GPU, and DeviceError.
 void load_kernels(const Properties& properties, int device);
-/// Makes the driver load its own kernels for copies and fills, and make its pools for callbacks. Blocking.
+/// Makes the driver load its own kernels for copies and fills, and create its callback pools. Blocking.
 void use_once(Device& device, StreamRef stream);
 
 }  // namespace tandem::cuda

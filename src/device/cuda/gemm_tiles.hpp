@@ -7,13 +7,13 @@
 
 namespace tandem::cuda {
 
-/// A product of `rows` by `columns` outputs, as cuBLASLt counts them (by columns), in tiles that a Hopper GPU makes in
-/// waves, one on each of so many multiprocessors. `ranked` are the tiles that cuBLASLt offers, the one that it ranks
-/// first in front; what is no cublasLtMatmulTile_t, as 0, is not compared. Gives the place of the one to take.
+/// Chooses the tile for a GEMM with `rows` by `columns` outputs, in cuBLASLt's column-major view, on a Hopper GPU,
+/// which computes tiles in waves, one per multiprocessor. `ranked` are the tiles (cublasLtMatmulTile_t) that cuBLASLt
+/// offers, best first; others than those below, such as 0, are not compared. Returns the index of the chosen one.
 ///
-/// That is the first, unless it makes tiles of 256 × 128, 128 × 256, 176 × 128, 128 × 160, 320 × 128 or 192 × 192, and
-/// by another of these its waves make fewer outputs: docs/performance/products.md has what products of 16-bit operands
-/// take by each.
+/// That is 0, unless the first tile is 256 × 128, 128 × 256, 176 × 128, 128 × 160, 320 × 128 or 192 × 192 and the waves
+/// of another of these compute fewer outputs, weighted by the time that an output takes with each tile: see the times
+/// of GEMMs with 16-bit operands in docs/performance/products.md.
 [[nodiscard]] std::size_t best_tile(std::span<const int> ranked, std::int64_t rows, std::int64_t columns,
                                     int multiprocessors);
 

@@ -27,7 +27,7 @@ std::string describe_gpu_link(int one, int other) {
   const std::unique_ptr<const Nvml> nvml = Nvml::open();
   const std::optional<Nvml::Pair> pair = nvml ? nvml->pair(uuid_of(one), uuid_of(other)) : std::nullopt;
   const std::string wires = pair ? pair->wires : "wires unknown, since NVML does not tell";
-  // Peers write into each other's memory: both ways count.
+  // Peers write into each other's memory, so access is needed in both directions.
   if (peer_attribute(cudaDevP2PAttrAccessSupported, one, other) == 0 ||
       peer_attribute(cudaDevP2PAttrAccessSupported, other, one) == 0) {
     const std::string why = pair && !pair->why_no_peers.empty() ? pair->why_no_peers : "the driver does not say why";

@@ -5,7 +5,7 @@
 
 namespace tandem::cuda {
 
-/// What CUDA says of a pair of GPUs, and NVML of the wires between them. Throws DeviceError.
+/// Describes a pair of GPUs: peer access as CUDA reports it, the physical link as NVML does. Throws DeviceError.
 [[nodiscard]] std::string describe_gpu_link(int one, int other);
 
 }  // namespace tandem::cuda

@@ -6,12 +6,12 @@
 namespace tandem::cuda {
 
 cudaGraphExec_t capture_graph(cudaStream_t stream, const std::function<void()>& body) {
-  // Of this thread alone: what other threads of the process call meanwhile is not this capture's business.
+  // Thread-local, so that unsafe CUDA calls that other threads make meanwhile do not invalidate the capture.
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   cudaGraph_t graph = nullptr;
   try {
     body();
-  } catch (...) {  // a capture left open would forbid this thread most of CUDA
+  } catch (...) {  // a capture left open would make most CUDA calls of this thread fail
     ignore(cudaStreamEndCapture(stream, &graph));
     if (graph != nullptr) ignore(cudaGraphDestroy(graph));
     throw;
@@ -19,7 +19,7 @@ cudaGraphExec_t capture_graph(cudaStream_t stream, const std::function<void()>& 
   check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
   cudaGraphExec_t replay = nullptr;
   const cudaError_t made = cudaGraphInstantiate(&replay, graph, 0);
-  ignore(cudaGraphDestroy(graph));  // what can be launched has a copy
+  ignore(cudaGraphDestroy(graph));  // the executable graph has a copy
   check(made, "cudaGraphInstantiate");
   return replay;
 }

@@ -6,8 +6,8 @@
 
 namespace tandem::cuda {
 
-/// Captures what `body` queues on `stream` into a graph that can be launched. Throws DeviceError, and what `body`
-/// throws; the stream is captured no longer then.
+/// Captures what `body` queues on `stream` into an executable graph. Throws DeviceError, and what `body` throws; then
+/// the capture has ended, too.
 [[nodiscard]] cudaGraphExec_t capture_graph(cudaStream_t stream, const std::function<void()>& body);
 
 }  // namespace tandem::cuda

@@ -9,8 +9,8 @@
 
 namespace tandem::cuda {
 
-/// What a stream's functions threw first. They hold it, since they may end after the stream, and its handle then be
-/// another one's.
+/// The first exception of a stream's functions, which share ownership: they may outlive the stream, whose handle may
+/// then belong to another stream.
 struct HostCalls::Failure {
   std::mutex mutex;
   std::exception_ptr first;
@@ -44,7 +44,7 @@ void HostCalls::launch(cudaStream_t stream, std::function<void()> function) {
           "cudaLaunchHostFunc");
     return;
   }
-  // Given away before the call: the function may have run, and be gone, when cudaLaunchHostFunc returns.
+  // Released before the call: when cudaLaunchHostFunc returns, the function may have run and been destroyed.
   Call* owned = call.release();
   const cudaError_t queued = cudaLaunchHostFunc(
       stream,

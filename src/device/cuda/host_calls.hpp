@@ -9,16 +9,16 @@
 
 namespace tandem::cuda {
 
-/// Functions of the host's in streams, and what they threw.
+/// Host functions queued on streams, and the exceptions that they threw.
 class HostCalls {
  public:
   /// Queues `function`. While `stream` is being captured, the graph owns the function and runs it at each replay.
   void launch(cudaStream_t stream, std::function<void()> function);
-  /// Throws what a function queued on `stream`, or captured there, threw first since the last call.
+  /// Rethrows the first exception since the last call of a function queued on `stream` or captured there.
   void rethrow(cudaStream_t stream);
-  /// The same for one of all streams that have something to throw.
+  /// As `rethrow`, for one of the streams whose functions have thrown.
   void rethrow_any();
-  /// Drops what functions of `stream` threw and will throw: its handle may come back for another stream.
+  /// Discards what functions of `stream` have thrown and will throw: CUDA may reuse its handle for another stream.
   void forget(cudaStream_t stream) noexcept;
 
  private:

@@ -71,8 +71,8 @@ ReduceInMeetingArguments arguments_of(const Reduction& reduction, const MeetingB
     throw Unsupported(
         format("a reduction of {} into {} in a meeting", name(reduction.dtype), name(reduction.out_dtype)));
   }
-  // So many blocks that load from a peer each fill the links by themselves, and are faster then. Loads and stores to
-  // peers, of too many threads at once, fall to a third of the links' rate.
+  // From this many blocks times peers on, the links are full without batches, which are then slower. Nor are there any
+  // if peers are stored to: too many loads from and stores to peers at once run at a third of the links' rate.
   constexpr std::size_t enough = 128;
   const std::size_t loading = static_cast<std::size_t>(meeting.blocks) * meeting.peers.size();
   return {arguments_of(reduction), by_value(meeting, control), reduction.peer_destinations == 0 && loading < enough};

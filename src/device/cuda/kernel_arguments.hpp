@@ -16,8 +16,8 @@
 
 namespace tandem::cuda {
 
-/// What a device is asked for, by value, as its kernels take it. Throw InvalidArgument (more operands than a kernel's
-/// parameters hold), Unsupported (a dtype without a kernel).
+/// Convert a device operation's arguments to a kernel's parameters, by value. Throw InvalidArgument for more operands
+/// than the parameters hold, Unsupported for a dtype without a kernel.
 [[nodiscard]] SignalArguments arguments_of(std::span<const SignalPut> puts);
 [[nodiscard]] WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* control);
 [[nodiscard]] ReduceArguments arguments_of(const Reduction& reduction);

@@ -11,13 +11,13 @@ namespace {
 
 using Handle = void*;  // nvmlDevice_t
 
-// Of nvmlClockType_t.
+// NVML_CLOCK_SM of nvmlClockType_t.
 constexpr int multiprocessors = 1;
-// Of nvmlGpuP2PCapsIndex_t.
+// Values of nvmlGpuP2PCapsIndex_t.
 constexpr int reads = 0;
 constexpr int nvlink = 2;
 
-/// nvmlGpuP2PStatus_t in words; empty for 0, which is well.
+/// nvmlGpuP2PStatus_t in words; empty for NVML_P2P_STATUS_OK.
 std::string text_of_status(int status) {
   switch (status) {
     case 0: return "";
@@ -45,8 +45,8 @@ std::string text_of_path(int level) {
 
 }  // namespace
 
-/// The toolkit has no nvml.h. These prototypes have never changed; those that only `pair` and `sm_clock` call may be
-/// missing: some came with NVML 8.
+/// Declared here, since not every toolkit installation has nvml.h; these prototypes have never changed. Functions that
+/// only `pair` and `sm_clock` call may be null: some are new in NVML 8.
 struct Nvml::Functions {
   int (*start)() = nullptr;
   int (*stop)() = nullptr;
@@ -99,8 +99,8 @@ std::optional<std::vector<std::string>> Nvml::uuids() const {
   std::vector<std::string> uuids;
   for (unsigned gpu = 0; gpu < gpus; ++gpu) {
     Handle handle = nullptr;
-    std::array<char, 96> uuid{};  // as NVML's header says is always enough
-    // One that does not tell its name is there all the same.
+    std::array<char, 96> uuid{};  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, always enough
+    // A GPU that does not report its UUID still counts.
     const bool told =
         functions_->by_index(gpu, &handle) == 0 && functions_->uuid_of(handle, uuid.data(), uuid.size()) == 0;
     uuids.emplace_back(told ? uuid.data() : "");
@@ -122,7 +122,7 @@ std::optional<Nvml::Pair> Nvml::pair(const std::string& one, const std::string& 
   Pair pair{.wires = "PCIe", .why_no_peers = text_of_status(readable)};
   if (by_nvlink == 0) {
     constexpr unsigned most_links = 18;
-    int links = 0;  // of the first GPU, which a switch may share out
+    int links = 0;  // active links of the first GPU; a switch may share them among peers
     for (unsigned link = 0; call.link_state != nullptr && link < most_links; ++link) {
       int active = 0;
       if (call.link_state(from, link, &active) == 0 && active == 1) ++links;

@@ -10,28 +10,28 @@
 
 namespace tandem::cuda {
 
-/// NVML, the library behind nvidia-smi: loaded and started while this lives. It knows the machine's (or container's)
-/// GPUs, and does not start CUDA.
+/// NVML, the library behind nvidia-smi, loaded and initialised while this lives. It lists the machine's (or
+/// container's) GPUs without initialising CUDA.
 class Nvml {
  public:
-  /// Null where the library is missing or too old, or cannot start.
+  /// Null if the library is missing, too old, or fails to initialise.
   [[nodiscard]] static std::unique_ptr<const Nvml> open();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
-  /// Of all GPUs; "" for one that does not tell. None if they cannot be counted.
+  /// The UUIDs of all GPUs, "" for a GPU that does not report one; empty if the GPUs cannot be counted.
   [[nodiscard]] std::optional<std::vector<std::string>> uuids() const;
 
-  /// What lies between two GPUs.
+  /// The link between two GPUs.
   struct Pair {
     std::string wires;         ///< "NVLink (18 links)", "PCIe through one switch", …
-    std::string why_no_peers;  ///< empty where NVML sees no reason
+    std::string why_no_peers;  ///< why they cannot access each other's memory; "" if NVML sees no reason
   };
-  /// None where NVML does not know one of them, or is too old to say.
+  /// `one` and `other` are UUIDs. Empty if NVML does not know one of them, or is too old.
   [[nodiscard]] std::optional<Pair> pair(const std::string& one, const std::string& other) const;
 
-  /// Of a GPU's multiprocessors; none where NVML does not know that GPU or its clock.
+  /// The SM clock of the GPU with this UUID; empty if NVML does not know the GPU or its clock.
   [[nodiscard]] std::optional<GpuClock::Reading> sm_clock(const std::string& gpu) const;
 
  private:

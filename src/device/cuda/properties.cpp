@@ -25,7 +25,7 @@ Properties query_properties(int device) {
   int bits = 0;
   check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device), "cudaDeviceGetAttribute");
   check(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device), "cudaDeviceGetAttribute");
-  p.memory_bytes_per_second = 2e3 * kilohertz * bits / 8;  // on both edges of the clock
+  p.memory_bytes_per_second = 2e3 * kilohertz * bits / 8;  // double data rate
   p.max_pitch = found.memPitch;
   p.unified_addressing = found.unifiedAddressing != 0;
   check(cudaDriverGetVersion(&p.driver_version), "cudaDriverGetVersion");

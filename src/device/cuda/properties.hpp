@@ -7,7 +7,7 @@
 
 namespace tandem::cuda {
 
-/// What the driver says of itself and of one device.
+/// Properties of one device, and the versions of driver and runtime.
 struct Properties {
   std::string name;
   std::array<std::byte, 16> uuid{};
@@ -15,8 +15,8 @@ struct Properties {
   int major = 0;  ///< of the compute capability
   int minor = 0;
   std::size_t memory_bytes = 0;
-  double memory_bytes_per_second = 0;  ///< what its pins can move
-  std::size_t max_pitch = 0;           ///< between the rows of a strided copy, in bytes
+  double memory_bytes_per_second = 0;  ///< theoretical peak, from clock and bus width
+  std::size_t max_pitch = 0;           ///< maximum pitch of a strided copy, in bytes
   bool unified_addressing = false;
   int driver_version = 0;  ///< 12080 is 12.8
   int runtime_version = 0;
@@ -25,7 +25,7 @@ struct Properties {
 /// Throws DeviceError.
 [[nodiscard]] Properties query_properties(int device);
 
-/// As NVML names that GPU: "GPU-" and its bytes in groups of 4, 2, 2, 2 and 6.
+/// The UUID as NVML writes it: "GPU-" and the bytes in hex, in groups of 4, 2, 2, 2 and 6.
 [[nodiscard]] std::string uuid_text(const Properties& properties);
 
 }  // namespace tandem::cuda

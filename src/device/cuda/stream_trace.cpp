@@ -45,7 +45,7 @@ StreamTrace::OwnedEvent StreamTrace::event() {
 }
 
 StreamTrace::Reference StreamTrace::take_reference() {
-  // The event happens between the two readings of the clock; the tightest of some tries says best when.
+  // The event happens between the two clock readings; of several tries, the one with the least time between is best.
   Reference best{event(), 0};
   std::int64_t best_window = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < 8; ++i) {
@@ -114,15 +114,15 @@ void StreamTrace::collect(Trace& trace) {
     const std::lock_guard lock(mutex_);
     ended.swap(ended_);
   }
-  // Without the lock: other threads go on tracing while this one waits.
+  // Not under the lock, so that other threads can trace while this one waits.
   for (const Range& range : ended) check(cudaEventSynchronize(range.end.get()), "cudaEventSynchronize");
   const std::lock_guard lock(mutex_);
   Reference now = take_reference();
   const double clock_span = static_cast<double>(now.clock_ns - first_.clock_ns);
   const double device_span = elapsed_ns(first_.event.get(), now.event.get());
-  // Below a second the jitter of the two readings is more than the drift.
+  // Below one second, the jitter of the clock readings exceeds the drift.
   const double rate = device_span > 1e9 ? clock_span / device_span : 1.0;
-  // Both ends are counted from the same reference, so that nested ranges stay nested after rounding.
+  // Both ends are converted with the same reference, so that nested ranges stay nested after rounding.
   const auto at = [&](const OwnedEvent& event) {
     return now.clock_ns - static_cast<std::int64_t>(elapsed_ns(event.get(), now.event.get()) * rate);
   };

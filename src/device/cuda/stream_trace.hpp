@@ -14,26 +14,25 @@
 
 namespace tandem::cuda {
 
-/// Times ranges of streams by events, and tells them in CLOCK_MONOTONIC. All calls with the device's context current.
+/// Times ranges of streams with events, and converts them to CLOCK_MONOTONIC. The device's context must be current.
 ///
-/// An event's time is known only against another event's, in a float of milliseconds. So each collection takes a
-/// reference, an event and the clock at the same moment, and counts back from it: the float then covers the time since
-/// the last collection and not since the start. Two references far apart correct the rate of the GPU's clock.
+/// CUDA reports only the time between two events, as a float in milliseconds. So each collection takes a reference, an
+/// event and the host clock at the same moment, and counts back from it: the float then covers the time since the last
+/// collection, not since the start. The first and the latest reference give the rate of the GPU's clock.
 class StreamTrace {
  public:
   explicit StreamTrace(int device);
   StreamTrace(const StreamTrace&) = delete;
   StreamTrace& operator=(const StreamTrace&) = delete;
 
-  /// Opens a range on `stream`, and an NVTX range on this thread. A captured stream's ranges have no time of their own,
-  /// since they run at each replay: they show in NVTX alone.
+  /// Begins a range on `stream`, and an NVTX range on this thread. Ranges of a captured stream have no time, since the
+  /// work runs at each replay: they appear in NVTX only.
   void begin(Trace& trace, cudaStream_t stream, const char* name, TraceKind kind);
-  /// Called by destructors: a range whose end cannot be marked is dropped, and the stream's next checked call tells
-  /// why.
+  /// Called by destructors: a range whose end cannot be recorded is dropped; the stream's next checked call throws.
   void end(cudaStream_t stream) noexcept;
-  /// Waits for the ranges that have ended, and adds them to `trace`.
+  /// Waits until the work of all ended ranges has run, and adds them to `trace`.
   void collect(Trace& trace);
-  /// The stream is about to go. Its ended ranges stay.
+  /// Called before the stream is destroyed. Its ended ranges are kept.
   void forget(cudaStream_t stream) noexcept;
 
  private:

@@ -20,9 +20,9 @@ namespace {
 
 using cuda::Driver;
 
-/// How many GPUs this process sees, told by NVML and CUDA_VISIBLE_DEVICES. CUDA itself is not started, so that a
-/// launcher or a test may ask and then fork: a child of a process that has started CUDA cannot use it. None where only
-/// CUDA can say: NVML is missing, or the list is none that `count_listed` understands.
+/// The number of GPUs that this process sees, from NVML and CUDA_VISIBLE_DEVICES, without initialising CUDA, so that a
+/// launcher or a test may call it and then fork: a child of a process that has initialised CUDA cannot use it. Empty if
+/// only CUDA can tell: NVML is missing, or `count_listed` does not understand the list.
 std::optional<int> count_without_cuda() {
   const std::unique_ptr<const cuda::Nvml> nvml = cuda::Nvml::open();
   if (!nvml) return std::nullopt;
@@ -45,7 +45,7 @@ int cuda_device_count() noexcept try {
   cuda::ignore(result);
   return result == cudaSuccess ? count : 0;
 } catch (const std::exception&) {
-  return 0;  // no memory for the reason
+  return 0;  // no memory
 }
 
 std::string why_no_cuda_device() {

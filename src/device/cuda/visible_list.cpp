@@ -12,10 +12,10 @@ namespace {
 
 constexpr int no_gpu = -1;
 
-/// Which GPU a word of the list names.
+/// The GPU that a word of the list names, or `no_gpu`; empty if only CUDA can tell.
 std::optional<int> gpu_named(std::string_view word, std::span<const std::string> uuids) {
   if (word.starts_with("GPU-")) {
-    // As much of a UUID as no other one begins with.
+    // A prefix of a UUID is enough if it is unique.
     const auto is_meant = [word](const std::string& uuid) { return uuid.starts_with(word); };
     if (std::ranges::count_if(uuids, is_meant) != 1) return no_gpu;
     return static_cast<int>(std::ranges::find_if(uuids, is_meant) - uuids.begin());
@@ -29,7 +29,7 @@ std::optional<int> gpu_named(std::string_view word, std::span<const std::string>
 }  // namespace
 
 std::optional<int> count_listed(std::string_view list, std::span<const std::string> uuids) {
-  // As CUDA reads it: up to the first word that names no GPU; and no GPU at all if one is named twice.
+  // Like CUDA: the list ends at the first word that names no GPU, and there is no GPU at all if one is named twice.
   std::vector<bool> named(uuids.size());
   int count = 0;
   while (!list.empty()) {

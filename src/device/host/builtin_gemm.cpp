@@ -10,8 +10,8 @@ namespace tandem {
 
 namespace {
 
-// Blocks as in every GEMM since GotoBLAS: a panel of A (block_m × block_k) stays in the L2 cache, a sliver of B
-// (block_k × tile_n) in L1, a tile of C in registers.
+// Blocking as in every GEMM since GotoBLAS: a panel of A (m × k) stays in the L2 cache, a sliver of B (k × tile_n) in
+// L1, a tile of C in registers.
 template <typename T> struct Blocks {
   static constexpr std::int64_t vector = 32 / static_cast<std::int64_t>(sizeof(T));  // elements of 256 bits
   static constexpr std::int64_t tile_m = 6;
@@ -23,7 +23,7 @@ template <typename T> struct Blocks {
 
 template <typename T> using Vector [[gnu::vector_size(32)]] = T;
 
-// sums[tile_m, tile_n] = the product of one packed sliver of A and one of B, each `k` deep and padded with zeros.
+// sums[tile_m, tile_n] = the product of a packed sliver of A and one of B, each of depth `k` and zero-padded.
 template <typename T> struct Tile {
   [[gnu::always_inline]] static inline void loop(const T* a, const T* b, std::int64_t k, T* sums) {
     using B = Blocks<T>;
@@ -46,7 +46,7 @@ template <typename T> struct Tile {
 };
 
 // Packs op(A)[rows, depth] into slivers of tile_m rows, or op(B)[depth, columns] into slivers of tile_n columns:
-// element (i, p) of a sliver lies at p · tile + i.
+// element (i, p) of a sliver is at p · tile + i.
 template <typename T, std::int64_t tile>
 void pack(const T* from, std::int64_t step_along_tile, std::int64_t step_along_k, std::int64_t extent,
           std::int64_t depth, T* to) {

@@ -6,9 +6,8 @@
 
 namespace tandem {
 
-/// Tandem's own product, for where no library is or may be used: C[m, n] = alpha · op(A) · op(B) + beta · C, row-major,
-/// on the calling thread. beta 0 does not read C. `workspace` holds `builtin_gemm_workspace<T>()` elements, 64-byte
-/// aligned.
+/// Tandem's own GEMM, used without a library: C[m, n] = alpha · op(A) · op(B) + beta · C, row-major, on the calling
+/// thread. If beta is 0, C is not read. `workspace` holds `builtin_gemm_workspace<T>()` elements, 64-byte aligned.
 template <typename T>
 void builtin_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha,
                   const T* a, std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc,

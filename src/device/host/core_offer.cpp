@@ -8,8 +8,7 @@ namespace tandem {
 
 namespace {
 
-// A core that is wanted is offered again and again, and is asked about every so many times: that takes a thirtieth of
-// the offers' time.
+// While the core is wanted, getrusage is called only at every 32nd offer, which adds a thirtieth to their time.
 constexpr int offers_for_a_question = 32;
 
 thread_local bool wanted = true;  // until the first offer shows otherwise
@@ -22,8 +21,8 @@ void offer_core() noexcept {
   ::sched_yield();
   if (wanted && ++unasked < offers_for_a_question) return;
   unasked = 0;
-  // Not by the time that it took: on one machine an offer that nobody takes is over after 0.8 µs, on another one that
-  // somebody takes after 1.2.
+  // The offer's duration does not tell: on one machine an offer that nobody takes lasts 0.8 µs, on another machine one
+  // that somebody takes lasts 1.2.
   rusage used{};
   ::getrusage(RUSAGE_THREAD, &used);
   wanted = used.ru_nivcsw != times_taken;

@@ -3,16 +3,16 @@
 
 namespace tandem {
 
-/// What a thread that waits learns about its core by offering it to others. Where nobody takes it, every offer costs
-/// most of a microsecond in which what is awaited comes unseen; the peer then waits in turn, offers its own core, and
-/// is late: two ranks can go on like that for ever. Where somebody does take it, that may be the very peer that is
-/// waited for, and each spin before the offer is lost. How many ranks and cores there are does not tell: a rank may be
-/// bound to one of many cores, or have been put where another rank computes.
+/// A waiting thread offers its core (sched_yield), and so learns whether another thread wants it. If none does, each
+/// offer costs most of a microsecond in which a signal's arrival goes unnoticed; the peer then waits in turn, offers
+/// its own core and is late: two ranks can delay each other like that for ever. If one does, it may be the very peer
+/// that is waited for, and spinning before the offer is time lost. The numbers of ranks and cores do not tell which: a
+/// rank may be bound to one of many cores, or may have been placed where another rank computes.
 
-/// Lets others run on this core, if they want to.
+/// Lets other threads that are ready run on this core.
 void offer_core() noexcept;
 
-/// Whether somebody took this thread's core when it was offered lately.
+/// Whether another thread took this thread's core when it was offered recently; true before the first offer.
 [[nodiscard]] bool core_is_wanted() noexcept;
 
 }  // namespace tandem

@@ -12,14 +12,14 @@ namespace tandem {
 
 namespace {
 
-// From one transfer to the next, where the stream has nothing to wait for: a signal takes 1 µs, or 50 if it wakes
-// somebody.
+// A stream that reaches its next transfer within this time did not wait for anything in between: putting a signal takes
+// 1 µs, or 50 if it wakes a thread.
 constexpr std::int64_t at_once_ns = 100'000;
 
 void sleep_until(std::int64_t when_ns) noexcept {
   if (Trace::now_ns() >= when_ns) return;
-  // Sleeps end up to the thread's timer slack too late, 50 µs by default: as much as a whole transfer. The thread may
-  // be the user's own, so it gets its slack back.
+  // A sleep may end too late by the thread's timer slack, by default 50 µs: as long as a whole transfer. The thread may
+  // be the user's own, so its slack is restored.
   const int slack = ::prctl(PR_GET_TIMERSLACK);
   ::prctl(PR_SET_TIMERSLACK, 1UL);
   const timespec when{.tv_sec = when_ns / 1'000'000'000, .tv_nsec = when_ns % 1'000'000'000};

@@ -11,11 +11,10 @@
 
 namespace tandem {
 
-/// Whether a futex is seen by one process or lies in memory that processes share.
+/// Whether a futex is used by one process only, or is in memory that processes share.
 enum class FutexScope : bool { process, shared };
 
-/// Sleeps while the 32-bit word at `word` holds `expected`, at most `limit`. May wake for no reason: callers look
-/// again.
+/// Sleeps while the 32-bit word at `word` holds `expected`, for at most `limit`. May wake spuriously.
 inline void futex_wait(const void* word, std::uint32_t expected, std::chrono::nanoseconds limit,
                        FutexScope scope) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
@@ -29,8 +28,8 @@ inline void futex_wake_all(const void* word, FutexScope scope) noexcept {
             0);
 }
 
-/// The half of a 64-bit counter that changes with every count, where a futex can sleep. The counter must be compared
-/// whole before and after: the half alone wraps.
+/// The low half of a 64-bit counter, which changes with every count, for use as a futex. Before and after the sleep the
+/// whole counter must be compared: the half alone wraps.
 inline const void* futex_half(const void* counter) noexcept {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
   return counter;

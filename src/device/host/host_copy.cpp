@@ -13,15 +13,15 @@ namespace tandem {
 
 namespace {
 
-// Measured, with ranks that copy to each other: below, what is stored is at hand when it is read next.
+// Measured with ranks that copy to each other: what smaller outputs store is still cached when it is read next.
 constexpr std::size_t copies_stream_from = std::size_t{4} << 20;
 constexpr std::size_t sums_stream_from = std::size_t{4} << 20;
-// Shorter rows are not worth the two ragged ends.
+// For shorter rows the two partial cache lines at the ends cost too much.
 constexpr std::size_t streaming_row = 4096;
 constexpr std::size_t page = 4096;
-constexpr std::size_t a_little_further = 32;  // into a page; on Zen 3 at 31 bytes 1.5 GB/s, at 32 as at 0
+constexpr std::size_t a_little_further = 32;  // into a page; on Zen 3: at 31 bytes 1.5 GB/s, at 32 as fast as at 0
 
-// Sanitizers do not see streaming stores.
+// Sanitizers do not track streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 constexpr bool has_streaming = true;
 
@@ -68,15 +68,15 @@ constexpr bool has_streaming = true;
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
-// From 2 KiB on memcpy leaves the work to the CPU's string instruction. That is the fastest way up to some 64 KiB on
-// Intel's CPUs and some 512 KiB on AMD's Zen 5, and level with vectors beyond. On earlier Zens it falls to 2 GB/s where
-// the destination lies a little further into its page than the source, as a vector's elements do behind a whole page.
+// From 2 KiB on, memcpy uses the CPU's string instruction. That is fastest up to some 64 KiB on Intel's CPUs and some
+// 512 KiB on AMD's Zen 5, and as fast as vectors beyond. On earlier Zens it drops to 2 GB/s if the destination lies
+// slightly further into its page than the source, as a large std::vector's elements do with a page-aligned source.
 constexpr std::size_t string_instruction_from = std::size_t{2} << 10;
 constexpr std::size_t vectors_from_on_intel = std::size_t{256} << 10;
 constexpr std::size_t vectors_from_elsewhere = std::size_t{1} << 20;
 
-/// Whether it falls there: no CPU says so, but it is then some 20 times as slow. (Two pages are not enough to see it:
-/// a Zen 3 takes three times as long for those, for four of them 18 times.)
+/// Whether the string instruction slows down in that case. No CPU flag tells, but it then takes some 20 times as long.
+/// (Two pages are too few to see it: a Zen 3 takes three times as long for two of them, 18 times for four.)
 bool measures_a_fall() noexcept {
   constexpr std::size_t bytes = 4 * page;
   constexpr int tries = 5;

@@ -41,20 +41,20 @@ void HostCrew::run(int parts, const Part& part) {
   if (work.failure) std::rethrow_exception(work.failure);
 }
 
-// As many as the system gives: fewer do the same work.
+// As many threads as the system grants: fewer can do the same work.
 void HostCrew::make_threads() noexcept {
   const SignalsBlocked guard;
   try {
     for (int member = 1; member < size_; ++member) {
       threads_.emplace_back([this, member] { help(member); });
     }
-  } catch (...) {  // no thread, or no memory to keep one
+  } catch (...) {  // no thread, or no memory for its entry
     return;
   }
 }
 
 void HostCrew::help(int member) noexcept {
-  // Whose thread made this one may have been in a hurry.
+  // A thread inherits its creator's time slice, which may be the shortest one.
   set_time_slice(TimeSlice::usual);
   std::uint64_t seen = 0;
   std::unique_lock lock(mutex_);

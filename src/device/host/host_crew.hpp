@@ -12,29 +12,29 @@
 
 namespace tandem {
 
-/// The threads of one rank that share a large piece of work. Whoever has such work, be it a worker that drains a stream
-/// or a thread that waits for one, is a member of the crew while it lasts, and does parts of it beside the others.
+/// The threads of one rank that share a large piece of work. The thread that has such work (a worker that drains a
+/// stream, or a thread that waits for one) is a member of the crew meanwhile, and does parts of the work, too.
 ///
-/// Members take parts one by one. So a thread that wakes late, or whose core somebody else has, costs no more than its
-/// help; and none of them spins in between, as an OpenMP runtime's do, on cores that copies could use.
+/// Members take parts one by one. So a thread that wakes late, or whose core is busy, helps less but does not delay the
+/// rest; and unlike an OpenMP runtime's threads, none spins between pieces of work on cores that copies could use.
 class HostCrew {
  public:
-  /// What a part is given: its number, and that of who does it, who does nothing else at the time.
+  /// Called with a part's number, and that of the member doing it, who does no other part at the same time.
   using Part = std::function<void(int part, int member)>;
 
-  /// `size` counts the caller of `run`. The other threads are made by the first call that needs them, so that a process
-  /// may fork until then.
+  /// `size` includes the caller of `run`. The other threads are created by the first call that needs them, so that a
+  /// process may fork until then.
   explicit HostCrew(int size) noexcept : size_(size) {}
   HostCrew(const HostCrew&) = delete;
   HostCrew& operator=(const HostCrew&) = delete;
-  /// Joins its threads; nothing runs.
+  /// Joins its threads; no `run` may be in progress.
   ~HostCrew();
 
-  /// Members, of numbers from 0.
+  /// How many members there are, numbered from 0.
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// Does each of `parts` parts once, and returns when all are done. While one call has the crew, another thread's does
-  /// its parts alone. Throws what the first part to fail threw.
+  /// Does each of `parts` parts once, and returns when all are done. While one call uses the crew, a concurrent call
+  /// does all its parts itself, as member 0. Throws what the first part to fail threw.
   void run(int parts, const Part& part);
 
  private:
@@ -51,12 +51,12 @@ class HostCrew {
   static void take_parts(Work& work, int member) noexcept;
 
   const int size_;
-  std::mutex turn_;  ///< whose call has the crew
+  std::mutex turn_;  ///< held by the call that uses the crew
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below except threads_, which turn_ guards
   std::condition_variable work_ready_;
   std::condition_variable work_done_;
-  Work* work_ = nullptr;  ///< null: there is nothing to join
+  Work* work_ = nullptr;  ///< null: no work to help with
   std::uint64_t works_ = 0;
   int helping_ = 0;
   bool stop_ = false;

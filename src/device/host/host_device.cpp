@@ -32,13 +32,13 @@ namespace tandem {
 
 namespace {
 
-// Work that takes a good part of a millisecond calls a worker at once. Less than that is left to who synchronises next,
-// or to the pacemaker: a worker that wakes only to find its stream drained costs small collectives more than their
-// work.
+// Work that takes a good part of a millisecond calls a worker at once. Shorter work is left to the next thread that
+// synchronises, or to the pacemaker: a worker that wakes only to find its stream drained costs small collectives more
+// than their work.
 constexpr std::size_t heavy_bytes = std::size_t{4} << 20;
 constexpr std::int64_t heavy_elements = 256 * 1024;
 
-// What a product gains by each further thread, measured with 2 to 32 of them: CPUs are often two to a core.
+// A GEMM's gain from each additional thread, measured with 2 to 32: two CPUs often share one physical core.
 constexpr double further_thread = 0.6;
 
 HostEvent& host_event(void* event) noexcept { return *static_cast<HostEvent*>(event); }
@@ -47,14 +47,14 @@ TaskWeight weight_of(std::size_t bytes) noexcept {
   return bytes >= heavy_bytes ? TaskWeight::heavy : TaskWeight::light;
 }
 
-/// CPUs that this process may use, of `all`.
+/// How many CPUs this process may use; `all` if the system does not tell.
 long usable_cores(long all) noexcept {
   cpu_set_t allowed;
   return ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : all;
 }
 
-/// Of the threads that multiply beside each other in a rank. Where ranks talk, each has a core for that, if there are
-/// as many.
+/// How many threads of a rank share a GEMM. With several ranks, each leaves one core to communication, if it has more
+/// than one.
 int gemm_threads(const DeviceOptions& options) noexcept {
   if (options.gemm_threads > 0) return options.gemm_threads;
   const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
@@ -64,7 +64,7 @@ int gemm_threads(const DeviceOptions& options) noexcept {
 
 std::size_t bytes_of(const Copy& copy) noexcept { return copy.bytes * copy.rows; }
 
-/// "Intel(R) Xeon(R) CPU @ 2.60GHz", or what the kernel calls the architecture where it names no processor.
+/// "Intel(R) Xeon(R) CPU @ 2.60GHz", or the kernel's name of the architecture if it does not name the processor.
 std::string processor_name() {
   std::ifstream processors("/proc/cpuinfo");
   for (std::string line; std::getline(processors, line);) {
@@ -90,12 +90,12 @@ HostDevice::HostDevice(const DeviceOptions& options)
 
 HostDevice::~HostDevice() {
   if (::getpid() != process_) {
-    // A forked child's copy: the threads are its parent's, and the locks that they held, or slept on, never come free.
+    // A forked child has none of its parent's threads, and locks that they held or slept on are never released.
     [[maybe_unused]] const HostWorkers* const workers = workers_.release();
     [[maybe_unused]] const HostCrew* const crew = crew_.release();
     return;
   }
-  // Work of streams that are already destroyed still runs; it ends, since each wait in it has a deadline.
+  // Destroyed streams may still have queued work; it ends, since each wait in it has a deadline.
   for (const HostStreamPtr& stream : workers_->streams()) stream->finish(stream->ticket());
 }
 
@@ -105,7 +105,7 @@ std::string HostDevice::describe() const {
   return format("host, {}", setting(usable < all ? format("{} of {}", usable, all) : format("{}", all)));
 }
 
-// All of the machine's cores: `tandem run` binds each rank to its share of them, other launchers do not.
+// Names all of the machine's cores: `tandem run` binds each rank to its share of them, other launchers do not.
 std::string HostDevice::model() const {
   return format("{}, {}", processor_name(), setting(format("{}", ::sysconf(_SC_NPROCESSORS_ONLN))));
 }
@@ -122,16 +122,16 @@ std::string HostDevice::setting(const std::string& cores) const {
 }
 
 CostTable HostDevice::costs() const {
-  // Constants, not measured when a device opens: all ranks must choose the same schedule from them. The machine's
-  // cores count, not those that this rank may use, for the same reason; but the schedules of products, whose threads
-  // may be of the rank's own number, are the first rank's choice.
+  // Constants, not measured when a device opens, and by the machine's cores, not by those that this rank may use: all
+  // ranks must choose the same schedule from them. A GEMM's number of threads may differ between ranks, but schedules
+  // with GEMMs are chosen by the first rank for all.
   const HostGemmSpeed speed = gemm_speed(gemm_library_);
   const double flops = speed.flops_per_second * (1 + further_thread * (crew_->size() - 1)) / ranks_for_each_core_;
-  CostTable table{.gemm_flops_per_second = flops,  // 16-bit operands become f32 in panels, which costs little beside
+  CostTable table{.gemm_flops_per_second = flops,  // widening 16-bit operands in panels costs little
                   .gemm_f32_flops_per_second = flops,
                   .gemm_tf32_flops_per_second = flops,
                   .gemm_launch_seconds = 2e-6,
-                  .hop_seconds = 30e-6 * ranks_for_each_core_,  // wakes a thread
+                  .hop_seconds = 30e-6 * ranks_for_each_core_,  // a thread is woken
                   .link_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .link_latency_seconds = 1e-6,
                   .push_gap_seconds = 1e-6,
@@ -148,10 +148,10 @@ CostTable HostDevice::costs() const {
     table.link_latency_seconds = std::chrono::duration<double>(link_->options().latency).count();
     table.push_gap_seconds = 0;
     table.copies_cost_compute = false;
-    table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // parts are slower products
-    // What comes last is less of a finer group, and it comes late: ranks that take turns are out of step, and cores
-    // that are faster than these constants have done all else by then. Where pieces share packed weights those cost
-    // what finer groups could gain.
+    table.gemm_launch_seconds = 30e-6 * ranks_for_each_core_;  // small GEMMs run at a lower rate
+    // The last group's transfer is exposed; finer groups make it shorter, by more than the model says: ranks that share
+    // cores are out of step, and cores faster than these constants have finished all else before it arrives. Where
+    // pieces share packed weights, packing costs what finer groups could gain.
     table.finer_groups_may_cost = speed.packed_rows > 0 ? 0.005 : 0.05;
   }
   return table;
@@ -180,7 +180,7 @@ StreamRef HostDevice::stream_create(StreamPriority priority) {
 }
 
 void HostDevice::stream_destroy(StreamRef stream) noexcept {
-  if (::getpid() != process_) return;  // a forked child's copy: what is queued there is its parent's to run
+  if (::getpid() != process_) return;  // forked child: queued work is its parent's to run
   static_cast<HostStream*>(stream.native_handle())->abandon();
 }
 
@@ -191,7 +191,7 @@ bool HostDevice::stream_query(StreamRef stream) { return host_stream(stream).pol
 void* HostDevice::event_create(Event::Timing timing) { return new HostEvent(timing); }
 
 void HostDevice::event_destroy(void* event) noexcept {
-  if (::getpid() != process_) return;  // it may be a stream's last reference
+  if (::getpid() != process_) return;  // forked child: this may be a stream's last reference
   delete static_cast<HostEvent*>(event);
 }
 
@@ -207,14 +207,14 @@ double HostDevice::event_elapsed_ms(void* begin, void* end) {
   return host_event(end).elapsed_ms_since(host_event(begin));
 }
 
-// First all work, then what it threw: who frees memory next counts on nothing being left to run.
+// Throws only after all streams are finished: a caller that frees memory next relies on nothing being left to run.
 void HostDevice::synchronize() {
   const std::vector<HostStreamPtr> streams = workers_->streams();
   for (const HostStreamPtr& stream : streams) stream->finish(stream->ticket());
   for (const HostStreamPtr& stream : streams) stream->synchronize();
 }
 
-// Nothing is drained on this thread: a wait among it could last longer than the limit.
+// This thread drains nothing itself: a queued wait could last longer than the limit.
 bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
   constexpr std::chrono::microseconds between_looks{50};
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -374,7 +374,7 @@ void HostDevice::wait_and_count(StreamRef stream, std::span<const SignalWait> wa
 
 namespace {
 
-/// What `HostDevice::mail` queues. What has no emulated link to cross may go out before the stream comes to it.
+/// The task that `HostDevice::mail` queues. Without an emulated link, `begin` may send the letters as it is queued.
 class MailTask {
  public:
   MailTask(const HostStream& stream, const MailUse& use, EmulatedLink::Transfer transfer, WaitControl* control) noexcept
@@ -402,8 +402,8 @@ class MailTask {
       const EmulatedLink::Crossing crossing(transfer_);
       write_letters(letters);
     }
-    // Behind all messages, not each behind its own: a signal waits for the stores before it, and those of several
-    // messages are on their way side by side.
+    // After all messages, not each after its own: a signal waits for the stores before it, and this way those of
+    // several messages are in flight at the same time.
     signal_letters(letters);
   }
 
@@ -472,11 +472,11 @@ void HostDevice::trace_end(StreamRef stream) noexcept {
   };
   try {
     mine.enqueue(end, TaskWeight::light);
-  } catch (const std::exception&) {  // a range less in the trace
+  } catch (const std::exception&) {  // the trace lacks this range
   }
 }
 
-// Ranges are added as they end; what is left is to let those end that are queued.
+// Ranges are added to the trace as they end, so it is enough to finish what is queued.
 void HostDevice::trace_collect() {
   for (const HostStreamPtr& stream : workers_->streams()) stream->finish(stream->ticket());
 }

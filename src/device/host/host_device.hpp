@@ -17,10 +17,10 @@
 
 namespace tandem {
 
-/// CPUs as a device: streams are queues that worker threads, or who waits for them, drain in order.
+/// The CPU as a device: streams are queues that worker threads, or threads that wait for them, drain in order.
 class HostDevice final : public Device {
  public:
-  /// Throws InvalidArgument or Unsupported for a GEMM that is not known or not there.
+  /// Throws InvalidArgument for an unknown GEMM library, Unsupported for one that is not found.
   explicit HostDevice(const DeviceOptions& options);
   ~HostDevice() override;
 
@@ -84,16 +84,16 @@ class HostDevice final : public Device {
 
  private:
   [[nodiscard]] HostStream& host_stream(StreamRef stream) const { return HostStream::from(stream, *workers_); }
-  /// For a task that is queued now: none without a link, or without bytes.
+  /// The transfer of a task that is queued now; one that waits for nothing if there is no link, or no bytes.
   [[nodiscard]] EmulatedLink::Transfer transfer(StreamRef stream, std::size_t bytes) {
     return link_ && bytes != 0 ? link_->transfer(host_stream(stream).pace, bytes) : EmulatedLink::Transfer();
   }
-  /// What `describe` and `model` both say, of so many cores.
+  /// The text that `describe` and `model` share, with `cores` as the number of cores.
   [[nodiscard]] std::string setting(const std::string& cores) const;
 
   const std::string gemm_choice_;
   const HostGemmLibrary gemm_library_;
-  const double ranks_for_each_core_;  // 1 at least
+  const double ranks_for_each_core_;  // at least 1
   std::optional<EmulatedLink> link_;
   std::atomic<std::uint64_t> streams_made_{0};
   const std::int64_t process_;

@@ -19,7 +19,7 @@ namespace tandem {
 
 namespace {
 
-// Elements that are worked on at once: few enough that a block of sums and one of a source stay in the L1 cache.
+// Elements of a block: few enough that a block of sums and one of a source stay in the L1 cache.
 constexpr std::int64_t block_elements = 2048;
 
 template <typename T> using Block = std::array<T, static_cast<std::size_t>(block_elements)>;
@@ -40,7 +40,7 @@ struct Narrow {
   }
 };
 
-// Integers wrap as they do on every machine; in C++ only unsigned ones may.
+// Integers wrap on overflow; in C++ only unsigned ones may.
 template <typename T> [[gnu::always_inline]] inline T plus(T a, T b) noexcept {
   if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;
@@ -57,7 +57,7 @@ struct Add {
   }
 };
 
-// The destination may be one of the sources, element for element: nothing is carried from one turn to the next.
+// The destination may be one of the sources: no iteration depends on another, as ivdep tells the compiler.
 struct AddTwo {
   template <typename T> [[gnu::always_inline]] static inline void loop(T* out, const T* a, const T* b, std::int64_t n) {
 #pragma GCC ivdep
@@ -176,7 +176,7 @@ void add_bias(Sum* sums, const void* bias, std::int64_t first, std::int64_t colu
 
 // ---- Reductions ----
 
-// Up to four sources of the sum's own type are added in one pass, which for large ones saves a third of the time.
+// Adds up to four sources of the sum's type in one pass, which saves a third of the time if they are large.
 template <typename T>
 bool sum_at_once(std::span<const void* const> sources, std::int64_t first, T* out, std::int64_t n) {
   const auto source = [&](std::size_t s) { return at<T>(sources[s], first); };

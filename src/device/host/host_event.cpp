@@ -17,7 +17,7 @@ void HostEvent::record(HostStream& stream) {
     passed_at = std::make_shared<std::atomic<std::int64_t>>(0);
     stream.enqueue([passed_at] { passed_at->store(Trace::now_ns(), std::memory_order_release); }, TaskWeight::light);
   }
-  Mark replaced;  // let go of after the lock
+  Mark replaced;  // released after the lock
   const std::lock_guard guard(lock_);
   const std::uint64_t ticket = stream.ticket();
   passed_at_.swap(passed_at);
@@ -40,16 +40,16 @@ HostEvent::Mark HostEvent::mark() {
 }
 
 void HostEvent::hold(HostStream& stream) {
-  if (marked_.load(std::memory_order_relaxed) == &stream) return;  // a stream is in order with itself
+  if (marked_.load(std::memory_order_relaxed) == &stream) return;  // a stream's tasks run in order anyway
   Mark before = mark();
   if (before.stream.get() == nullptr) return;
-  // Who waits may be on the same core, or a peer for whose first products others wait: neither should come behind all
-  // that is queued there.
+  // The thread that waits may be on the same core, or be a peer whose first GEMMs others wait for: it should get the
+  // core before the work that is queued on that stream next.
   before.stream->enqueue([] { offer_core(); }, TaskWeight::light);
   stream.enqueue(
       [before = std::move(before)] {
         before.stream->finish(before.ticket);
-        before.stream->rethrow_up_to(before.ticket);  // what follows here is no better than what it follows
+        before.stream->rethrow_up_to(before.ticket);  // work that depends on failed work fails, too
       },
       TaskWeight::light);
 }

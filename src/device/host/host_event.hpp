@@ -21,24 +21,24 @@ class HostEvent {
   void hold(HostStream& stream);
   [[nodiscard]] bool query();
   void synchronize();
-  /// Throws InvalidArgument unless both were made with Timing::on and have been passed.
+  /// Throws InvalidArgument unless both were made with Timing::on, and are recorded and complete.
   [[nodiscard]] double elapsed_ms_since(HostEvent& begin);
 
  private:
   struct Mark {
-    HostStreamPtr stream;  // null: never recorded, or passed, without a failure, when it was
+    HostStreamPtr stream;  // null: never recorded, or already passed then, on a stream without a failure
     std::uint64_t ticket = 0;
   };
-  /// The mark as it is now; recording again changes nothing for who holds this one. None if it has been passed, and its
-  /// stream has no failure to pass on.
+  /// The current mark, which recording again does not change. Empty if it has been passed and its stream has no failure
+  /// to pass on.
   [[nodiscard]] Mark mark();
   [[nodiscard]] std::int64_t passed_at_ns();
 
   const Event::Timing timing_;
   SpinLock lock_;
   Mark mark_;
-  std::atomic<const HostStream*> marked_{nullptr};        // mark_.stream, for who only asks whether it is that one
-  std::shared_ptr<std::atomic<std::int64_t>> passed_at_;  // 0: not yet; the recording task's until then
+  std::atomic<const HostStream*> marked_{nullptr};        // mark_.stream, to compare without the lock
+  std::shared_ptr<std::atomic<std::int64_t>> passed_at_;  // shared with the task that sets it; 0: it has not run yet
 };
 
 }  // namespace tandem

@@ -19,22 +19,22 @@ namespace tandem {
 
 namespace {
 
-// One call moves at most 2 GiB less a page.
+// Linux moves at most 2 GiB less a page in one call.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
-// A peer that is killed loses its memory before anybody hears of its end: large memory takes the system seconds to take
-// back, and until then it has no process to read (ESRCH), but sockets that are open. One whose team failed, and whose
-// caller then let go of its buffers, is heard of soon.
+// After ESRCH, a fetch waits for as long as any wait: a killed peer's memory is gone before other ranks hear of its
+// death, because Linux keeps its sockets open while it frees the memory, which can take seconds. After other errors
+// (the peer's team failed, say, and its caller then freed the buffers) the news comes soon.
 constexpr std::int64_t news_comes_within_ns = 1'000'000'000;
 
 #if defined(__SANITIZE_THREAD__)
-constexpr bool sees_all_reads = true;  // ThreadSanitizer is to see what the ranks of one process read of each other
+constexpr bool sees_all_reads = true;  // lets ThreadSanitizer see what ranks of one process read of each other
 #else
 constexpr bool sees_all_reads = false;
 #endif
 
 constexpr std::size_t page = 4096;
-constexpr std::size_t detour_bytes = 8 * page;  // in whole pages; from a cache to a cache
+constexpr std::size_t detour_bytes = 8 * page;  // whole pages, few enough to stay in cache
 constexpr std::size_t worth_a_detour = page / 2;
 
 int read_directly(std::int64_t process, const std::byte* source, std::byte* destination, std::size_t bytes) noexcept {
@@ -53,7 +53,7 @@ int read_directly(std::int64_t process, const std::byte* source, std::byte* dest
   return 0;
 }
 
-/// In parts, into what lies in its page as the source does, and from there.
+/// Reads parts into a buffer that has the source's offset within a page, and copies them from there.
 int read_by_detour(std::int64_t process, const std::byte* source, std::byte* destination, std::size_t bytes) noexcept {
   alignas(page) std::byte detour[detour_bytes + page];
   std::byte* const there = detour + reinterpret_cast<std::uintptr_t>(source) % page;

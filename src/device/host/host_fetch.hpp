@@ -9,11 +9,11 @@
 
 namespace tandem {
 
-/// Copies [address, address + bytes) of a process of this machine, by Linux's cross-memory attach. Gives 0, or the
-/// errno that says why not all of it came.
+/// Copies [address, address + bytes) from a process of this machine, by Linux's cross-memory attach. Returns 0, or the
+/// errno that says why not everything was copied.
 [[nodiscard]] int read_process_memory(std::int64_t process, const void* address, void* to, std::size_t bytes) noexcept;
 
-/// What `Device::fetch` does on the host when its turn has come.
+/// What the task that `Device::fetch` queues on the host does.
 void fetch_now(const Fetch& fetch, WaitControl& control) noexcept;
 
 }  // namespace tandem

@@ -22,21 +22,21 @@ namespace tandem {
 
 namespace {
 
-// Panels of 16-bit operands as fp32: 512 KiB of A, 1 MiB of B, 512 KiB of sums.
+// Panels of 16-bit operands, widened to fp32: 512 KiB of A, 1 MiB of B, 512 KiB of sums.
 constexpr std::int64_t panel_m = 256;
 constexpr std::int64_t panel_n = 512;
 constexpr std::int64_t panel_k = 512;
-// Products of at least this many operations are worth waking a worker for: a good part of a millisecond.
+// GEMMs of at least this many operations are worth waking a worker for: they take a good part of a millisecond.
 constexpr double heavy_flops = 25e6;
-// A part for another thread takes that long, too.
+// So is a part of a GEMM for another thread.
 constexpr double least_flops_for_part = 25e6;
-// Parts end where the libraries' kernels do.
+// Parts are multiples of these, so that they end where oneDNN's kernel tiles do (the built-in ones have 6 rows).
 constexpr std::int64_t row_step = 8;
 constexpr std::int64_t column_step = 16;
-// What a row or a column of a part costs beside its products, in products: it is copied into the kernels' own order.
+// Cost of packing an element of a part's operands for the kernels, in multiply-adds.
 constexpr double step_aside = 32;
 
-/// A matrix in `down` times `across` parts of so many rows and columns; the last ones may have fewer.
+/// A matrix cut into `down` times `across` parts of this many rows and columns; the last ones may have fewer.
 struct Parts {
   std::int64_t rows;
   std::int64_t columns;
@@ -53,7 +53,7 @@ Parts parts_of(std::int64_t m, std::int64_t n, std::int64_t down, std::int64_t a
   return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
 }
 
-/// For so many threads: those that end first, and of few parts rather than many.
+/// The cut that this many threads finish first; of equally fast ones, one with few parts.
 Parts cut_for(std::int64_t m, std::int64_t n, std::int64_t threads) noexcept {
   Parts best{m, n, 1, 1};
   if (threads == 1) return best;
@@ -101,8 +101,8 @@ std::string describe_gemm_library(HostGemmLibrary library, const std::string& ch
   return format("built-in kernels ({})", choice == "builtin" ? "as asked" : "no oneDNN: " + OneDnn::why_absent());
 }
 
-// Products of 128 to 2048 rows with 1024 by 1024 weights: on AMD EPYCs with AVX2, and on an Intel Xeon with AVX-512 and
-// larger caches (oneDNN 2.6.3).
+// Measured with GEMMs of 128 to 2048 rows and 1024 by 1024 weights: on AMD EPYCs with AVX2, and on an Intel Xeon with
+// AVX-512 and larger caches (oneDNN 2.6.3).
 HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept {
   if (library == HostGemmLibrary::builtin) return {.flops_per_second = 50e9, .weights_bytes_per_second = 4e9};
 #if defined(__x86_64__)
@@ -118,7 +118,7 @@ HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept {
 class HostGemm::Work {
  public:
   Work(const GemmSpec& spec, HostGemmLibrary library, HostCrew& crew) : spec_(spec), library_(library), crew_(crew) {
-    // Any of the crew may come to help.
+    // Any member of the crew may help, and needs its own panels.
     const auto members = static_cast<std::size_t>(threads(spec.m, spec.k) > 1 ? crew.size() : 1);
     if (spec.dtype == f64) {
       prepare(f64_, members);
@@ -128,7 +128,7 @@ class HostGemm::Work {
     if (library == HostGemmLibrary::onednn) packed_ = PackedWeights::make(spec, members);
   }
 
-  /// How many threads a product of so many rows and sums of so many terms is worth.
+  /// How many threads a GEMM with this m and k is worth.
   [[nodiscard]] int threads(std::int64_t m, std::int64_t k) const noexcept {
     const double parts =
         2.0 * static_cast<double>(m) * static_cast<double>(spec_.n) * static_cast<double>(k) / least_flops_for_part;
@@ -144,17 +144,17 @@ class HostGemm::Work {
     } else {
       run_typed(resolve(operands), f32_);
     }
-    // What this run's blocks packed is no other run's.
+    // Weights that were packed for this run's blocks are not shared with other runs.
     if (packed_ && operands.weights == Weights::once) packed_->forget();
   }
 
  private:
-  /// What one member of the crew works in.
+  /// One member's scratch memory.
   template <typename T> struct Panels {
     Workspace<T> a;
     Workspace<T> b;
     Workspace<T> sums;
-    Workspace<T> kernel;  // the built-in kernel's own
+    Workspace<T> kernel;  // for the built-in kernel
   };
 
   [[nodiscard]] bool narrow_operands() const noexcept { return spec_.dtype == f16 || spec_.dtype == bf16; }
@@ -162,12 +162,12 @@ class HostGemm::Work {
     return spec_.out_dtype == (std::is_same_v<T, double> ? f64 : f32);
   }
   [[nodiscard]] bool has_last_step() const noexcept { return spec_.bias || spec_.activation != Activation::none; }
-  /// What is applied to a sum before it is rounded. With an auxiliary, that is kept as rounded, and comes after it.
+  /// The activation to apply to a sum before rounding. None with an auxiliary: then it follows, on rounded values.
   [[nodiscard]] Activation activation_of_sums() const noexcept {
     return spec_.auxiliary == Auxiliary::none ? spec_.activation : Activation::none;
   }
 
-  // Extents of the blocks that one inner product works on.
+  // Extents of the blocks that one call of `multiply` computes.
   template <typename T> [[nodiscard]] std::int64_t block_m() const noexcept {
     const bool blocked = narrow_operands() || !sums_in_place<T>() || has_last_step();
     return blocked ? std::min(panel_m, spec_.m) : spec_.m;
@@ -211,7 +211,7 @@ class HostGemm::Work {
                          ldb, static_cast<double>(beta), c, ldc, panels.kernel.get());
   }
 
-  // A block of a stored 16-bit matrix as dense fp32, `rows` by `columns` as stored.
+  // Widens a block of a stored 16-bit matrix, `rows` by `columns` as stored, to dense fp32.
   void widen_panel(const void* from, std::int64_t ld, std::int64_t first_row, std::int64_t first_column,
                    std::int64_t rows, std::int64_t columns, float* to) const {
     const auto* const bytes = static_cast<const std::byte*>(from);
@@ -221,7 +221,7 @@ class HostGemm::Work {
     }
   }
 
-  // One run, with nothing left to default.
+  // One run, with all defaults resolved.
   struct Run {
     const GemmOperands& operands;
     std::int64_t m;
@@ -262,14 +262,14 @@ class HostGemm::Work {
     std::int64_t end;
   };
 
-  /// These rows of these columns of the result.
+  /// Computes these rows and columns of the result.
   template <typename T>
   void run_part(const Run& run, Range rows, Range columns, int member, const Panels<T>& panels) const {
     const std::int64_t n = spec_.n;
     const auto out_bytes = static_cast<std::int64_t>(size_of(spec_.out_dtype));
     const bool in_place = sums_in_place<T>();
     const bool adds = run.operands.c != nullptr && run.beta != 0.0F;
-    // What another C adds is added to sums that are still in the cache.
+    // A separate C is added to sums while they are still in the cache, hence small blocks.
     const std::int64_t block = adds ? std::min(panel_m, block_m<T>()) : block_m<T>();
     for (std::int64_t i = rows.begin; i < rows.end; i += block) {
       const std::int64_t mm = std::min(block, rows.end - i);
@@ -278,7 +278,7 @@ class HostGemm::Work {
         const std::int64_t place = (i * run.ldd + j) * out_bytes;
         auto* const out = static_cast<std::byte*>(run.operands.d) + place;
         const std::byte* const addend = adds ? static_cast<const std::byte*>(run.operands.c) + place : out;
-        const bool added = in_place && !adds;  // by the product
+        const bool added = in_place && !adds;  // sum_block adds beta · D
         T* const sums = in_place ? reinterpret_cast<T*>(out) : panels.sums.get();
         const std::int64_t ld_sums = in_place ? run.ldd : nn;
         sum_block(run, i, j, mm, nn, added ? run.beta : 0.0F, sums, ld_sums, member, panels);
@@ -297,7 +297,7 @@ class HostGemm::Work {
     }
   }
 
-  /// A row of `count` sums, still in the cache, and its auxiliary.
+  /// Applies an activation with its auxiliary to a row of `count` elements that are still in the cache.
   void activate(std::byte* row, std::byte* aux, std::int64_t count) const {
     const bool forward = spec_.auxiliary == Auxiliary::output;
     if (forward) std::memcpy(aux, row, static_cast<std::size_t>(count) * size_of(spec_.out_dtype));
@@ -325,7 +325,7 @@ class HostGemm::Work {
     const T* const a = static_cast<const T*>(run.operands.a) + (spec_.transpose_a ? i : i * run.lda);
     const T* const b = static_cast<const T*>(run.operands.b) + (spec_.transpose_b ? j * run.ldb : j);
     if constexpr (std::is_same_v<T, float>) {
-      // Blocks of rows share the weights whatever other runs do.
+      // If the run has several blocks of rows, those share the weights, even if other runs do not.
       const bool shared = run.operands.weights != Weights::once || mm < run.m;
       const bool packable =
           packed_ && beta == 0.0F && nn == spec_.n && run.k == spec_.k && run.lda == spec_.k && ld_sums == spec_.n;
@@ -356,9 +356,9 @@ class HostGemm::Work {
   const GemmSpec spec_;
   const HostGemmLibrary library_;
   HostCrew& crew_;
-  std::vector<Panels<float>> f32_;  // one for each member
+  std::vector<Panels<float>> f32_;  // one per member
   std::vector<Panels<double>> f64_;
-  std::unique_ptr<PackedWeights> packed_;  // null: each product packs its own
+  std::unique_ptr<PackedWeights> packed_;  // null: weights are not packed for sharing
 };
 
 HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, HostCrew& crew,

@@ -14,32 +14,32 @@ namespace tandem {
 class HostCrew;
 class HostWorkers;
 
-/// The names that DeviceOptions::gemm knows.
+/// What DeviceOptions::gemm can select ("auto" selects either).
 enum class HostGemmLibrary : unsigned char { builtin, onednn };
 
-/// What `choice` ("auto", "onednn", "builtin") means on this machine. Throws InvalidArgument for another name,
-/// Unsupported if oneDNN was named and is not there.
+/// What `choice` ("auto", "onednn", "builtin") selects on this machine. Throws InvalidArgument for another name,
+/// Unsupported if oneDNN was named but is not available.
 [[nodiscard]] HostGemmLibrary choose_gemm_library(const std::string& choice);
 
 /// "oneDNN 2.6.3", or "built-in kernels (why)"
 [[nodiscard]] std::string describe_gemm_library(HostGemmLibrary library, const std::string& choice);
 
-/// What one core does with it in f32: figures of a kind of CPU, not of this one.
+/// A library's speed on one core, in f32: typical of this kind of CPU, not measured on this one.
 struct HostGemmSpeed {
   double flops_per_second;
-  /// What each further product of the same weights costs, if no near cache holds them.
+  /// Rate at which each further GEMM reads the same weights, if they do not fit in a near cache.
   double weights_bytes_per_second;
-  /// Those of fewer rows share weights that are packed once, at this pace; 0: as the rate above says.
+  /// GEMMs of up to this many rows share weights packed once, at the rate below; 0: each reads them at the rate above.
   std::int64_t packed_rows = 0;
   double packing_bytes_per_second = 0;
 };
 [[nodiscard]] HostGemmSpeed gemm_speed(HostGemmLibrary library) noexcept;
 
-/// A product on the host. Operands of 16 bits go through fp32 panels that stay in the cache; sums stay in fp32 (f64)
-/// until the last step, which rounds once. A large one is cut into parts, which the members of a crew do side by side.
+/// A GEMM on the host. 16-bit operands are widened in fp32 panels that stay in the cache; sums are kept in fp32 (f64)
+/// until the last step, which rounds once. A large GEMM is cut into parts, which the members of a crew do concurrently.
 class HostGemm final : public Gemm {
  public:
-  /// Runs on streams of the device whose workers and crew these are.
+  /// Runs on streams of the device that owns this crew and these workers.
   HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, HostCrew& crew,
            const HostWorkers& workers);
 
@@ -49,7 +49,7 @@ class HostGemm final : public Gemm {
   class Work;
 
  private:
-  std::shared_ptr<const Work> work_;  // shared with queued runs, so that this object may go before they have run
+  std::shared_ptr<const Work> work_;  // shared with queued runs, which may outlive this object
   std::string description_;
   const HostWorkers& workers_;
 };

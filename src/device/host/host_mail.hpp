@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// What `Device::mail` does on the host before its signals go (see signal_letters) and after they have come, on the
-// calling thread.
+// The parts of `Device::mail` on the host, on the calling thread: before it puts its signals (see signal_letters), and
+// after the peers' signals have arrived.
 
 void write_letters(std::span<const Letter> letters) noexcept;
 void use_mail(const MailUse& use);

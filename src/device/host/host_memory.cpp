@@ -20,7 +20,7 @@ constexpr std::size_t huge_page = std::size_t{2} * 1024 * 1024;
 }  // namespace
 
 void* allocate_host_memory(std::size_t bytes) {
-  // Linux would promise more than the machine has, and kill somebody once it is touched.
+  // Linux would grant more than the machine has, and kill a process once that memory is touched.
   const std::size_t machine =
       static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   if (bytes > machine) {

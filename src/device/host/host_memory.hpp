@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Memory on a cache line's boundary, not yet touched; `std::free` frees it. Large blocks begin on a huge page, where
-/// the system offers those: fewer misses of the TLB in large products and copies. Throws OutOfMemory.
+/// Cache-line-aligned memory, not yet touched; freed by `std::free`. Large blocks begin on a huge page, and use huge
+/// pages if the system offers them, for fewer TLB misses in large GEMMs and copies. Throws OutOfMemory.
 [[nodiscard]] void* allocate_host_memory(std::size_t bytes);
 
 }  // namespace tandem

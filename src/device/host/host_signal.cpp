@@ -19,20 +19,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A peer's signal is usually a few microseconds away, less than a sleep costs. Where nobody else wants the core, looks
-// are close together, with an offer of the core now and then; else every look is followed by one, which brings the peer
-// forward where cores are short.
+// A peer's signal is usually a few microseconds away, less than a sleep costs. If no other thread wants the core, the
+// waiter spins and offers the core now and then; else it offers it after every look, which lets the peer progress where
+// ranks share cores.
 constexpr std::int64_t offer_every_ns = 20'000;
-// Then the waiter sleeps. An idle core of a virtual machine wakes up as late as 0.4 ms after the call: with less
-// patience than that, ranks that have once slept keep each other asleep.
+// Then the waiter sleeps. An idle core of a virtual machine may take 0.4 ms to wake up: with less patience than that,
+// ranks that have slept once keep putting each other to sleep.
 constexpr std::int64_t patience_ns = 1'000'000;
 constexpr std::int64_t patience_with_others_ns = 100'000;
 constexpr int spins_between_looks = 32;
-// Before any of that it looks, or offers its core, so often without asking what time it is: about 1 µs, or a few.
+// Before any of that, it looks, or offers its core, this often without reading the clock: for one or a few µs.
 constexpr int first_looks = 32;
 constexpr int first_offers = 4;
 constexpr unsigned waits_for_a_question = 16;
-// An abort is a plain store that wakes nobody, so sleepers look up this often.
+// An abort is a plain store that wakes nobody, so sleepers check for one this often.
 constexpr std::chrono::nanoseconds sleep_slice = 20ms;
 constexpr std::size_t line = 64;
 
@@ -40,8 +40,8 @@ std::uint64_t value_of(SignalWord& word) noexcept {
   return std::atomic_ref(word.value).load(std::memory_order_acquire);
 }
 
-// One look that may sleep. The sleeper counts itself first and reads the value second; who puts a signal writes the
-// value first and reads the count second; all sequentially consistent, so a wake-up is never lost.
+// Checks once, and may sleep. The sleeper increments `sleepers` before it reads the value; a put writes the value
+// before it reads `sleepers`. All of these are sequentially consistent, so no wake-up is lost.
 void sleep_on(SignalWord& word, std::uint64_t target, std::chrono::nanoseconds limit) noexcept {
   std::atomic_ref(word.sleepers).fetch_add(1, std::memory_order_seq_cst);
   const std::uint64_t seen = std::atomic_ref(word.value).load(std::memory_order_seq_cst);
@@ -60,15 +60,15 @@ void put_signal(const SignalPut& put) noexcept {
   }
 }
 
-/// A thread that wakes in front of those that compute does not offer them its core, which would then be gone for a turn
-/// of milliseconds: it sleeps. Now and then it offers it all the same, to learn whether anybody wants it.
+/// A thread with the shortest time slice, which preempts computing threads when it wakes, sleeps instead of offering
+/// them its core, since they would keep it for milliseconds. Now and then it offers it, to learn whether it is wanted.
 bool sleeps_at_once() noexcept {
   thread_local unsigned waits = 0;
   return has_shortest_time_slice() && ++waits % waits_for_a_question != 0;
 }
 
-/// What a message has in the lines behind the signal's own. A few are asked for together with the signal: behind it,
-/// they would be one more miss. Of more the writer would lose some again before it has filled them.
+/// The part of a message after the signal's cache line. If it is a few lines, they are prefetched while the signal is
+/// polled, to save a miss after it; with more, that would take lines from the writer before it has filled them.
 class MessageRest {
  public:
   MessageRest() = default;
@@ -87,7 +87,7 @@ class MessageRest {
   std::size_t bytes_ = 0;
 };
 
-/// Whether this was the first to leave its `facts` at `place`.
+/// Stores `facts` at `place` and returns true, unless another failure was stored there first.
 bool report_first(std::uint32_t& state, WaitFailure& place, const WaitFailure& facts) noexcept {
   std::uint32_t none = 0;
   if (!std::atomic_ref(state).compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return false;
@@ -114,7 +114,7 @@ std::int64_t patience(bool wanted) noexcept {
   return has_shortest_time_slice() ? 0 : patience_with_others_ns;
 }
 
-// Waits of one call begin together, so they share a deadline: `began` is when the first of them had to wait, or 0.
+// The waits of one call share a deadline: `began` is when the first of them had to wait, or 0 if none has yet.
 void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& began,
                  const MessageRest& rest = {}) noexcept {
   SignalWord& word = *wait.word;
@@ -130,8 +130,8 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
     const bool ended = aborted(control);
     const bool gone = departed(control, wait.peer);
     if (ended || gone || waited >= timeout_ns) {
-      // Whoever stopped this thread for so long (a debugger, a frozen machine) may have let the signal come meanwhile;
-      // and who departs may have sent it just before.
+      // The signal may have come while this thread was stopped (by a debugger, or with the machine), or just before its
+      // peer departed.
       if (!ended && value_of(word) >= target) break;
       const WaitFailure facts{.operation = wait.operation,
                               .peer = wait.peer,
@@ -178,12 +178,12 @@ bool departed(WaitControl& control, int peer) noexcept {
 void fail(WaitControl& control, const WaitFailure& failure) noexcept {
   if (report_first(control.failed, control.failure, failure)) {
     std::atomic_ref(control.abort).store(1, std::memory_order_release);
-    // Nor may what the stream stores from now on be seen before that.
+    // Full fence: no later store of the stream may become visible before the abort.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return;
   }
-  // Another one failed first and is about to abort. The stream must not go on before that can be seen, or garbage would
-  // pass for a result.
+  // Another one failed first and is about to abort. The stream must not continue before the abort is visible, or
+  // garbage would be taken for a result.
   while (!aborted(control)) ::sched_yield();
 }
 
@@ -214,7 +214,7 @@ void signal_letters(std::span<const Letter> letters) noexcept {
 void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcept {
   std::int64_t began = 0;
   for (const Letter& letter : letters) {
-    // Mostly the peer's message is as long as this one, or nearly; its first line comes with the signal.
+    // The peer's message is usually about as long as this rank's; its beginning is in the signal's cache line.
     constexpr std::size_t with_signal = line - mail_offset % line;
     const MessageRest rest(reinterpret_cast<const std::byte*>(letter.wait.word) + mail_offset + with_signal,
                            letter.bytes - std::min(letter.bytes, with_signal));

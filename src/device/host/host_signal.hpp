@@ -8,23 +8,23 @@
 
 namespace tandem {
 
-/// What `Device::signal`, `wait_and_count` and `wait` do on the host when their turn has come; the words may be shared
-/// by processes.
+/// What the tasks that `Device::signal`, `wait_and_count` and `wait` queue on the host do. The words may be in memory
+/// that processes share.
 void put_signals(std::span<const SignalPut> puts) noexcept;
 void count_signals(std::span<const SignalPut> puts) noexcept;
 void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept;
-/// The signals of letters that are written.
+/// Puts the signals of letters that have been written.
 void signal_letters(std::span<const Letter> letters) noexcept;
-/// Those of the peers' letters.
+/// Waits for the signals of the peers' letters.
 void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcept;
 
-/// Whether the team's waits are to end, for any reason.
+/// Whether the team has been aborted, so that its waits must end.
 [[nodiscard]] bool aborted(WaitControl& control) noexcept;
-/// Whether `peer`, a rank of the world, sends nothing more. What it has sent is there to see after this.
+/// Whether `peer`, a world rank, has departed and sends nothing more. If so, everything that it sent is now visible.
 [[nodiscard]] bool departed(WaitControl& control, int peer) noexcept;
-/// Leaves `failure` behind, unless another one was first, and ends the team's waits; returns once that can be seen.
+/// Stores `failure`, unless another one was first, and aborts the team's waits; returns once the abort is visible.
 void fail(WaitControl& control, const WaitFailure& failure) noexcept;
-/// In place of a signal that was due after work that threw.
+/// `fail`, in place of putting a signal after work of its stream that threw.
 void fail_after_throw(WaitControl& control) noexcept;
 
 }  // namespace tandem

@@ -17,10 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A thread that waits for another one to drain looks this many times before it sleeps; about 2 µs.
+// A thread that waits while another one drains checks this many times before it sleeps; about 2 µs.
 constexpr int spins_before_sleep = 40;
 constexpr int offers_before_sleep = 4;
-// It sleeps in slices, then tries again to drain the stream itself.
+// It sleeps in slices; after each it tries again to drain the stream itself.
 constexpr auto sleep_slice = 5ms;
 // This many tasks are worth a worker, however light each one is.
 constexpr std::uint64_t many_tasks = 64;
@@ -87,8 +87,8 @@ HostStream::Segment* HostStream::new_segment(std::size_t capacity) {
   return ::new (memory) Segment{nullptr, capacity};
 }
 
-// Gives the place for a payload at the queue's end. Each segment keeps room for one more header: the jump to the next
-// one.
+// Returns the place for a payload at the queue's end. Each segment keeps room for one more record: the jump to the next
+// segment.
 std::byte* HostStream::reserve(std::size_t bytes, void (*run)(void*)) {
   const std::size_t rounded = (bytes + record_alignment - 1) / record_alignment * record_alignment;
   const std::size_t stride = sizeof(Record) + rounded;
@@ -127,8 +127,8 @@ bool HostStream::try_acquire() noexcept {
   return !draining_.load(std::memory_order_relaxed) && !draining_.exchange(true, std::memory_order_seq_cst);
 }
 
-// A sleeper counts itself first and reads the count of tasks, and whether anybody drains, second; who drains writes
-// these first and looks for sleepers second.
+// A sleeper increments `sleepers_` before it reads `completed_` and `draining_`; the draining thread writes those
+// before it reads `sleepers_`. So no wake-up is lost.
 void HostStream::wake_sleepers() noexcept {
   if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake_all(futex_half(&completed_), FutexScope::process);
 }
@@ -142,7 +142,7 @@ void HostStream::drain(std::uint64_t ticket) noexcept {
       completed_.store(completed, std::memory_order_seq_cst);
       wake_sleepers();
     } else {
-      completed_.store(completed, std::memory_order_release);  // the next store is a full fence, too
+      completed_.store(completed, std::memory_order_release);  // enough: the store below is seq_cst
     }
   }
   draining_.store(false, std::memory_order_seq_cst);
@@ -191,7 +191,7 @@ void HostStream::finish(std::uint64_t ticket) noexcept {
   }
 }
 
-// Somebody else drains: waits a while for it, and returns when the ticket has passed or when it is worth another try.
+// While another thread drains: returns when the ticket has passed, or when trying to drain may succeed.
 void HostStream::wait_passed(std::uint64_t ticket) noexcept {
   const int spins = core_is_wanted() ? 0 : spins_before_sleep;
   for (int i = 0; i < spins; ++i) {
@@ -217,7 +217,7 @@ bool HostStream::poll(std::uint64_t ticket) noexcept {
 }
 
 void HostStream::abandon() noexcept {
-  // Who drains now, or is called here to, holds a reference of its own until the last task has run.
+  // The thread that drains now, or is called here to do so, holds a reference of its own until the last task has run.
   static_cast<void>(poll(ticket()));
   drop_reference();
 }

@@ -25,21 +25,21 @@ namespace tandem {
 
 class HostWorkers;
 
-/// How long a task may take, for the choice between waking a worker at once (a system call) and leaving the task to who
-/// synchronises next, or to the pacemaker (see HostWorkers).
+/// How long a task may take: a heavy one wakes a worker at once (a system call), a light one is left to the next thread
+/// that synchronises, or to the pacemaker (see HostWorkers).
 enum class TaskWeight : std::uint8_t { light, heavy };
 
 /// A queue of tasks that run one after the other, on whichever thread drains it: a worker, or a thread that waits for
 /// it.
 ///
-/// Exactly one thread at a time drains (`draining_`), and tasks are counted: task number t has run once `completed_` >=
-/// t. So an event is a stream and a ticket, and costs no task. Tasks that are queued between `cork` and `uncork` may
-/// share a number: they are handed over together, and complete together. Tasks lie by value in segments of memory that
-/// are used again.
+/// At most one thread at a time drains (`draining_`), and tasks are numbered: task t has run once `completed_` >= t. So
+/// an event is a stream and a ticket (the number of a task), and only a timed one queues a task when it is recorded.
+/// Tasks queued between `cork` and `uncork` may share a number: they are handed over together, and complete together.
+/// Tasks are stored by value in segments of memory that are reused.
 ///
-/// No task is forgotten: who enqueues either sees that somebody drains, or calls a worker (at once or through the
-/// pacemaker); who stops draining looks once more after it has let go, and calls a worker if something is left. Both
-/// sides write first and read second, sequentially consistent, so one of them sees the other.
+/// No task is forgotten: a thread that enqueues either sees that another one drains, or calls a worker (at once or
+/// through the pacemaker); a thread that stops draining checks once more afterwards, and calls a worker if tasks are
+/// left. Both write before they read, sequentially consistently, so at least one of them sees the other.
 class HostStream {
  public:
   HostStream(HostWorkers& workers, StreamPriority priority, std::uint64_t number) noexcept
@@ -47,12 +47,12 @@ class HostStream {
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  /// Whether it is a stream of the device whose workers these are.
+  /// Whether `stream` belongs to the device that has these workers.
   [[nodiscard]] static bool is_of(const HostWorkers& workers, StreamRef stream) noexcept {
     const auto* const mine = static_cast<const HostStream*>(stream.native_handle());
     return stream.type() == DeviceType::host && mine != nullptr && &mine->workers_ == &workers;
   }
-  /// The stream that a caller means. Throws InvalidArgument if it is none of that device.
+  /// The HostStream behind `stream`. Throws InvalidArgument if it does not belong to that device.
   [[nodiscard]] static HostStream& from(StreamRef stream, const HostWorkers& workers) {
     if (!is_of(workers, stream)) refuse(stream);
     return *static_cast<HostStream*>(stream.native_handle());
@@ -63,15 +63,15 @@ class HostStream {
   [[nodiscard]] bool try_add_reference() noexcept;
   void drop_reference() noexcept;
 
-  /// Queues `task`, which is called once as task(). Any thread may.
+  /// Queues `task`, which is called once as task(). Thread-safe.
   template <typename Task> void enqueue(Task&& task, TaskWeight weight) {
     using Stored = std::decay_t<Task>;
     put<Stored>(0, [&](std::byte* place) { return ::new (place) Stored(std::forward<Task>(task)); }, weight);
   }
 
-  /// Queues `task` with copies of all `items` behind it; it is called once as task(std::span<const Item>...). One that
-  /// also has a `begin`, which waits for nobody and does not throw, is called as task.begin(items...) first, right
-  /// here, if all that was queued before has run: so what others wait for need not wait for who drains the stream.
+  /// Queues `task` followed by copies of all `items`; it is called once as task(std::span<const Item>...). If it has a
+  /// member `begin`, which must neither wait nor throw, and everything queued before has run, task.begin(items...) is
+  /// called here first: so what peers wait for need not wait until a thread drains the stream.
   template <typename Task, typename... Item>
   void enqueue_with(TaskWeight weight, Task&& task, std::span<const Item>... items) {
     static_assert((
@@ -94,13 +94,13 @@ class HostStream {
                 weight);
   }
 
-  /// Holds back what this thread queues from here to `uncork`, and hands it over at once: that takes the queue's lock
-  /// and counts once for all. Nothing heavy is held back, nor what comes before it, nor more than a few tasks. Until
-  /// then this thread must not wait for the stream, nor queue on another one; other threads that queue here wait.
+  /// Holds back what this thread queues until `uncork`, and hands it over together: the queue's lock is taken once, and
+  /// the tasks share a number. A heavy task, or a few light ones, hand over everything held so far. Until `uncork` this
+  /// thread must not wait for the stream, nor queue on another one; other threads that queue on this one block.
   void cork();
   void uncork() noexcept;
 
-  /// Sees to it that somebody drains, however light what is queued is.
+  /// Makes sure that some thread drains the queue, however light its tasks are.
   void flush() noexcept { static_cast<void>(poll(ticket())); }
 
   /// The number of the last task queued so far.
@@ -110,22 +110,22 @@ class HostStream {
   }
   /// Returns once task `ticket` has run; drains the stream itself if nobody else does.
   void finish(std::uint64_t ticket) noexcept;
-  /// As `passed`, and if not, sees to it that somebody drains.
+  /// As `passed`; if false, also makes sure that some thread drains the queue.
   [[nodiscard]] bool poll(std::uint64_t ticket) noexcept;
-  /// The owner lets go: what is queued still runs.
+  /// Drops the owner's reference; what is queued still runs.
   void abandon() noexcept;
-  /// Finishes everything queued so far, then throws what the first failed task threw, once.
+  /// Finishes everything queued so far, then throws what the first failed task threw, unless that was thrown before.
   void synchronize();
 
-  /// Whether a task has thrown what nobody has been told yet.
+  /// Whether a task has thrown something that `synchronize` has not thrown yet.
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  /// Throws what a task up to number `ticket` has thrown, if that is so, and leaves it for `synchronize`.
+  /// If a task up to number `ticket` has thrown, throws the same; `synchronize` will still throw it, too.
   void rethrow_up_to(std::uint64_t ticket);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] StreamPriority priority() const noexcept { return priority_; }
 
-  /// Open ranges of the trace; only tasks of this stream touch them.
+  /// Open ranges of the trace; accessed only by tasks of this stream.
   struct OpenRange {
     const char* name;
     TraceKind kind;
@@ -135,7 +135,7 @@ class HostStream {
   std::array<OpenRange, max_open_ranges> open_ranges{};
   std::size_t open_range_count = 0;
   std::atomic<bool> track_named{false};
-  /// Of its transfers over an emulated link.
+  /// For this stream's transfers over an emulated link.
   EmulatedLink::Pace pace;
 
  private:
@@ -147,13 +147,13 @@ class HostStream {
   static constexpr int most_held = 16;
 
   struct alignas(record_alignment) Record {
-    void (*run)(void* payload);  // runs and destroys the payload; null: the queue goes on in the next segment
+    void (*run)(void* payload);  // runs and destroys the payload; null: the queue continues in the next segment
     std::uint32_t stride;        // from this record to the next one, in units of `record_alignment`
-    bool last;                   // of those that share a number
+    bool last;                   // of the tasks that share a number
   };
   struct alignas(record_alignment) Segment {
     Segment* next;
-    std::size_t capacity;  // bytes of records behind this header
+    std::size_t capacity;  // bytes of records after this header
     [[nodiscard]] std::byte* records() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   };
   template <typename Task, typename... Item> struct alignas(record_alignment) WithItems {
@@ -167,7 +167,7 @@ class HostStream {
         at += items.size_bytes();
         return items;
       };
-      // Braces: one after the other.
+      // Braces, not parentheses: calls to `next` are evaluated in order.
       std::apply(task, std::tuple<std::span<const Item>...>{next(std::type_identity<Item>())...});
     }
   };
@@ -183,7 +183,7 @@ class HostStream {
     (*guard.stored)();
   }
 
-  /// `construct` makes a Stored where it is told to, with `tail_bytes` of its own behind it; it does not throw.
+  /// `construct` creates a Stored at the given address, followed by its `tail_bytes`; it must not throw.
   template <typename Stored, typename Construct>
   void put(std::size_t tail_bytes, const Construct& construct, TaskWeight weight) {
     static_assert(alignof(Stored) <= record_alignment && std::is_nothrow_move_constructible_v<Stored>);
@@ -201,17 +201,17 @@ class HostStream {
   }
 
   void start_workers();
-  /// Lets those who drain see what has been queued since the last call.
+  /// Makes what has been queued since the last call visible to the draining thread.
   void hand_over() noexcept;
   [[nodiscard]] std::byte* reserve(std::size_t bytes, void (*run)(void*));
   [[nodiscard]] Segment* new_segment(std::size_t capacity);
   void attend(TaskWeight weight) noexcept;
-  /// For who holds the queue's lock and has reserved a place for a task: whether all before it have run.
+  /// Whether all tasks before the one just reserved have run. The caller holds the queue's lock.
   [[nodiscard]] bool comes_next() const noexcept { return held_ == 1 && passed(ticket()); }
 
   [[nodiscard]] bool try_acquire() noexcept;
   void wake_sleepers() noexcept;
-  /// Runs all tasks up to that one, and lets go of the stream.
+  /// Runs all tasks up to number `ticket`, then releases `draining_`, which the caller holds.
   void drain(std::uint64_t ticket) noexcept;
   void drain_as_worker() noexcept;
   void run_next() noexcept;
@@ -225,28 +225,28 @@ class HostStream {
   const StreamPriority priority_;
   std::atomic<std::uint32_t> references_{1};
 
-  // Who enqueues. The segment that is filled is never null once `enqueued_` is not 0.
+  // The enqueuing side. `tail_` is not null once `enqueued_` is not 0.
   SpinLock enqueue_lock_;
   Segment* tail_ = nullptr;
   std::size_t tail_used_ = 0;
-  Record* newest_ = nullptr;  // while `held_` is not 0
+  Record* newest_ = nullptr;  // valid while `held_` is not 0
   int held_ = 0;              // tasks not handed over yet
   std::atomic<std::thread::id> corked_by_{};
   std::atomic<std::uint64_t> enqueued_{0};
   std::atomic<Segment*> spare_{nullptr};
 
-  // Who drains; the cursor belongs to who holds `draining_`.
+  // The draining side; head_ and head_used_ belong to the thread that holds `draining_`.
   alignas(64) std::atomic<bool> draining_{false};
   std::atomic<std::uint64_t> completed_{0};
   std::atomic<std::uint32_t> sleepers_{0};
   Segment* head_ = nullptr;
   std::size_t head_used_ = 0;
-  std::atomic<bool> failed_{false};  // `failure_` stands
+  std::atomic<bool> failed_{false};  // `failure_` is set
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
-  std::uint64_t failed_at_ = 0;  // the task whose failure that is
+  std::uint64_t failed_at_ = 0;  // number of the task that threw it
 
-  // HostWorkers' own: membership of its two lists.
+  // Used by HostWorkers: membership in its two lists.
   std::atomic<bool> called_{false};
   std::atomic<bool> deferred_{false};
   HostStream* next_called_ = nullptr;
@@ -254,7 +254,7 @@ class HostStream {
   std::uint64_t completed_at_last_tick_ = 0;
 };
 
-/// A counted reference to a stream: what keeps it while a mark, a worker or a queue still needs it.
+/// A counted reference to a stream, which keeps it alive while an event, a worker or a queue needs it.
 class HostStreamPtr {
  public:
   HostStreamPtr() = default;
@@ -267,7 +267,7 @@ class HostStreamPtr {
   ~HostStreamPtr() {
     if (stream_ != nullptr) stream_->drop_reference();
   }
-  /// Takes over a reference that is already counted.
+  /// Takes ownership of a reference that is already counted.
   [[nodiscard]] static HostStreamPtr adopt(HostStream* stream) noexcept {
     HostStreamPtr result;
     result.stream_ = stream;

@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Every tick costs a core 15 µs, and in some virtual machines 45, where it takes exits to the host and their emptied
-// caches. One after which no worker had to be called is followed by a longer one.
+// Each tick costs a core 15 µs, and 45 in some virtual machines, where it causes exits to the hypervisor and cache
+// misses after them. A tick in which no worker had to be called is followed by a longer one.
 constexpr std::chrono::microseconds shortest_tick = 100us;
 constexpr std::chrono::microseconds longest_tick = 1600us;
 constexpr int idle_ticks_before_sleep = 5;
@@ -36,7 +36,7 @@ HostWorkers::~HostWorkers() {
   work_ready_.notify_all();
   pacemaker_sleeps_.store(0, std::memory_order_seq_cst);
   futex_wake_all(&pacemaker_sleeps_, FutexScope::process);
-  // The pacemaker first: as long as it runs, it may call a worker, and so start one.
+  // The pacemaker first: as long as it runs, it may start a worker.
   if (pacemaker_.joinable()) pacemaker_.join();
   for (std::thread& thread : threads_) thread.join();
 }
@@ -73,7 +73,7 @@ void HostWorkers::call(HostStream& stream) noexcept {
     try {
       threads_.emplace_back([this] { work(); });
     } catch (...) {
-      // No thread to be had: the stream stays on the list, for the next worker that has time or who synchronises.
+      // No new thread: the stream stays on the list, for the next idle worker, or a thread that synchronises drains it.
       return;
     }
   } else {
@@ -82,6 +82,8 @@ void HostWorkers::call(HostStream& stream) noexcept {
 }
 
 void HostWorkers::work() noexcept {
+  // A thread inherits its creator's time slice, which may be the shortest one.
+  set_time_slice(TimeSlice::usual);
   StreamPriority runs_as = StreamPriority::normal;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -102,7 +104,7 @@ void HostWorkers::work() noexcept {
         runs_as = stream->priority();
         set_time_slice(runs_as == StreamPriority::high ? TimeSlice::shortest : TimeSlice::usual);
       }
-      // From here on a new call puts the stream on the list again; what was queued before is seen below.
+      // From here on a new call puts the stream on the list again; what was queued before is drained below.
       stream->called_.store(false, std::memory_order_seq_cst);
       stream->drain_as_worker();
     }
@@ -111,7 +113,7 @@ void HostWorkers::work() noexcept {
 }
 
 void HostWorkers::call_later(HostStream& stream) noexcept {
-  // Already on the list: the pacemaker takes the flag away first and looks for tasks second, so it sees ours.
+  // Already on the list: the pacemaker clears the flag before it looks for tasks, so it will see this one.
   if (stream.deferred_.load(std::memory_order_seq_cst)) return;
   if (stream.deferred_.exchange(true, std::memory_order_seq_cst)) return;
   stream.add_reference();
@@ -126,7 +128,7 @@ void HostWorkers::call_later(HostStream& stream) noexcept {
 }
 
 void HostWorkers::keep_pace() noexcept {
-  // A stream that it calls a worker for late starts late.
+  // If this thread ran late, so would the streams for which it calls workers.
   set_time_slice(TimeSlice::shortest);
   HostStream* watched = nullptr;
   int idle_ticks = 0;
@@ -153,7 +155,7 @@ void HostWorkers::keep_pace() noexcept {
   }
 }
 
-// Looks at each watched stream and at those that were put on the list since the last tick; gives those to watch on.
+// Checks the watched streams and adds those put on the list since the last tick; returns those to keep watching.
 HostStream* HostWorkers::tick(HostStream* watched) noexcept {
   HostStream* kept = nullptr;
   while (watched != nullptr) {
@@ -187,8 +189,8 @@ bool HostWorkers::keep_watching(HostStream& stream) noexcept {
     called_in_tick_ = true;
     call(stream);
   }
-  // Done, drained by somebody, or a worker's now. A task queued just before the flag goes relied on this list: look
-  // again.
+  // Done, being drained, or handed to a worker. A task queued just before the flag is cleared relied on this list, so
+  // check again.
   stream.deferred_.store(false, std::memory_order_seq_cst);
   if (!stream.has_pending() || stream.draining_.load(std::memory_order_seq_cst)) return false;
   stream.completed_at_last_tick_ = stream.completed_.load(std::memory_order_relaxed);

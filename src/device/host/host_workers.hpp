@@ -13,31 +13,31 @@
 
 namespace tandem {
 
-/// The threads that drain a device's streams: as many as there are streams with work at once, none before the first
+/// The threads that drain a device's streams: as many as streams have had work at the same time, none before the first
 /// task (so a process may fork until then), asleep while there is nothing to do.
 ///
 /// Waking a thread costs a system call and disturbs a core, and most small work is drained by the thread that queued it
-/// and then synchronises. So light tasks call no worker. They put their stream on a list, and a pacemaker, which ticks
-/// only while there is such work, calls a worker for each stream that made no progress between two ticks.
+/// when that synchronises. So light tasks call no worker, but put their stream on a list: a pacemaker thread, which
+/// ticks only while there is such work, calls a worker for each stream that made no progress between two ticks.
 class HostWorkers {
  public:
   HostWorkers() = default;
   HostWorkers(const HostWorkers&) = delete;
   HostWorkers& operator=(const HostWorkers&) = delete;
-  /// Joins all threads; every stream has been drained and destroyed.
+  /// Joins all threads. Every stream must have been drained and abandoned.
   ~HostWorkers();
 
-  /// Makes the pacemaker and one worker, once. Throws DeviceError if the system gives no thread.
+  /// Starts the pacemaker and one worker, once. Throws DeviceError if the system cannot start a thread.
   void start() {
     if (!started_.load(std::memory_order_acquire)) start_once();
   }
-  /// A worker drains `stream` as soon as it can.
+  /// Lets a worker drain `stream` as soon as possible.
   void call(HostStream& stream) noexcept;
-  /// A worker drains `stream` after a tick or two, if nobody else has by then; the longer nobody needed that, the
-  /// later.
+  /// Lets a worker drain `stream` after a tick or two, unless another thread has by then. Ticks become longer while no
+  /// stream needs a worker.
   void call_later(HostStream& stream) noexcept;
 
-  /// Streams that exist, for `Device::synchronize`.
+  /// The list of existing streams, for `Device::synchronize`.
   void remember(HostStream& stream);
   void forget(HostStream& stream) noexcept;
   [[nodiscard]] std::vector<HostStreamPtr> streams();
@@ -52,7 +52,7 @@ class HostWorkers {
   std::atomic<bool> started_{false};
   std::atomic<bool> stop_{false};
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members up to threads_
   std::condition_variable work_ready_;
   HostStream* first_called_ = nullptr;
   HostStream* last_called_ = nullptr;
@@ -63,7 +63,7 @@ class HostWorkers {
   std::thread pacemaker_;
   std::atomic<HostStream*> deferred_{nullptr};
   std::atomic<std::uint32_t> pacemaker_sleeps_{0};
-  bool called_in_tick_ = false;  // the pacemaker's own
+  bool called_in_tick_ = false;  // used by the pacemaker only
 
   std::mutex streams_mutex_;
   std::vector<HostStream*> streams_;

@@ -20,7 +20,7 @@ constexpr bool thread_sanitizer = false;
 
 constexpr std::array library_names{"libdnnl.so.3", "libdnnl.so.2"};
 
-// The front of oneDNN's version structure, the same in 2.x and 3.x.
+// The first members of oneDNN's version structure, the same in 2.x and 3.x.
 struct Version {
   int major;
   int minor;

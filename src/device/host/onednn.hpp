@@ -6,10 +6,10 @@
 
 namespace tandem {
 
-/// oneDNN's sgemm, from the library that this process finds when it is first asked for.
+/// oneDNN's sgemm, from the library that the dynamic linker finds at the first use.
 class OneDnn {
  public:
-  /// Null if there is none that works here; `why_absent` says why.
+  /// Null if no usable library is found; `why_absent` says why.
   [[nodiscard]] static const OneDnn* load() noexcept;
   [[nodiscard]] static std::string why_absent();
 
@@ -21,14 +21,14 @@ class OneDnn {
   /// "oneDNN 2.6.3"
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// Whether code that was compiled with the headers of this version may call it: versions are compatible upwards
-  /// within a major one.
+  /// Whether code compiled with the headers of this version may call the library: within a major version, newer
+  /// libraries are compatible with older headers.
   [[nodiscard]] bool has_api_of(int major, int minor) const noexcept { return major_ == major && minor_ >= minor; }
   /// Null if the library has no such function.
   [[nodiscard]] void* address_of(const char* name) const noexcept;
 
-  /// While it lives, the library computes on the calling thread alone: one thread a rank. OpenMP's setting belongs to
-  /// that thread, which may be the user's: it gets it back.
+  /// While it lives, the library computes on the calling thread alone: parallelism is the crew's task. OpenMP's setting
+  /// is per thread, and the thread may be the user's, so it is restored.
   class OneThread {
    public:
     explicit OneThread(const OneDnn& library);

@@ -5,7 +5,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-// What older ones lack, and what newer ones may have changed, is not asked for.
+// Older versions lack functions that are used here; newer ones may have changed them.
 #if defined(DNNL_VERSION_MAJOR) && (DNNL_VERSION_MAJOR == 3 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR >= 6))
 
 #include <algorithm>
@@ -29,21 +29,21 @@ namespace tandem {
 
 namespace {
 
-// A plan's runs cut their rows into few different pieces; who runs it with ever other m gets plain products.
+// Distinct m per thread: a plan's runs use few; beyond this many, GEMMs with a new m use unpacked weights.
 constexpr std::size_t most_products = 32;
 
-/// In which order the packed weights lie.
+/// The layout of the packed weights.
 enum class Order {
-  blocked,  ///< as oneDNN's blocked kernels want them, which a CPU with AVX-512 has
-  padded,   ///< op(B) row by row, for what `dnnl_sgemm` calls: no row begins a multiple of 2 KiB behind the one before
+  blocked,  ///< that of oneDNN's blocked kernels, which need AVX-512
+  padded,   ///< op(B) row by row, for the kernels that `dnnl_sgemm` calls; the stride is no multiple of 2 KiB
 };
 
 constexpr std::string_view kernels_of(Order order) noexcept { return order == Order::blocked ? "brg" : "gemm"; }
 
 constexpr std::int64_t vector = 16;
-// Rows so many elements apart, or a multiple, lie in the same few sets of a cache.
+// Rows whose stride is a multiple of this many elements map to the same few cache sets.
 constexpr std::int64_t colliding = 2048 / sizeof(float);
-// One product of fewer of them takes no longer than a copy.
+// A single GEMM of fewer rows takes no longer than packing the weights.
 constexpr std::int64_t fewest_rows_to_pack_for = 64;
 
 constexpr std::int64_t padded_row(std::int64_t n) noexcept {
@@ -51,10 +51,10 @@ constexpr std::int64_t padded_row(std::int64_t n) noexcept {
   return whole % colliding == 0 ? whole + vector : whole;
 }
 
-// Blocked: two or three products of more rows each are no slower with weights packed for each, nor are four or five of
-// half as many where packing leaves the cache; weights that are packed already serve any. But where rows or columns of
-// the weights end within a vector, packing is the slow part of a product of any length. Measured on a Xeon with 2 MiB
-// of L2. Padded: a copy takes as long as a product of some 50 rows, and of more rows `dnnl_sgemm` has other kernels.
+// Blocked: two or three GEMMs of more rows are no slower if each packs its weights, nor are four or five of half as
+// many rows if the weights exceed the cache; weights already packed serve any number of rows. But if n or k is not a
+// multiple of the vector, packing is the slow part of a GEMM of any number of rows. Measured on a Xeon with 2 MiB of
+// L2. Padded: packing takes as long as a GEMM of some 50 rows; for more rows than this `dnnl_sgemm` has other kernels.
 constexpr std::int64_t most_rows_to_pack_for(Order order, std::int64_t n, std::int64_t k) noexcept {
   if (order == Order::padded) return PackedWeights::most_padded_rows;
   constexpr std::int64_t cached = 2 << 20;
@@ -62,7 +62,7 @@ constexpr std::int64_t most_rows_to_pack_for(Order order, std::int64_t n, std::i
   return n * k * static_cast<std::int64_t>(sizeof(float)) > cached ? 192 : 512;
 }
 
-// What is used of oneDNN: types from its headers, functions from the library that OneDnn found.
+// The functions of oneDNN that are used: types from its headers, addresses from the library that OneDnn found.
 struct Api {
   decltype(&dnnl_engine_create) engine_create;
   decltype(&dnnl_stream_create) stream_create;
@@ -94,9 +94,9 @@ struct Api {
   decltype(&dnnl_memory_desc_destroy) memory_desc_destroy;
   decltype(&dnnl_matmul_primitive_desc_create) matmul_desc_create;
 #endif
-  dnnl_engine_t engine = nullptr;  // the process's, never destroyed, as the library is never unloaded
+  dnnl_engine_t engine = nullptr;  // one per process; never destroyed, since the library is never unloaded
 
-  // False if the library is of another version than the headers.
+  // False if the library is older than the headers, has another major version, or lacks a function.
   bool find(const OneDnn& library) {
     const auto get = [&library](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library.address_of(name));
@@ -140,7 +140,7 @@ const Api* load_api() noexcept {
   return result;
 }
 
-// Only for what exists once load_api() has given an API.
+// Only for objects that exist only if load_api() has returned an API.
 const Api& api() noexcept { return *load_api(); }
 
 void check_status(dnnl_status_t status, const char* what) {
@@ -169,7 +169,7 @@ struct Destroy {
 };
 template <typename T> using Owned = std::unique_ptr<T, Destroy>;
 
-/// A matrix of f32 as both versions take it: a pointer to a struct of the caller's, or to an object of the library's.
+/// A pointer to a matrix's layout, as both versions take it: the caller's struct in 2.x, the library's object in 3.x.
 using LayoutRef = decltype(std::declval<decltype(&dnnl_primitive_desc_query_md)>()(nullptr, dnnl_query_src_md, 0));
 
 #if DNNL_VERSION_MAJOR == 2
@@ -233,8 +233,8 @@ Owned<Queue> make_queue() {
   return Owned<Queue>(queue);
 }
 
-// The library allocates nothing in a run; and whatever the environment asks of it, f32 is multiplied as f32, as its
-// sgemm does.
+// Makes the library use the caller's scratchpad, so that runs allocate nothing, and multiply f32 as f32, as its sgemm
+// does, whatever the environment says.
 Owned<Attributes> make_attributes() {
   dnnl_primitive_attr_t attributes = nullptr;
   check_status(api().attr_create(&attributes), "attributes");
@@ -306,7 +306,7 @@ class OneDnnPackedWeights final : public PackedWeights {
     }
   }
 
-  /// How a product of `m` rows is to be done with weights in this layout; null if the order's kernels cannot.
+  /// Describes a GEMM of `m` rows with weights in this layout; null if the order's kernels do not support it.
   static Owned<Description> describe(Order order, std::int64_t m, std::int64_t n, std::int64_t k, LayoutRef weights,
                                      const Attributes* attributes) {
     const Layout a(m, k, k, 1);
@@ -328,7 +328,7 @@ class OneDnnPackedWeights final : public PackedWeights {
       product = find(member, m);
       if (product == nullptr || !product->operation) return false;
       pack(member, b);
-    } catch (const std::exception&) {  // no memory for it, say: the plain product is slower, and as right
+    } catch (const std::exception&) {  // e.g. out of memory: with unpacked weights it is slower, but correct
       return false;
     }
     set(product->a, a);
@@ -344,24 +344,24 @@ class OneDnnPackedWeights final : public PackedWeights {
  private:
   struct Product {
     std::int64_t m;
-    std::optional<Operation> operation;  ///< none: the order's kernels do not take so many rows
+    std::optional<Operation> operation;  ///< none: the order's kernels do not support this m
     Owned<Memory> a;
     Owned<Memory> d;
   };
 
-  /// What one thread needs of its own.
+  /// What each thread needs for itself.
   struct Member {
     Owned<Queue> queue;
     std::vector<Product> products;
   };
 
-  /// From a row of B to the next.
+  /// Elements from one stored row of B to the next.
   static std::int64_t stored_row(const GemmSpec& spec) noexcept {
     return spec.ldb != 0 ? spec.ldb : spec.transpose_b ? spec.k : spec.n;
   }
 
-  /// False where plain products of so many rows are as good. Where the stored rows collide in the caches they take
-  /// twice as long, so that even one gains.
+  /// Whether packing makes a GEMM of this many rows faster. If the stored rows collide in the cache, an unpacked one
+  /// takes twice as long, so that packing pays even for a single GEMM.
   bool pays_for(std::int64_t rows, bool shared) {
     const std::lock_guard lock(packing_);
     if (packed_) return true;
@@ -369,7 +369,7 @@ class OneDnnPackedWeights final : public PackedWeights {
     return gains && rows <= most_rows_to_pack_for(order_, n_, k_);
   }
 
-  /// Unless they are packed; the other members wait.
+  /// Packs the weights unless they are packed already; other members wait meanwhile.
   void pack(const Member& member, const float* b) {
     const std::lock_guard lock(packing_);
     if (packed_) return;
@@ -387,7 +387,7 @@ class OneDnnPackedWeights final : public PackedWeights {
     check_status(api().memory_set_data_handle(memory.get(), const_cast<float*>(data)), "memory");
   }
 
-  /// Null if there are too many already.
+  /// The GEMM for this m, which is created if necessary; null if there are too many already.
   const Product* find(Member& member, std::int64_t m) const {
     std::vector<Product>& products = member.products;
     const auto found = std::ranges::find(products, m, &Product::m);
@@ -407,7 +407,7 @@ class OneDnnPackedWeights final : public PackedWeights {
   const std::int64_t k_;
   const bool rows_collide_;
   Owned<Attributes> attributes_;
-  Owned<Description> description_;  ///< of some product: it knows the layout that all share
+  Owned<Description> description_;  ///< of one GEMM: it holds the layout of the weights, which all share
   Workspace<std::byte> data_;
   Owned<Memory> stored_memory_;
   Owned<Memory> packed_memory_;

@@ -9,11 +9,11 @@
 
 namespace tandem {
 
-/// One matrix of weights as oneDNN's kernels want it, for several products: `dnnl_sgemm` packs the weights anew in
-/// each, or is slow where a row's bytes are a multiple of 2 KiB.
+/// One weight matrix, packed in the layout of oneDNN's kernels once for several GEMMs: `dnnl_sgemm` packs the weights
+/// in each, or is slow if the row stride is a multiple of 2 KiB.
 class PackedWeights {
  public:
-  /// On a CPU without AVX-512 only products of up to so many rows have weights packed.
+  /// On a CPU without AVX-512, only GEMMs of up to this many rows pack weights.
   static constexpr std::int64_t most_padded_rows = 340;
 
   PackedWeights() = default;
@@ -21,16 +21,16 @@ class PackedWeights {
   PackedWeights& operator=(const PackedWeights&) = delete;
   virtual ~PackedWeights() = default;
 
-  /// For products of this spec, of which `members` threads do parts at once; null where packing gains nothing, or
-  /// cannot be had: for other than dense f32 operands, or without oneDNN or its headers of the same version when this
-  /// was compiled.
+  /// For GEMMs of this spec, whose parts are done by up to `members` threads at a time. Null if packing is no faster or
+  /// not possible: unless A and D are dense f32, A is not transposed and alpha is 1; without oneDNN; or if this was
+  /// compiled without its headers, or with those of a newer or another major version.
   [[nodiscard]] static std::unique_ptr<PackedWeights> make(const GemmSpec& spec, std::size_t members);
 
-  /// The next product packs the weights again: they may have changed. Not while one runs.
+  /// Makes the next GEMM pack the weights again, since they may have changed. Not while one runs.
   void forget() noexcept { packed_ = false; }
 
-  /// D[m, n] = A[m, k] · op(B), dense but for B, on the calling thread, which is this member for so long. False, and
-  /// nothing is done, where plain products are as good; `shared`: others take the same weights. Throws DeviceError.
+  /// D[m, n] = A[m, k] · op(B), A and D dense, on the calling thread, which is `member` meanwhile. If packing would not
+  /// pay, does nothing and returns false; `shared`: other GEMMs use the same weights. Throws DeviceError.
   [[nodiscard]] virtual bool multiply(int member, std::int64_t m, const float* a, const float* b, float* d,
                                       bool shared) = 0;
 

@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-/// A lock for short work that hardly ever meets other threads: half the price of a std::mutex that nobody holds. Who
-/// finds it taken offers its core, for the holder may be waiting for just that; and sleeps at last, for an offer passes
-/// over a holder of lower priority.
+/// A lock for short, rarely contended critical sections: an uncontended one costs half as much as with a std::mutex. A
+/// thread that finds it taken offers its core, since the holder may need it to continue; in the end it sleeps, since an
+/// offer does not let a holder of lower priority run.
 class SpinLock {
  public:
   void lock() noexcept {

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// How long the calling thread runs at a time when its core is shared. A thread with a short slice may run soon after
-/// it wakes, in front of one that computes. Needs no privilege; Linux before 6.12 ignores it.
+/// How long the calling thread runs at a time while its core is shared. A thread with a short slice can run soon after
+/// it wakes, ahead of one that computes. Needs no privilege; Linux before 6.12 ignores it.
 enum class TimeSlice : bool { usual, shortest };
 
 inline thread_local TimeSlice time_slice_of_this_thread = TimeSlice::usual;

@@ -10,9 +10,9 @@
 #include <immintrin.h>
 #endif
 
-// Loops that are compiled several times, for the instruction sets that a CPU may have, and chosen when they run. Only
-// the loop itself is compiled for the newer set: a whole file compiled so would leak its inline functions into the rest
-// of the program.
+// Loops are compiled once for each instruction set, and the one to run is chosen at run time. Only the loop itself is
+// compiled for the newer set: if a whole file were, the linker could pick its copies of inline functions for the whole
+// program, also on CPUs that lack that set.
 
 namespace tandem {
 
@@ -46,7 +46,7 @@ template <typename Kernel, typename... Arguments> [[gnu::noinline]] void run_on_
   Kernel::loop(arguments...);
 }
 
-/// Kernel::loop(arguments...), on the widest vectors that this CPU has.
+/// Calls Kernel::loop(arguments...), compiled for the best of these instruction sets that this CPU has.
 template <typename Kernel, typename... Arguments> void run_vectorised(Arguments... arguments) {
 #if defined(__x86_64__)
   if (vector_isa() == VectorIsa::avx2) return run_on_avx2<Kernel, Arguments...>(arguments...);

@@ -8,16 +8,16 @@
 
 namespace tandem {
 
-// GELU, as x·Φ(x) and as its usual approximation with tanh, and their derivatives. In float they are written without
-// branches or calls, so that loops over them become vectors; their error is a few units in the last place of x. In
-// double they call the C library.
+// GELU, as x·Φ(x) and as its usual approximation with tanh, and their derivatives. The float versions have no branches
+// or calls, so that loops over them are vectorised; their error is a few units in the last place of x. The double
+// versions call the C library.
 
 inline constexpr double sqrt_half = 0.70710678118654752440;
 inline constexpr double inverse_sqrt_two_pi = 0.39894228040143267794;
 inline constexpr double sqrt_two_over_pi = 0.79788456080286535588;
 inline constexpr double gelu_cubic = 0.044715;
 
-/// exp(x) for x <= 0, to 2 ulp; 0 below -87, where floats become subnormal.
+/// exp(x) for x <= 0, within 2 ulp; 0 below -87, where floats become subnormal.
 [[gnu::always_inline]] inline float exp_negative(float x) noexcept {
   constexpr float log2_e = 1.44269504F;
   constexpr float ln2_high = 0.693145752F;  // few enough bits that n · ln2_high is exact
@@ -26,7 +26,7 @@ inline constexpr double gelu_cubic = 0.044715;
   const float shifted = x * log2_e + round;
   const float n = shifted - round;
   const float r = (x - n * ln2_high) - n * ln2_low;
-  // Interpolates exp on [-ln 2 / 2, ln 2 / 2] in Chebyshev's points, to 3e-9.
+  // Interpolates exp on [-ln 2 / 2, ln 2 / 2] at the Chebyshev nodes, within 3e-9.
   float p = 1.394111890e-03F;
   p = p * r + 8.375134775e-03F;
   p = p * r + 4.166635277e-02F;
@@ -51,7 +51,7 @@ template <typename T> struct Normal {
   const float a = std::abs(x) * static_cast<float>(sqrt_half);
   const float z = a < 9.3F ? a : 9.3F;
   const float q = (z - 2.0F) / (z + 2.0F);
-  // Interpolates s for 0 <= z <= 9.3 in Chebyshev's points, to 2e-8.
+  // Interpolates s for 0 <= z <= 9.3 at the Chebyshev nodes, within 2e-8.
   float s = -4.294795284e-04F;
   s = s * q - 1.276178454e-03F;
   s = s * q + 1.323564878e-03F;
@@ -74,8 +74,8 @@ template <typename T> [[gnu::always_inline]] inline T gelu_erf_grad(T x) noexcep
   return n.below + x * T(inverse_sqrt_two_pi) * n.bell;
 }
 
-// (1 + tanh(u)) / 2 loses all its digits for negative u. As 1 / (1 + exp(-2u)) it keeps them, and so does its
-// complement, both from one exponential that cannot overflow.
+// (1 + tanh(u)) / 2 cancels completely for very negative u. 1 / (1 + exp(-2u)) does not, nor does its complement, and
+// both need only one exponential, which cannot overflow.
 template <typename T> struct Gate {
   T open;     // 1 / (1 + exp(-2u))
   T product;  // open · (1 - open)
@@ -89,7 +89,7 @@ template <typename T> [[gnu::always_inline]] inline Gate<T> gelu_tanh_gate(T x) 
 template <typename T> [[gnu::always_inline]] inline T gelu_tanh(T x) noexcept { return x * gelu_tanh_gate(x).open; }
 template <typename T> [[gnu::always_inline]] inline T gelu_tanh_grad(T x) noexcept {
   const Gate<T> gate = gelu_tanh_gate(x);
-  // Beyond this the product is 0, and the slope might be infinite.
+  // Beyond this gate.product is 0 and the slope might be infinite: their product would be NaN.
   const T within = x > T(20) ? T(20) : (x < T(-20) ? T(-20) : x);
   const T slope = T(2) * T(sqrt_two_over_pi) * (T(1) + T(3) * T(gelu_cubic) * within * within);
   return gate.open + within * gate.product * slope;

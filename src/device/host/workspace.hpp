@@ -13,7 +13,7 @@ struct FreeWorkspace {
   void operator()(void* memory) const noexcept { std::free(memory); }
 };
 
-/// Memory that a GEMM works in, on a cache line's boundary and not yet touched; null if it needs none.
+/// A GEMM's scratch memory, cache-line-aligned and not yet touched; null if it needs none.
 template <typename T> using Workspace = std::unique_ptr<T[], FreeWorkspace>;
 
 template <typename T> [[nodiscard]] Workspace<T> make_workspace(std::size_t elements) {

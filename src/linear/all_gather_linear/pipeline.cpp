@@ -8,13 +8,13 @@ namespace tandem {
 void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   if (opens) gather.open(stream);
   gather.take_slot(stream);
-  // Communication is enqueued first: it must not queue behind the products that it hides behind.
+  // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
   communication.follow(stream);
   products.begin(stream, gather.groups().empty() ? Weights::once : Weights::first);
   gather.start(communication.last().ref(), run.x, run.m);
 
   Device& device = team.device();
-  device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
+  device.yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {
     const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
     multiply(products.next(stream), run, run.x, shard_rows(run.m, team.size(), team.rank()));

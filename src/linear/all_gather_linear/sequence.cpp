@@ -7,7 +7,7 @@ namespace tandem {
 
 void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
   Device& device = team.device();
-  const bool whole = spec.x == Layout::normal && team.size() > 1;  // all of x in one piece, for one product
+  const bool whole = spec.x == Layout::normal && team.size() > 1;  // all of x is contiguous, for one GEMM
   if (opens) gather.open(stream);
   gather.take_slot(stream);
   gather.start(stream, run.x, run.m);

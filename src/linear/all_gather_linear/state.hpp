@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+/// The plan's state, and its algorithms, each defined in a file of its own in this folder.
 struct AllGatherLinear::State {
   struct Operands {
     const void* x;  ///< this rank's shard
@@ -32,10 +32,10 @@ struct AllGatherLinear::State {
   /// Gathers, then multiplies once.
   void sequence(const Operands& run, StreamRef stream);
 
-  /// y's rows [rows.begin, + rows.count), from their x at `x`.
+  /// Computes `rows` of y; `x` points at these rows of x.
   void multiply(const ProductTurns::Turn& turn, const Operands& run, const void* x, RowRange rows);
-  /// The same for the rows of a group: one product for as many as lie together; a transposed shard is a block of its
-  /// own.
+  /// Computes the rows of a group: a GEMM for each contiguous range of rows or, if x is transposed, for each shard,
+  /// which is a separate block.
   void multiply_gathered(const ProductTurns::Turn& turn, const Operands& run, const ShardGroup& group);
 
   Team team;
@@ -47,8 +47,8 @@ struct AllGatherLinear::State {
   ProductTurns products;
   CommunicationStreams communication;
   std::int64_t kept_m = -1;  ///< rows of the last run, whose gathered x is kept; -1: none
-  int owed_slot = -1;        ///< an earlier run's, which no peer may write until the next; -1: none
-  bool opens = false;        ///< this run waits until all ranks have come so far
+  int owed_slot = -1;        ///< an earlier run's, granted to the peers by the next run only; -1: none
+  bool opens = false;        ///< this run begins with an exchange with all ranks
 };
 
 }  // namespace tandem

@@ -8,7 +8,7 @@ void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRe
   const std::uint32_t rounds = sums.rounds();
   sums.take_slot(stream);
   if (sums.product_adds()) {
-    // All of the peer's rows first: they travel while those after them are multiplied, and then the sums do.
+    // All of the peer's rows first: each part is transferred while the next one is multiplied, as are the sums later.
     for (std::uint32_t round = 0; round < rounds; ++round) sums.multiply_peers(run, round, stream, communication);
     for (std::uint32_t round = 0; round < rounds; ++round) {
       sums.multiply_adding(run, round, stream);
@@ -22,7 +22,7 @@ void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRe
     };
     for (std::uint32_t round = 0; round < rounds; ++round) {
       sums.multiply_peers(run, round, stream, communication);
-      // By now the peers' products of the round before are here, or about to be.
+      // By now the peers' partial sums of the previous round have arrived, or are about to.
       if (round > 0) add_up(round - 1);
       sums.multiply_own(run, round, stream);
     }

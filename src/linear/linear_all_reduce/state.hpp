@@ -7,25 +7,25 @@
 
 namespace tandem {
 
-/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+/// The plan's state, and its algorithms, each defined in a file of its own in this folder.
 struct LinearAllReduce::State {
   using Algorithm = void (State::*)(const PartialSums::Operands& run, StreamRef stream);
 
   State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
 
-  /// In rounds of one part of every rank's rows: while one is multiplied, the products of the one before travel, and
-  /// the sums of that before them. Of two ranks, the peer's rows of all rounds first, then the own ones, which add.
+  /// In rounds of one part of every rank's rows: while one is multiplied, the partial sums of the previous one and the
+  /// sums of the one before that are transferred. If product_adds: first the peer's rows of all rounds, then the own.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
-  /// In rounds, too, equal ones or not: while one is multiplied, the sums of the one before travel.
+  /// In rounds, equal ones or not: while one is multiplied, the previous one's sums are transferred.
   void stepwise(const PartialSums::Operands& run, StreamRef stream);
-  /// Multiplies into the peers' memory, so that rows travel as they are computed.
+  /// Multiplies into the peers' memory, so that rows are transferred as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);
-  /// One rank's product, which is its result.
+  /// A team of one: the GEMM is the result.
   void alone(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
 
-  /// Lets the others take the sums of the round, and takes theirs when they are there, for which `waiting` waits.
+  /// Offers the round's sums to the peers, and copies theirs when they are offered, which is waited for on `waiting`.
   void exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream, StreamRef waiting);
 
   Team team;

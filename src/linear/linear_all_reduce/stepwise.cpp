@@ -13,7 +13,7 @@ void LinearAllReduce::State::stepwise(const PartialSums::Operands& run, StreamRe
       sums.multiply_own(run, round, stream);
       sums.reduce(run, round, stream);
     }
-    // Where the next products begin: beside them, a wait would keep a GPU's multiprocessor from those.
+    // Waits before the next GEMMs, not concurrently: on a GPU a waiting kernel would occupy an SM that they could use.
     exchange_sums(run, round, stream, stream);
   }
   if (sums.product_adds()) sums.keep_sums(run, stream);

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+/// The plan's state, and its algorithms, each defined in a file of its own in this folder.
 struct LinearReduceScatter::State {
   using Algorithm = void (State::*)(const PartialSums::Operands& run, StreamRef stream);
 
@@ -18,9 +18,9 @@ struct LinearReduceScatter::State {
 
   /// Pushes rows while the next ones are multiplied.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
-  /// Multiplies into the peers' memory, so that rows travel as they are computed.
+  /// Multiplies into the peers' memory, so that rows are transferred as they are computed.
   void direct(const PartialSums::Operands& run, StreamRef stream);
-  /// One rank's product, which is its result.
+  /// A team of one: the GEMM is the result.
   void alone(const PartialSums::Operands& run, StreamRef stream);
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);

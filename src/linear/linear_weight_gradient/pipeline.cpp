@@ -11,7 +11,7 @@ void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream
   gather.start(communication.ref(), run.shard, run.m);
 
   Device& device = team.device();
-  device.yield(stream);  // the peers wait for each other's shards: all pushes before any product
+  device.yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   Operands parts = run;
   if (wide) {
     wide->begin(stream, run.dw);

@@ -10,14 +10,14 @@ void LinearWeightGradient::State::start(const std::byte* shard, std::int64_t m, 
     communication.follow(stream);
     gather.start(communication.ref(), shard, m);
     gather.keep_own_beside(communication.ref(), shard);
-    team.device().yield(stream);  // as in the pipeline: all pushes before what they hide behind
+    team.device().yield(stream);  // as in the pipeline: all pushes before the work that they overlap with
   }
   started = {shard, m, capture};
 }
 
 void LinearWeightGradient::State::finish_started(const Operands& run, StreamRef stream) {
   started.reset();
-  communication.rejoin(stream);  // behind the own shard's copy
+  communication.rejoin(stream);  // after the own shard's copy
   multiply_gathered(run, stream);
 }
 

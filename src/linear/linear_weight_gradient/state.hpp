@@ -13,12 +13,12 @@
 
 namespace tandem {
 
-/// What the plan owns, and its algorithms, each in a file of its own beside this one.
+/// The plan's state, and its algorithms, each defined in a file of its own in this folder.
 struct LinearWeightGradient::State {
   struct Operands {
     const std::byte* shard;  ///< this rank's rows of the gathered operand
     const std::byte* whole;  ///< all rows of the other one
-    Gemm* gemm;              ///< into what `dw` is of
+    Gemm* gemm;              ///< whose result has the dtype of `dw`
     void* dw;
     std::int64_t m;
   };
@@ -27,20 +27,20 @@ struct LinearWeightGradient::State {
   State(const Team& team, const LinearSpec& spec, GatheredOperand gathered, const LinearChoice& choice,
         std::uint32_t operation);
 
-  /// Adds up while shards arrive: in dW, or in the wide sum.
+  /// Accumulates while shards arrive: in dW, or in the wide sum.
   void pipeline(const Operands& run, StreamRef stream);
   /// Gathers, then multiplies once.
   void sequence(const Operands& run, StreamRef stream);
 
-  /// Gathers beside what is queued on `stream` next.
+  /// Gathers concurrently with what is queued on `stream` next.
   void start(const std::byte* shard, std::int64_t m, std::uint64_t capture, StreamRef stream);
-  /// The run that a start has gathered for.
+  /// Completes the run that `start` began.
   void finish_started(const Operands& run, StreamRef stream);
   /// Waits for all shards, and multiplies once.
   void multiply_gathered(const Operands& run, StreamRef stream) const;
 
-  /// dW = dyᵀ · x over these rows + beta · dW, where `gathered_rows` points at them in the gathered operand. No rows:
-  /// only beta.
+  /// dW = dyᵀ · x over these rows + beta · dW, where `gathered_rows` points at them in the gathered operand. If there
+  /// are no rows, only beta applies.
   void multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows, RowRange rows, float beta) const;
 
   Team team;
@@ -55,11 +55,11 @@ struct LinearWeightGradient::State {
   struct Started {
     const std::byte* shard;
     std::int64_t m;
-    std::uint64_t capture;  ///< in which; 0: none
+    std::uint64_t capture;  ///< the one it was in; 0: none
   };
-  std::optional<Started> started;  ///< since the last run
+  std::optional<Started> started;  ///< by a start() since the last run
 
-  /// Forgets a start in a capture that is not the stream's: it was dropped, and what was started with it.
+  /// Forgets a start in a capture that `stream` is not in: that capture was dropped, and the start with it.
   void forget_dropped_start(StreamRef stream) {
     if (started && started->capture != 0 && started->capture != team.device().stream_capture(stream)) started.reset();
   }

@@ -13,21 +13,21 @@
 
 namespace tandem {
 
-/// Where a pipeline adds up its products for a dW of 16 bits: in f32, beside it. What comes of that is rounded once.
+/// The f32 buffer in which a pipeline accumulates a 16-bit dW, so that it is rounded only once.
 class WideSum {
  public:
   /// Collective.
   WideSum(const Team& team, const LinearSpec& spec, int leave_sms);
 
-  /// Begins a run whose first product has the plan's beta: then the sum begins with dW.
+  /// Begins a run, whose first GEMM applies beta: if that is not 0, the sum begins with dW.
   void begin(StreamRef stream, const void* dw) const;
-  /// The products' D.
+  /// The GEMMs' D.
   [[nodiscard]] void* data() const { return sum_->data(); }
   [[nodiscard]] Gemm& gemm() const { return *gemm_; }
-  /// Ends a run: dW is what was added up.
+  /// Ends a run: rounds the sum into dW.
   void round(StreamRef stream, void* dw) const;
 
-  /// What its runs use.
+  /// Owners of what its runs use.
   [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return {sum_.shared(), gemm_.shared()}; }
   [[nodiscard]] std::string describe() const;
 

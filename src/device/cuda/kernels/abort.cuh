@@ -8,17 +8,16 @@
 
 namespace tandem::cuda {
 
-// The abort word, who has departed and the deadline lie in the host's memory, a round trip over PCIe away. Reads by
-// several blocks go there one after the other, each behind what its GPU stores to peers, and hold up what their blocks
-// wait for: the peers' blocks then wait longer for these, and read it too. So a grid reads it once in so long, its
-// blocks in turns.
+// The abort word, the departures and the deadline are in host memory, a PCIe round trip away. Reads by several blocks
+// are serialised, each after the GPU's earlier stores to peers, and delay their own blocks: the peers' blocks then wait
+// longer for these, and start to poll as well. So a grid polls host memory once per interval, its blocks in turns.
 constexpr std::uint64_t poll_ns = 50'000;
 __device__ inline std::uint64_t before_first_poll_ns() { return (blockIdx.x + 1) * poll_ns; }
 __device__ inline std::uint64_t between_polls_ns() { return gridDim.x * poll_ns; }
 
-// What a wait has seen of an abort is kept in the GPU's own memory, where the waits behind it look now and then: so
-// what is queued behind an abort ends at once, and not each kernel after its turn. (Of each file of kernels: the first
-// to wait of another one asks the host.)
+// A wait that has seen an abort notes it in GPU memory, where later waits look now and then: so kernels queued after an
+// abort end at once, instead of each after its first poll. (Each .cu file has its own copy of this table, so the first
+// wait of each file still asks the host.)
 constexpr unsigned looks_between_hints = 16;
 constexpr std::uintptr_t abort_hints = 64;
 static __device__ const WaitControl* volatile aborted_control[abort_hints];
@@ -27,16 +26,16 @@ __device__ inline const WaitControl* volatile& abort_hint(const WaitControl* con
   return aborted_control[reinterpret_cast<std::uintptr_t>(control) / sizeof(WaitControl) % abort_hints];
 }
 
-/// Whether a wait had better ask the host at once. It need not be so: another team's control may have had this place.
+/// Whether a wait should ask the host at once. Only a hint: an earlier team's control may have had the same address.
 __device__ inline bool may_be_aborted(const WaitControl* control) { return abort_hint(control) == control; }
 
-/// What the host has to say to a wait.
+/// The host's state as a wait sees it.
 struct News {
   bool aborted;
-  bool departures;  ///< some rank's: see `has_departed`
+  bool departures;  ///< some rank has departed: see `has_departed`
 };
 
-/// Asks the host, once for both, and keeps what it says of an abort.
+/// Reads both words from host memory in one access, and updates the abort hint.
 __device__ inline News ask_host(const WaitControl* control) {
   std::uint32_t abort;
   std::uint32_t departures;
@@ -53,9 +52,9 @@ __device__ inline News ask_host(const WaitControl* control) {
 }
 static_assert(offsetof(WaitControl, departures) == offsetof(WaitControl, abort) + sizeof(WaitControl::abort));
 
-/// Whether this rank of the world sends nothing more. What it has sent is there to see after this.
+/// Whether this rank of the world has departed. If so, everything that it sent is visible after this (acquire).
 __device__ inline bool has_departed(const WaitControl* control, std::int32_t rank) {
-  const auto* const words = reinterpret_cast<const std::uint32_t*>(control + 1);  // as departed_ranks says
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(control + 1);  // as in departed_ranks
   const auto bit = static_cast<std::uint32_t>(rank);
   std::uint32_t word;
   asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(word) : "l"(words + bit / ranks_in_a_word) : "memory");

@@ -5,8 +5,8 @@
 
 namespace tandem::cuda {
 
-/// GELU and its derivative, in fp32 (of sums in fp64 in fp64), written so that nothing cancels for negative x: Φ
-/// through erfc, and the tanh form as x·σ(2u), which is the same function.
+/// GELU and its derivative, in fp32 (GELU also in fp64, for fp64 sums), without cancellation for negative x: Φ is
+/// computed with erfc, and the tanh form as x·σ(2u), which is the same function.
 inline constexpr float sqrt_half = 0.70710678118654752F;
 inline constexpr float inverse_sqrt_two_pi = 0.39894228040143268F;
 inline constexpr float sqrt_two_over_pi = 0.79788456080286536F;
@@ -38,7 +38,7 @@ __device__ inline double activate(Activation activation, double x) {
 }
 
 __device__ inline float activate_gradient(Activation activation, float x) {
-  // Beyond this both derivatives are 0 or 1 to the last bit, and x² below could overflow. A NaN takes the long way.
+  // Beyond ±20 both derivatives round to 0 or 1, and x² below could overflow. A NaN fails the test and propagates.
   if (activation != Activation::none && fabsf(x) > 20.0F) return x > 0.0F ? 1.0F : 0.0F;
   switch (activation) {
     case Activation::gelu_erf: return normal_cdf(x) + x * inverse_sqrt_two_pi * expf(-0.5F * x * x);

@@ -5,9 +5,9 @@
 
 namespace tandem::cuda {
 
-/// Calls body.operator()<n, b>(first, pitch) for packs of n elements that cover [0, count) over the whole grid: b packs
-/// of which each begins `pitch` elements behind the one before. Where a thread has several, B at a time, unless
-/// `one_by_one`: so many loads of few threads are on their way together.
+/// Calls body.operator()<n, b>(first, pitch) for packs of n elements that cover [0, count) over the whole grid: b
+/// packs, the first at `first`, each `pitch` elements after the previous one. A thread with several packs gets B at a
+/// time, unless `one_by_one`, so that few threads have many loads in flight.
 template <int N, int B, typename Body>
 __device__ void for_each_batch(std::int64_t count, bool one_by_one, const Body& body) {
   const std::int64_t packs = count / N;
@@ -16,14 +16,14 @@ __device__ void for_each_batch(std::int64_t count, bool one_by_one, const Body& 
   if (one_by_one || packs <= threads) {
     for (std::int64_t p = thread; p < packs; p += threads) body.template operator()<N, 1>(p * N, 0);
   } else {
-    // A block's batches lie side by side, so that it goes through memory in order.
+    // The packs of a block's batches are contiguous, so that the block accesses memory in order.
     const std::int64_t block = blockDim.x;
     std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * B * block + threadIdx.x;
     for (; p + (B - 1) * block < packs; p += threads * B) body.template operator()<N, B>(p * N, block * N);
     for (; p < packs; p += block) body.template operator()<N, 1>(p * N, 0);
   }
   if constexpr (N > 1) {
-    // The grid has at least one block, and a block more threads than a pack has elements.
+    // One element per thread suffices: a block has more threads than a pack has elements.
     const std::int64_t rest = packs * N + thread;
     if (rest < count) body.template operator()<1, 1>(rest, 0);
   }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int threads = 256;
 
-/// What a thread has on its way at once, so that a few blocks fill a link: every `stride`-th word from `first` on, of
-/// those that there are.
+/// The words that a thread has in flight at once, so that a few blocks fill a link: every `stride`-th word from `first`
+/// on, as long as it is below `count`.
 template <typename Word> struct Batch {
   static constexpr int size = 4;
 
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(threads) copy_kernel(const __grid_constant__ C
   meet_peers(arguments.meeting);
   const std::size_t thread = grid_thread();
   const std::size_t stride = grid_threads();
-  // All copies go on side by side: what stays on this GPU beside what crosses.
+  // All copies advance together, so that those within this GPU overlap with those over a link.
   bool more = true;
   for (std::size_t first = thread; more; first += Batch<Word>::size * stride) {
     more = false;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(threads) spread_kernel(const __grid_constant__
   const std::size_t thread = grid_thread();
   const std::size_t stride = grid_threads();
   const std::size_t words = arguments.count / sizeof(Word);
-  // The first loads cross the meeting: what this rank holds waits for nobody.
+  // The first loads are issued before the meeting: the source is in this rank's memory and needs no peer.
   Batch<Word> batch;
   batch.load(arguments.from, thread, stride, words);
   meet_peers(arguments.meeting);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(threads) spread_kernel(const __grid_constant__
   meet_peers(arguments.meeting);
 }
 
-/// For words of so many bytes.
+/// The kernels for words of `word` bytes.
 struct Kernels {
   std::size_t word;
   const void* copy;
@@ -98,11 +98,11 @@ template <typename Word> constexpr Kernels kernels_for() {
           reinterpret_cast<const void*>(&spread_kernel<Word>)};
 }
 
-// The widest first.
+// Widest words first.
 const Kernels kernels[] = {kernels_for<uint4>(), kernels_for<std::uint64_t>(), kernels_for<std::uint32_t>(),
                            kernels_for<std::uint16_t>(), kernels_for<std::uint8_t>()};
 
-/// The widest whose words lie at all these places (or-ed together).
+/// The kernels with the widest words to which all addresses, OR-ed together in `places`, are aligned.
 const Kernels& widest(std::uintptr_t places) {
   return *std::find_if(std::begin(kernels), std::end(kernels), [&](const Kernels& k) { return places % k.word == 0; });
 }

@@ -28,7 +28,7 @@ struct SpreadInMeetingArguments {
   Meeting meeting;
 };
 
-/// There is at least one peer.
+/// Both launches need at least one peer.
 [[nodiscard]] cudaError_t launch_copy_in_meeting(const CopyInMeetingArguments& arguments, int blocks,
                                                  cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_spread_in_meeting(const SpreadInMeetingArguments& arguments, int blocks,

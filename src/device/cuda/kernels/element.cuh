@@ -37,8 +37,8 @@ template <> struct ElementOf<DType::u8> {
 };
 template <DType dtype> using Element = typename ElementOf<dtype>::type;
 
-/// What sums are kept in: fp32 for the narrow floats, f64 for f64, integers in their own width (unsigned, so that
-/// they wrap).
+/// The accumulator type of sums: fp32 for f32, f16 and bf16, f64 for f64, for integers the unsigned type of the same
+/// width (so that they wrap).
 template <typename T> struct AccumulatorOf {
   using type = std::make_unsigned_t<T>;
 };
@@ -66,7 +66,7 @@ template <typename T> __device__ Accumulator<T> widen(T x) {
   }
 }
 
-/// To the nearest, ties to even, where the result is a float.
+/// Rounds to nearest, ties to even, if the result is floating-point.
 template <typename To, typename From> __device__ To narrow(From x) {
   if constexpr (std::is_same_v<To, __half>) {
     return __float2half_rn(x);
@@ -77,20 +77,20 @@ template <typename To, typename From> __device__ To narrow(From x) {
   }
 }
 
-/// N elements that move in accesses of 16 bytes.
+/// N elements that are loaded and stored in accesses of up to 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T values[N];
 };
 
-/// Plain loads and stores, on purpose. What peers wrote was made visible by an acquire at system scope in an earlier
-/// kernel of the stream, and an L1 starts clean with each kernel. The read-only path (ld.global.nc) would be wrong
-/// where a destination is also a source; no pointer here is const and __restrict__, so that the compiler does not
-/// choose it.
+/// Plain loads and stores, on purpose. What peers wrote was made visible by an acquire at system scope, in an earlier
+/// kernel of the stream (each kernel starts with a clean L1) or in this one (see meet_peers). The read-only path
+/// (ld.global.nc) would be wrong if a destination is also a source; no pointer here is both const and __restrict__, so
+/// the compiler does not choose it.
 template <typename T, int N> __device__ Pack<T, N> load_pack(const void* base, std::int64_t first) {
   return *reinterpret_cast<const Pack<T, N>*>(static_cast<const T*>(base) + first);
 }
 
-/// A pack on its way: in words, since each narrow element by itself would take a register.
+/// A pack in flight, as words: each narrow element by itself would take a register.
 template <typename T, int N> struct alignas(Pack<T, N>) PackBits {
   static constexpr std::size_t bytes = sizeof(Pack<T, N>);
   using Word = std::conditional_t<bytes % 4 == 0, std::uint32_t,

@@ -14,7 +14,7 @@ __device__ inline bool is_empty(const Epilogue& epilogue) {
   return epilogue.bias == nullptr && epilogue.activation == Activation::none;
 }
 
-/// Bias and activation of elements [first, first + N), and one rounding.
+/// Adds the bias to the sums of elements [first, first + N), applies the activation, and rounds once.
 template <typename In, typename Out, int N>
 __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N], const Epilogue& epilogue,
                             std::int64_t first) {
@@ -37,7 +37,7 @@ __device__ void finish_sums(Pack<Out, N>& out, const Accumulator<In> (&sums)[N],
   } else {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      // Back to the signed type before a sum of integers becomes a float.
+      // Integers are summed unsigned: back to the element type, since a conversion to a float would need the sign.
       out.values[i] = narrow<Out>(static_cast<In>(sums[i]));
     }
   }

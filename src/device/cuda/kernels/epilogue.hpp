@@ -7,9 +7,9 @@
 
 namespace tandem::cuda {
 
-/// What a sum goes through before it is stored (see Reduction).
+/// What is applied to a sum before it is stored (see Reduction).
 struct Epilogue {
-  const void* bias;  ///< of the stored type, or none
+  const void* bias;  ///< of the stored type; null: none
   std::int64_t columns;
   Activation activation;
 };

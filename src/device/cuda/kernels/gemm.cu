@@ -7,9 +7,9 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int tile = 64;   // rows and columns of D in a block
-constexpr int depth = 16;  // of A and B in shared memory at a time
-constexpr int side = 16;   // side × side threads, each with 4 × 4 elements of D
+constexpr int tile = 64;   // rows and columns of D that a block computes
+constexpr int depth = 16;  // extent in k of A and B in shared memory
+constexpr int side = 16;   // side × side threads, each for 4 × 4 elements of D
 constexpr int own = tile / side;
 constexpr int threads = side * side;
 
@@ -17,7 +17,7 @@ template <typename In, typename Out>
 __global__ void __launch_bounds__(threads) tiled_gemm_kernel(const TiledGemmArguments g) {
   __shared__ float a_tile[depth][tile + 1];
   __shared__ float b_tile[depth][tile + 1];
-  // Tiles are counted along one grid dimension, which alone may pass 65535.
+  // Tiles are numbered in the grid's x dimension, the only one that may exceed 65535.
   const std::int64_t column_tiles = (g.n + tile - 1) / tile;
   const std::int64_t row0 = blockIdx.x / column_tiles * tile;
   const std::int64_t column0 = blockIdx.x % column_tiles * tile;
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(threads) tiled_gemm_kernel(const TiledGemmArgu
   float sums[own][own] = {};
   for (std::int64_t p0 = 0; p0 < g.k; p0 += depth) {
     for (int e = static_cast<int>(threadIdx.x); e < tile * depth; e += threads) {
-      // Neighbouring threads read along the direction in which memory is dense.
+      // Neighbouring threads read along the contiguous dimension.
       const int ai = g.a_column == 1 ? e / depth : e % tile;
       const int ap = g.a_column == 1 ? e % depth : e / tile;
       const bool a_inside = row0 + ai < g.m && p0 + ap < g.k;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(threads) tiled_gemm_kernel(const TiledGemmArgu
       if (row >= g.m || column >= g.n) continue;
       const std::int64_t place = row * g.ldd + column;
       float x = g.alpha * sums[i][j];
-      // With beta = 0 what C holds does not count, not even a NaN.
+      // With beta = 0 C is ignored, even if it holds NaNs.
       if (g.beta != 0.0F) x += g.beta * widen(c[place]);
       if (bias != nullptr) x += widen(bias[column]);
       d[place] = narrow<Out>(activate(g.activation, x));

@@ -9,8 +9,8 @@
 
 namespace tandem::cuda {
 
-/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]); C may be D. Element [i, p] of A lies
-/// at i · a_row + p · a_column, likewise B, so that every transpose and leading dimension is one case.
+/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]); C may be D. Element [i, p] of A is
+/// at i · a_row + p · a_column, and B likewise, so that no case depends on transposes or leading dimensions.
 struct TiledGemmArguments {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -24,15 +24,15 @@ struct TiledGemmArguments {
   std::int64_t a_column = 0;
   std::int64_t b_row = 0;
   std::int64_t b_column = 0;
-  std::int64_t ldd = 0;  ///< of C as well
+  std::int64_t ldd = 0;  ///< also of C
   float alpha = 1.0F;
   float beta = 0.0F;
   Activation activation = Activation::none;
 };
 
-/// A product that takes any size, stride and alignment, in fp32, one rounding at the end; slow beside cuBLASLt. With k
-/// = 0 it reads neither A nor B and applies what comes after the product to C. `m` and `n` are not zero; f32, f16 and
-/// bf16, out as that or f32.
+/// A GEMM for any size, stride and alignment, in fp32 with one rounding at the end; slow compared to cuBLASLt. With
+/// k = 0 it reads neither A nor B, but still applies beta, bias and activation. `m` and `n` must not be 0; `dtype` is
+/// f32, f16 or bf16, `out_dtype` the same or f32.
 [[nodiscard]] cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType dtype, DType out_dtype,
                                             cudaStream_t stream);
 [[nodiscard]] cudaError_t load_gemm_kernels();

@@ -15,22 +15,22 @@
 
 namespace tandem::cuda {
 
-/// A lane's mailboxes, of one of its two turns.
+/// A lane's mailboxes of one of the two turns.
 struct Mailboxes {
   const MailedExchangeArguments& arguments;
-  std::size_t at;  // bytes from the words of lane 0 and turn 0
+  std::size_t at;  // byte offset from the mailboxes of lane 0 and turn 0
 
   __device__ SignalWord* mine(int peer) const { return moved(arguments.peers[peer].mine, at); }
   __device__ SignalWord* theirs(int peer) const { return moved(arguments.peers[peer].theirs, at); }
-  /// From the peer, and to it.
+  /// The message from the peer, and the one to it.
   __device__ const std::byte* received(int peer) const {
     return reinterpret_cast<const std::byte*>(mine(peer)) + mail_offset;
   }
   __device__ std::byte* sent(int peer) const { return reinterpret_cast<std::byte*>(theirs(peer)) + mail_offset; }
 };
 
-/// 0 or 1: whose turn it is. Each message so far added one to `put` of the mailbox that it took; those of all peers are
-/// equal. All threads read this before the first barrier, and only behind that somebody writes it.
+/// The turn that is next, 0 or 1. Each message so far has incremented `put` of the mailbox that it used, equally for
+/// all peers. All threads read these words before the first barrier, and they are written only after it.
 __device__ inline std::size_t turn_of(const MailedExchangeArguments& arguments) {
   const std::size_t lane = blockIdx.x * arguments.lane_pitch;
   return (Mailboxes{arguments, lane}.mine(0)->put + Mailboxes{arguments, lane + arguments.turn_pitch}.mine(0)->put) % 2;
@@ -40,24 +40,24 @@ __device__ inline Mailboxes mailboxes(const MailedExchangeArguments& arguments, 
   return {arguments, blockIdx.x * arguments.lane_pitch + turn * arguments.turn_pitch};
 }
 
-/// See meet_peers.
+/// See meet_peers in meeting.cuh.
 __device__ inline void meet_peers(const Mailboxes& boxes) {
   const MailedExchangeArguments& arguments = boxes.arguments;
   meet_peers(arguments.peers, arguments.peer_count, boxes.at, arguments.operation, arguments.control);
 }
 
-/// Calls body.operator()<n>(first) for packs of n elements that cover [0, count), a thread each.
+/// Calls body.operator()<n>(first) for packs of n elements that cover [0, count), each by one thread of the block.
 template <int N, typename Body> __device__ void for_each_pack(std::int64_t count, const Body& body) {
   const std::int64_t packs = count / N;
   for (std::int64_t p = threadIdx.x; p < packs; p += blockDim.x) body.template operator()<N>(p * N);
   if constexpr (N > 1) {
-    const std::int64_t rest = packs * N + threadIdx.x;  // a block has more threads than a pack elements
+    const std::int64_t rest = packs * N + threadIdx.x;  // a block has more threads than a pack has elements
     if (rest < count) body.template operator()<1>(rest);
   }
 }
 
-/// For each peer p copies count(p) elements, of a slice at most, from(p) to(p). The block goes round the peers with
-/// each access, so that all links are busy, in each lane from another one on.
+/// For each peer p, copies count(p) elements, at most a slice, from from(p) to to(p). To keep all links busy, the block
+/// moves on to the next peer with each access, and each lane starts with a different peer.
 template <typename T, int N, typename Count, typename From, typename To>
 __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const Count& count, const From& from,
                                const To& to) {
@@ -94,7 +94,7 @@ __device__ void copy_for_peers(const MailedExchangeArguments& arguments, const C
   }
 }
 
-/// The parts that the peers sent, to their places in `out`.
+/// Copies the parts that the peers sent to their places in `out`.
 template <typename T, int N> __device__ void take_parts(const Mailboxes& boxes, T* out) {
   const MailedExchangeArguments& arguments = boxes.arguments;
   copy_for_peers<T, N>(
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(most_lane_threads)
   T* const sum = out + (mine.begin - arguments.out_begin);
   const std::size_t turn = turn_of(arguments);
   const Mailboxes inputs = mailboxes(arguments, turn);
-  const Mailboxes sums = mailboxes(arguments, 1 - turn);  // what comes next takes these
+  const Mailboxes sums = mailboxes(arguments, 1 - turn);  // the next turn's
 
   copy_for_peers<T, N>(
       arguments, [&](int peer) { return part_of(arguments, rank_of(arguments, peer)).count; },

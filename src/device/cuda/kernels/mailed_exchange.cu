@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with -fmad=false, as reduce.cu is: sums have the same bits in both.
+// Compiled with -fmad=false, like reduce.cu, so that sums are bitwise equal in both.
 #include <algorithm>
 
 #include "device/cuda/kernels/mailbox_exchange.cuh"
@@ -10,7 +10,7 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int fewest_threads = 128;  // more than there are peers to meet
+constexpr int fewest_threads = 128;  // more than the maximum number of peers: meet_peers needs one each
 
 template <DType dtype> KernelRow mailbox_sum_row() {
   using T = Element<dtype>;
@@ -24,7 +24,7 @@ template <DType dtype> KernelRow packet_sum_row() {
           reinterpret_cast<const void*>(&packet_sum_kernel<T, false>)};
 }
 
-/// For all elements of this size.
+/// Kernels that only move data are the same for all dtypes of one element size.
 template <typename T> KernelRow mailbox_gather_row(DType dtype) {
   constexpr int width = 16 / sizeof(T);
   return {dtype, dtype, width, reinterpret_cast<const void*>(&mailbox_gather_kernel<T, width>),
@@ -58,7 +58,7 @@ const KernelRow mailbox_parts[] = {mailbox_parts_row<std::uint8_t>(u8), mailbox_
 const KernelRow packet_parts[] = {packet_parts_row<std::uint8_t>(u8), packet_parts_row<std::uint16_t>(f16),
                                   packet_parts_row<std::uint32_t>(f32), packet_parts_row<std::uint64_t>(f64)};
 
-/// The row for elements of this size.
+/// The row for elements of the dtype's size.
 template <std::size_t n> const KernelRow* find_mover(const KernelRow (&table)[n], DType dtype) noexcept {
   const KernelRow* found =
       std::find_if(table, table + n, [=](const KernelRow& row) { return size_of(row.in) == size_of(dtype); });
@@ -73,12 +73,12 @@ const KernelRow* kernel_for(MailedForm form, DType dtype, bool in_packets) noexc
   }
 }
 
-/// `arguments` are what `kernel` takes; `aligned` says that all memory is, to 16 bytes.
+/// `aligned`: all tensors and their shards or parts are 16-byte aligned.
 template <typename Arguments>
 cudaError_t launch(const KernelRow& kernel, const Arguments& arguments, bool aligned, int lanes, cudaStream_t stream) {
   const bool vector = aligned && arguments.slice % kernel.width == 0;
-  // One for each access of a slice, as far as there are: a barrier of few is shorter, and many keep more loads in
-  // flight.
+  // One thread per access of a slice, up to the maximum: a barrier of fewer threads is faster, but more threads keep
+  // more loads in flight.
   const std::int64_t accesses =
       std::min(arguments.slice, arguments.length) / (vector || arguments.packet_box != 0 ? kernel.width : 1);
   int threads = fewest_threads;

@@ -22,19 +22,19 @@ struct MailedExchangeArguments {
   std::int64_t count;
   std::int64_t shard;
   std::int64_t length;
-  std::int64_t input_begin;  // which element of the whole `input` begins with
+  std::int64_t input_begin;  // index in the whole tensor of the first element of `input`
   std::int64_t out_begin;
   Epilogue epilogue;
   std::int64_t slice;
   std::size_t lane_pitch;
   std::size_t turn_pitch;
   std::size_t packet_box;
-  bool gathers;  // two_shot: what was summed goes to all
+  bool gathers;  // two_shot: the sums are sent to all peers
   std::uint32_t operation;
   WaitControl* control;
 };
 
-/// The same for parts, by rank: 2 KiB that the other forms do not hand over.
+/// MailedExchangeArguments for the form `parts`, with the parts by rank: 2 KiB that the other forms need not pass.
 struct MailedPartsArguments : MailedExchangeArguments {
   MailedPart parts[max_reduce_operands];
 };
@@ -42,7 +42,7 @@ static_assert(sizeof(MailedPartsArguments) <= 4096);
 
 /// True if there is a kernel for this form and dtype.
 [[nodiscard]] bool can_exchange_mail(MailedForm form, DType dtype) noexcept;
-/// One block for each of the `lanes`; there is at least one peer.
+/// Both launch one block for each of the `lanes`, and need at least one peer.
 [[nodiscard]] cudaError_t launch_mailed_exchange(const MailedExchangeArguments& arguments, MailedForm form, DType dtype,
                                                  int lanes, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_mailed_exchange(const MailedPartsArguments& arguments, DType dtype, int lanes,

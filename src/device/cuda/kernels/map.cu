@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with -fmad=false (see CMakeLists.txt), as reduce.cu is.
+// Compiled with -fmad=false (see CMakeLists.txt), like reduce.cu.
 #include <algorithm>
 
 #include "device/cuda/kernels/activation.cuh"
@@ -63,8 +63,8 @@ const KernelRow table[] = {
     row<f16, bf16>(), row<bf16, f32>(), row<bf16, f16>(), row<bf16, bf16>(),
 };
 
-// 32 columns a block, so that a warp reads neighbours; its 32 rows of threads share the rows, and their partial sums
-// are added in a fixed order: the same bits each time, and an error that grows with rows/32.
+// A block sums 32 columns, so that a warp reads contiguous elements; its 32 rows of threads split the matrix' rows, and
+// their partial sums are added in a fixed order: results are reproducible, and the error grows with rows/32.
 constexpr int tile = 32;
 
 template <typename T> __global__ void __launch_bounds__(tile* tile) column_sum_kernel(const ColumnSum sum) {

@@ -10,7 +10,7 @@ namespace tandem::cuda {
 /// True if there is a kernel for this pair of dtypes: any of f32, f16 and bf16.
 [[nodiscard]] bool can_map(DType dtype, DType out_dtype) noexcept;
 
-/// `count` is not zero and the pair is one of `can_map`. `y` and the bias are of the input's dtype.
+/// `count` must not be 0, and `can_map` must hold for the dtypes. `y` and the bias have the input's dtype.
 [[nodiscard]] cudaError_t launch_map(const Map& map, int max_blocks, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_column_sum(const ColumnSum& sum, cudaStream_t stream);
 [[nodiscard]] cudaError_t load_map_kernels();

@@ -15,12 +15,12 @@ __device__ inline SignalWord* moved(SignalWord* word, std::size_t bytes) {
   return reinterpret_cast<SignalWord*>(reinterpret_cast<std::byte*>(word) + bytes);
 }
 
-/// Behind this, what all threads of the block wrote has come to the peers, and what those wrote has come here. `at` is
-/// how many bytes a block's words lie behind those that `peers` names; there are more threads than peers.
+/// After this, the peers see what all threads of the block wrote before it, and the block sees what theirs wrote. `at`
+/// is the byte offset of the block's words from those in `peers`; the block must have at least one thread per peer.
 ///
-/// What the block stored is published by the threads that signal: the barrier orders it before them, and a release at
-/// system scope is cumulative. The other way round, what they acquire is visible to the block behind the next barrier.
-/// So no thread reads before that what peers write, and no L1 holds an old line of it.
+/// The threads that signal publish what the whole block stored: the barrier orders it before their releases, which are
+/// cumulative at system scope. Conversely, what they acquire is visible to the block after the second barrier. No
+/// thread may read what peers write before that, so that the L1 holds no stale line of it.
 __device__ inline void meet_peers(const PeerWords* peers, int count, std::size_t at, std::uint32_t operation,
                                   WaitControl* control) {
   __syncthreads();
@@ -32,8 +32,8 @@ __device__ inline void meet_peers(const PeerWords* peers, int count, std::size_t
   __syncthreads();
 }
 
-/// In each block of a kernel by itself. It reads of peers what their kernels in front of this one wrote, and writes
-/// what those behind it read: so it needs to meet any block of each, and each meets one.
+/// Called by each block of a kernel, which meets the same block of each peer. One block of each is enough, whichever it
+/// is: a kernel reads what the peers' earlier kernels wrote, and writes what their later kernels read.
 __device__ inline void meet_peers(const Meeting& meeting) {
   meet_peers(meeting.peers, meeting.peer_count, blockIdx.x * meeting.pitch, meeting.operation, meeting.control);
 }

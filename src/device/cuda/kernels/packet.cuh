@@ -9,7 +9,7 @@
 
 namespace tandem::cuda {
 
-// One access of 16 bytes is one access in PTX's memory model, too, unlike a vector of two: nobody sees half of it.
+// A .b128 access is a single access in PTX's memory model, unlike a vector of two .b64: no reader sees half of it.
 
 __device__ inline MailPacket load_packet(const MailPacket* packet) {
   MailPacket value;
@@ -26,13 +26,12 @@ __device__ inline void store_packet(MailPacket* packet, const MailPacket& value)
                : "memory");
 }
 
-/// What the waits of a block share: every thread waits for packets of its own, but only one of them at a time looks at
-/// the host's memory, which that many would hold up for 100 µs, unless a wait has seen an abort; and once one has
-/// ended, all do. They share a deadline: it begins once for an exchange, also where that waits for inputs and then for
-/// sums.
+/// State shared by the waits of a block. Every thread waits for its own packets, but only one at a time polls host
+/// memory, since polls by all would take 100 µs (unless a wait has seen an abort); once one wait has failed, all end.
+/// They share one deadline per exchange, even if it waits first for inputs and then for sums.
 class BlockPatience {
  public:
-  /// By all threads, in the block's shared memory.
+  /// Called by all threads of the block, in whose shared memory this object is.
   __device__ void begin() {
     if (threadIdx.x == 0) {
       begin_ = now_ns();
@@ -42,8 +41,8 @@ class BlockPatience {
     __syncthreads();
   }
 
-  /// Waits for the packet with this number, of which `value` is what was last seen in its place; `wait` says whose it
-  /// is.
+  /// Waits until the packet has this number. `value` is what was last read from `packet`, and is updated; `wait`
+  /// identifies the peer.
   __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, const SignalWait& wait,
                         WaitControl* control) {
     unsigned sleep_ns = 16;
@@ -61,7 +60,7 @@ class BlockPatience {
     }
   }
 
-  /// What was awaited has not come to all threads, and will not.
+  /// Whether a wait has failed: some thread has not received its packet, and will not.
   [[nodiscard]] __device__ bool ended() const { return *const_cast<const volatile unsigned*>(&ended_) != 0; }
 
  private:

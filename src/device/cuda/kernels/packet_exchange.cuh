@@ -13,18 +13,18 @@
 
 namespace tandem::cuda {
 
-// A thread sends, receives and sums what has its place in a part, packet for packet: no thread waits for another one of
-// its block, and what is in place is read before it is written.
+// Packet p of all parts is sent, received and summed by the same thread: no thread waits for another one of its block,
+// and if the exchange is in place, each element is read before it is overwritten.
 
-/// Elements of a packet.
+/// Elements per packet.
 template <typename T> constexpr int packed = sizeof(MailPacket::bytes) / sizeof(T);
 
-/// A part takes so many packets; an empty one takes one, so that everybody hears from everybody.
+/// The number of packets of a part; one if it is empty, so that every rank receives something from every peer.
 template <typename T> __device__ std::int64_t packets_of(const Part& part) {
   return part.count == 0 ? 1 : (part.count + packed<T> - 1) / packed<T>;
 }
 
-/// The elements of packet `p` of a part that begins at `base`; where they are not all there, the rest is 0.
+/// The elements of packet `p` of a part that begins at `base`; 0 beyond the end of the part.
 template <typename T, bool aligned>
 __device__ Pack<T, packed<T>> load_elements(const T* base, std::int64_t p, const Part& part) {
   const std::int64_t first = p * packed<T>;
@@ -47,7 +47,7 @@ __device__ void store_elements(T* base, std::int64_t p, const Part& part, const 
   }
 }
 
-/// A lane's packet boxes in the exchange with one number; the numbers of an exchange and the next have each their own.
+/// A lane's packet boxes in the turn `number`, whose packets carry that number; consecutive turns use different boxes.
 class PacketBoxes {
  public:
   __device__ PacketBoxes(const MailedExchangeArguments& arguments, BlockPatience& patience, std::uint64_t number)
@@ -56,7 +56,7 @@ class PacketBoxes {
         number_(number),
         at_(blockIdx.x * arguments.lane_pitch + number % 2 * arguments.turn_pitch + arguments.packet_box) {}
 
-  /// How many exchanges the lane has had.
+  /// How many turns the lane has had; two_shot takes two.
   [[nodiscard]] __device__ static std::uint64_t& count_of(const MailedExchangeArguments& arguments) {
     return box(arguments.peers[0].mine, blockIdx.x * arguments.lane_pitch + arguments.packet_box)->number;
   }
@@ -67,7 +67,7 @@ class PacketBoxes {
     store_packet(box(arguments_.peers[peer].theirs, at_) + 1 + p, packet);
   }
 
-  /// Calls use(peer, pack) with packet `p` of all peers that sent one, in their order; sent(peer) says whether it did.
+  /// Calls use(peer, pack), in peer order, with packet `p` of each peer that sends one, as sent(peer) says.
   template <typename T, typename Sent, typename Use>
   __device__ void receive(std::int64_t p, const Sent& sent, const Use& use) const {
     constexpr int batch = 4;  // loads in flight
@@ -105,7 +105,7 @@ class PacketBoxes {
   std::size_t at_;
 };
 
-/// Behind this all threads have read the count, which becomes `count`.
+/// Stores the lane's new count of turns, after all threads have read the old one.
 __device__ inline void keep_count(const MailedExchangeArguments& arguments, std::uint64_t count) {
   __syncthreads();
   if (threadIdx.x == 0) PacketBoxes::count_of(arguments) = count;
@@ -116,7 +116,7 @@ template <typename T> __device__ std::int64_t most_packets(const MailedExchangeA
   return packets_of<T>(part_of(arguments, 0));
 }
 
-/// The parts that the peers sent, to their places in `out`.
+/// Copies the parts that the peers sent to their places in `out`.
 template <typename T, bool aligned>
 __device__ void take_packets(const MailedExchangeArguments& arguments, const PacketBoxes& boxes, T* out) {
   const auto part = [&](int peer) { return part_of(arguments, rank_of(arguments, peer)); };
@@ -154,21 +154,21 @@ __global__ void __launch_bounds__(most_lane_threads)
 #pragma unroll
       for (int i = 0; i < packed<T>; ++i) {
         const auto x = widen(pack.values[i]);
-        // The first one is taken as it is, so that a single source keeps the sign of its zeros.
+        // The first source is not added to 0, so that its negative zeros keep their sign.
         wide[i] = first ? x : static_cast<Accumulator<T>>(wide[i] + x);
       }
     };
     inputs.receive<T>(
         p, [](int) { return true; },
         [&](int peer, const Pack<T, packed<T>>& pack) {
-          if (peer == arguments.rank) add(own, peer == 0);  // between the ranks below this one and those above
+          if (peer == arguments.rank) add(own, peer == 0);  // after the lower ranks, before the higher ones
           add(pack, peer == 0 && arguments.rank != 0);
         });
     if (arguments.rank == arguments.peer_count) add(own, false);
     Pack<T, packed<T>> rounded;
     finish_sums<T>(rounded, wide, arguments.epilogue, mine.begin + p * packed<T>);
     store_elements<T, aligned>(out + (mine.begin - arguments.out_begin), p, mine, rounded);
-    // Sums of what has not come would look like any others to the peers.
+    // After a failed wait the sum is invalid, and the peers could not tell it from a valid one.
     if (!arguments.gathers || patience.ended()) continue;
     for (int peer = 0; peer < arguments.peer_count; ++peer) sums.send<T>(peer, p, rounded);
   }

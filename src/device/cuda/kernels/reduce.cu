@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with -fmad=false (see CMakeLists.txt): no multiplication and addition are fused unless written so, and the
-// vector and the scalar path give the same bits.
+// Compiled with -fmad=false (see CMakeLists.txt): multiplications and additions are fused only where written so, and
+// the vector and scalar kernels give bitwise equal results.
 #include <algorithm>
 
 #include "device/cuda/kernels/batches.cuh"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Elements [first, first + N), and of B - 1 more packs a pitch apart: the sum in the order of the sources, then bias,
-/// activation and one rounding.
+/// Reduces elements [first, first + N), and those of B - 1 more packs at intervals of `pitch`: the sum in the order of
+/// the sources, then bias, activation and one rounding.
 template <typename In, typename Out, int N, int B>
 __device__ void reduce_packs(const ReduceArguments& arguments, std::int64_t first, std::int64_t pitch) {
   Accumulator<In> sums[B][N] = {};
@@ -32,8 +32,8 @@ __device__ void reduce_packs(const ReduceArguments& arguments, std::int64_t firs
   }
 }
 
-/// Within a GPU as many threads as run at once have enough on their way: batches, which take more registers, are
-/// slower.
+/// Without batches: within a GPU, the resident threads have enough loads in flight, and batches, which take more
+/// registers, are slower.
 template <typename In, typename Out, int N>
 __global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments arguments) {
   for_each_batch<N, 1>(arguments.count, true, [&]<int n, int b>(std::int64_t first, std::int64_t pitch) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(threads) reduce_kernel(const ReduceArguments a
 template <typename T, int N>
 __global__ void __launch_bounds__(threads, 2)
     meeting_kernel(const __grid_constant__ ReduceInMeetingArguments arguments) {
-  constexpr int batch = sizeof(T) == 1 ? 2 : 4;  // whose sums a thread's registers hold: bytes have many
+  constexpr int batch = sizeof(T) == 1 ? 2 : 4;  // limited by the registers for sums: a pack of bytes has 16
   meet_peers(arguments.meeting);
   for_each_batch<N, batch>(arguments.reduce.count, !arguments.in_batches,
                            [&]<int n, int b>(std::int64_t first, std::int64_t pitch) {

@@ -24,16 +24,16 @@ struct ReduceArguments {
 struct ReduceInMeetingArguments {
   ReduceArguments reduce;
   Meeting meeting;
-  bool in_batches;  ///< more of a thread's loads are on their way at once
+  bool in_batches;  ///< a thread has the loads of several packs in flight
 };
 
 /// True if there is a kernel for this pair of dtypes.
 [[nodiscard]] bool can_reduce(DType dtype, DType out_dtype) noexcept;
 
-/// `count` is not zero and the pair is one of `can_reduce`. At most `max_blocks` blocks.
+/// `count` must not be 0, and `can_reduce` must hold for the dtypes. Launches at most `max_blocks` blocks.
 [[nodiscard]] cudaError_t launch_reduce(const ReduceArguments& arguments, DType dtype, DType out_dtype, int max_blocks,
                                         cudaStream_t stream);
-/// Of one dtype, which is one of `can_reduce`. There is at least one peer.
+/// `can_reduce(dtype, dtype)` must hold. Needs at least one peer.
 [[nodiscard]] cudaError_t launch_reduce_in_meeting(const ReduceInMeetingArguments& arguments, DType dtype, int blocks,
                                                    cudaStream_t stream);
 [[nodiscard]] cudaError_t load_reduce_kernels();

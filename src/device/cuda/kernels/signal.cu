@@ -8,21 +8,21 @@
 namespace tandem::cuda {
 namespace {
 
-// Why this publishes all that the stream did before, copies by the copy engines included: a kernel starts after
-// everything queued before it in its stream is complete and performed at this device's memory, or at the peer's memory
-// for what was written there; that puts it before this thread's instructions in causality order. A release is
-// cumulative: who acquires the count at system scope also sees what came before the release, whoever wrote it. Each
-// thread releases all that was written before, so the counts of one call need no order among themselves.
+// Why this publishes everything that the stream did before, including copies by the copy engines: a kernel starts after
+// all earlier work of its stream is complete and performed at this device's memory, or at the peer's memory for what
+// was written there; so that work precedes this thread's instructions in causality order. A release is cumulative: a
+// rank that acquires the count at system scope also sees everything before the release, whoever wrote it. Each thread
+// releases everything written before, so the counts of one call need no order among themselves.
 __device__ void put_signals(const SignalArguments& arguments) {
   if (const unsigned i = threadIdx.x; i < arguments.count) put_signal(arguments.puts[i]);
 }
 
 // Each thread acquires its own word at system scope, and the kernel ends after its last thread: what the peers released
-// is visible to all that follows in the stream. It is one block: it cannot be half resident, and it takes no more than
-// a corner of one SM while it waits.
+// is visible to all later work of the stream. It is a single block, so that it is never partly resident, and occupies
+// little of one SM while it waits.
 __device__ void wait_signals(const WaitArguments& arguments) {
   if (const unsigned i = threadIdx.x; i < arguments.count) wait_signal(arguments.waits[i], arguments.control);
-  // Reconverges the block: no thread leaves an SM slot half held while another still polls.
+  // Reconverges the block: no thread exits while another still polls.
   __syncthreads();
 }
 
@@ -40,15 +40,15 @@ __global__ void __launch_bounds__(max_signals)
   wait_signals(arguments.wait);
 }
 
-// Nobody else sees the counts before they are released.
+// The counts may be incremented before the waits: nobody else sees them before they are released.
 __global__ void __launch_bounds__(max_signals)
     wait_and_count_kernel(const __grid_constant__ SignalAndWaitArguments arguments) {
   if (const unsigned i = threadIdx.x; i < arguments.signal.count) ++arguments.signal.puts[i].mine->put;
   wait_signals(arguments.wait);
 }
 
-/// One block for `count` signals, of no more warps than that takes: one warp finds registers also on a multiprocessor
-/// that a product has filled (twelve warps of 168 leave 1024 of them), two would wait for the product to end.
+/// Launches one block with as few warps as `count` signals need: there are registers for one warp even on an SM that a
+/// GEMM has filled (12 warps with 168 registers per thread leave 1024); two would wait for the GEMM to end.
 template <typename Arguments>
 cudaError_t launch(void (*kernel)(Arguments), const Arguments& arguments, unsigned count, cudaStream_t stream) {
   constexpr unsigned warp = 32;

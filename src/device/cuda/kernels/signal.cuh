@@ -9,7 +9,7 @@
 
 namespace tandem::cuda {
 
-// A wait does not sleep at first: most signals are a few looks away.
+// A wait does not sleep at first: most signals arrive within a few polls.
 constexpr unsigned looks_before_sleep = 16;
 constexpr unsigned max_sleep_ns = 256;
 
@@ -35,26 +35,26 @@ __device__ inline std::uint64_t now_ns() {
 
 /// SignalPut, by one thread. The release is cumulative: every earlier write of this GPU that is ordered before this
 /// thread, by a barrier or by the start of its kernel, is performed at system scope before the count is. (It is a fence
-/// and a store. __threadfence_system() in front of it, a sequentially consistent one, orders nothing more, and takes
-/// 1.5 µs.) `put` belongs to this rank alone and calls for one word are ordered by their streams: no atomic is needed.
+/// and a store. A __threadfence_system() before it, which is sequentially consistent, would order nothing more and take
+/// 1.5 µs.) Only this rank uses `put`, and calls for one word are ordered by their streams, so no atomic is needed.
 __device__ inline void put_signal(const SignalPut& put) {
   const std::uint64_t count = put.mine->put + (put.counted ? 0 : 1);
   put.mine->put = count;
   store_release_system(&put.theirs->value, count);
 }
 
-/// The first of this rank's waits to come here leaves its `facts` at `place`.
-/// Both are in host memory, on which a PCIe root need not offer atomics: only kernels of this GPU compete for `state`,
-/// so the exchange is atomic for this GPU alone. The CPU reads `place` after it has acquired state == 2.
+/// Stores `facts` at `place`, for the first of this rank's waits that calls it. Both words are in host memory, where
+/// PCIe may not support atomics: a compare-and-swap at device scope suffices, since only kernels of this GPU compete
+/// for `state`. The CPU reads `place` after it has acquired state == 2.
 __device__ inline void report_first(std::uint32_t* state, WaitFailure* place, const WaitFailure& facts) {
   if (atomicCAS(state, 0U, 1U) != 0U) return;
   *place = facts;
   store_release_system(state, 2U);
 }
 
-/// Whether a wait that has taken `waited_ns` may go on. It may not after an abort, nor after its deadline or for a peer
-/// that has departed, which makes one; it says so then. Where others had the GPU for so long, what it waits for may
-/// have come meanwhile, and who departs may have sent it just before.
+/// Whether a wait that has taken `waited_ns` so far may continue. It ends if there was an abort; at its deadline, or if
+/// its peer has departed, it fails and causes one. It reports each case, but checks `has_come` before it fails: the
+/// signal may have come while other kernels had the GPU, or just before the peer departed.
 template <typename HasCome>
 __device__ bool may_wait_on(WaitControl* control, const SignalWait& wait, std::uint64_t expected, std::uint64_t seen,
                             std::uint64_t waited_ns, const HasCome& has_come) {
@@ -68,20 +68,20 @@ __device__ bool may_wait_on(WaitControl* control, const SignalWait& wait, std::u
   } else {
     report_first(&control->failed, &control->failure, facts);
     store_release_system(&control->abort, 1U);
-    // What this block sends from now on, not knowing what it waited for, comes behind that.
+    // A peer that receives what this block still sends, which may be invalid, must see the abort when it checks.
     __threadfence_system();
   }
   return false;
 }
 
-/// A wait for a peer that has begun to take time. It ends with the abort, or with the deadline that `control` has.
+/// The state of a wait whose signal had not come yet. It ends with the signal, or when may_wait_on says so.
 class Patience {
  public:
   __device__ Patience(const SignalWait& wait, WaitControl* control)
       : wait_(wait), control_(control), begin_(now_ns()), next_poll_(begin_ + before_first_poll_ns()) {}
 
-  /// False if there is no point in looking again; else it may have slept a little. `expected` and what was `seen` are
-  /// for the error.
+  /// False if the wait has failed; else the caller polls again (this may have slept a little). `expected` is the
+  /// awaited count; `seen`, the last one read, is for the error.
   __device__ bool lasts(std::uint64_t expected, std::uint64_t seen) {
     if (const std::uint64_t now = now_ns(); now >= next_poll_) {
       const auto has_come = [&] { return load_acquire_system(&wait_.word->value) >= expected; };
@@ -105,8 +105,7 @@ class Patience {
   unsigned sleep_ns_ = 16;
 };
 
-/// SignalWait, by one thread. `taken` grows by `count` whatever the outcome, so that a word's account does not depend
-/// on timing.
+/// SignalWait, by one thread. `taken` grows by `count` whatever the outcome, so that it does not depend on timing.
 __device__ inline void wait_signal(const SignalWait& wait, WaitControl* control) {
   const std::uint64_t expected = wait.word->taken + wait.count;
   wait.word->taken = expected;

@@ -8,8 +8,8 @@
 
 namespace tandem::cuda {
 
-/// By value, so that a captured graph owns them: 64 × 24 bytes each, together within the 4 KiB of a kernel's
-/// parameters.
+/// Puts and waits by value, so that a captured graph owns them: 64 × 24 bytes each, which together fit into the 4 KiB
+/// of a kernel's parameters.
 struct SignalArguments {
   SignalPut puts[max_signals];
   std::uint32_t count;
@@ -31,7 +31,7 @@ struct SignalAndWaitArguments {
 [[nodiscard]] cudaError_t launch_wait_and_count(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 
-/// Loads the code now: a lazy load at the first launch may synchronise the context, and never ends if a kernel
+/// Loads the code now: lazy loading at the first launch may synchronise the context, which may never return if a kernel
 /// that waits for a peer is already running.
 [[nodiscard]] cudaError_t load_signal_kernels();
 

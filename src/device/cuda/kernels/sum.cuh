@@ -7,13 +7,13 @@
 
 namespace tandem::cuda {
 
-/// Adds up elements [first, first + N) of `count` sources, in their order, and of B - 1 more packs of which each begins
-/// `pitch` elements behind the one before; source(i) is where the i-th begins.
+/// Sums elements [first, first + N) of `count` sources, in their order, and those of B - 1 more packs, each `pitch`
+/// elements after the previous one; source(i) is the address of the i-th source.
 template <typename In, int B, int N, typename Source>
 __device__ void sum_packs(Accumulator<In> (&sums)[B][N], int count, std::int64_t first, std::int64_t pitch,
                           const Source& source) {
-  // Loads in flight before the first addition: latency, over NVLink and within a GPU, is hidden by these, not by more
-  // threads.
+  // Sources whose loads are in flight before the first addition: these hide latency, over NVLink and within a GPU,
+  // rather than more threads.
   constexpr int together = 4;
   for (int s = 0; s < count; s += together) {
     PackBits<In, N> loaded[together][B];
@@ -33,7 +33,7 @@ __device__ void sum_packs(Accumulator<In> (&sums)[B][N], int count, std::int64_t
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           const auto x = widen(pack.values[i]);
-          // The first one is taken as it is, so that a single source keeps the sign of its zeros.
+          // The first source is not added to 0, so that its negative zeros keep their sign.
           sums[b][i] = s + j == 0 ? x : static_cast<Accumulator<In>>(sums[b][i] + x);
         }
       }

@@ -11,8 +11,8 @@
 
 namespace tandem::cuda {
 
-/// The two kernels for a pair of dtypes: `vector` moves `width` elements at a time and wants every pointer aligned to
-/// 16 bytes, `scalar` takes what comes.
+/// The two kernels for a pair of dtypes: `vector` moves `width` elements at a time and requires all pointers to be
+/// 16-byte aligned; `scalar` accepts any alignment.
 struct KernelRow {
   DType in;
   DType out;
@@ -28,7 +28,7 @@ template <std::size_t n>
   return found == table + n ? nullptr : found;
 }
 
-/// Loads kernels' code, as far as nothing fails. The current context keeps it until it ends.
+/// Loads the kernels' code, up to the first failure. It stays loaded for the lifetime of the current context.
 [[nodiscard]] inline cudaError_t load_kernels(std::initializer_list<const void*> kernels) {
   for (const void* kernel : kernels) {
     cudaFuncAttributes attributes;
@@ -44,7 +44,7 @@ template <std::size_t n> [[nodiscard]] cudaError_t load_kernels(const KernelRow 
   return cudaSuccess;
 }
 
-/// One thread for each pack of elements, or fewer in a loop where that needs more than `max_blocks`.
+/// Launches one thread per pack of elements; fewer threads, in a loop, if that would take more than `max_blocks`.
 [[nodiscard]] inline cudaError_t launch_elements(const KernelRow& row, bool vector, std::int64_t count, int threads,
                                                  int max_blocks, void* argument, cudaStream_t stream) {
   const std::int64_t packs = vector ? count / row.width + 1 : count;
