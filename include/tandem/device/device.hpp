@@ -169,7 +169,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Whether GEMMs have algorithms to choose from.
   [[nodiscard]] virtual bool has_gemm_algorithms() const noexcept { return false; }
   /// Runs a host function in stream order. It must not call the device's API, nor hold the last reference to anything
-  /// that keeps the device alive.
+  /// that keeps the device alive. What it throws is rethrown by the stream's synchronization; the stream continues (but
+  /// see `signal`).
   virtual void launch(StreamRef stream, std::function<void()> function) = 0;
 
   // Signals between ranks, at most `max_signals` in a call. All puts of a call, and all its waits, are concurrent.
