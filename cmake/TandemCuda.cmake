@@ -40,9 +40,9 @@ function(tandem_cuda target)
   target_compile_definitions(${target} PRIVATE TANDEM_WITH_CUDA TANDEM_CUDA_ARCHITECTURES="${architectures}")
   target_link_libraries(${target} PRIVATE CUDA::cudart_static)
   target_link_options(${target} PRIVATE "LINKER:--exclude-libs,libcudart_static.a")
-  # CMake 3.25 does not know that nvcc has C++20, so CUDA_STANDARD cannot say it.
-  # tandem_warnings for the host compiler, which sees no device code. Without -Wsign-conversion: GCC says it of arrays whose
-  # length is an int template argument.
+  # CMake 3.25 does not know that nvcc supports C++20, so CUDA_STANDARD cannot request it.
+  # The flags of tandem_warnings, for the host compiler, which sees no device code. Without -Wsign-conversion: GCC
+  # reports it for arrays whose length is an int template argument.
   set(flags -std=c++20 -lineinfo -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Wnon-virtual-dtor,-Woverloaded-virtual
       -Xcompiler=-Wcast-align,-Wformat=2,-Wimplicit-fallthrough,-Wextra-semi)
   if(TANDEM_WERROR)

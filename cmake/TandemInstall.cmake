@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts where. The exported target carries the headers and the library alone: all that the library
-# itself is built from is private, so a consumer needs none of it.
+# What `cmake --install` installs, and where. The exported target has only the headers and the library: everything that
+# the library is built from is private, so that consumers need none of it.
 if(NOT TANDEM_INSTALL)
   return()
 endif()
@@ -24,7 +24,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tandem-config-version.cm
 install(FILES "${PROJECT_BINARY_DIR}/tandem-config.cmake" "${PROJECT_BINARY_DIR}/tandem-config-version.cmake"
         DESTINATION "${TANDEM_CONFIG_DIR}")
 
-# For builds without CMake. It finds the rest from where it lies itself, wherever the prefix is moved to.
+# For builds without CMake. The file finds the others relative to its own folder, even if the prefix is moved.
 set(pc_dir "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH prefix_from_pc "${pc_dir}" "${CMAKE_INSTALL_PREFIX}")
 file(RELATIVE_PATH includes_from_pc "${pc_dir}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
@@ -32,7 +32,7 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/tandem.pc.in" "${PROJECT_BINARY_DIR}
 install(FILES "${PROJECT_BINARY_DIR}/tandem.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 if(TARGET tandem-cli)
-  # The installed command line finds the library beside it, wherever the prefix is moved to.
+  # The installed command line finds the library relative to its own folder, even if the prefix is moved.
   file(RELATIVE_PATH libraries_from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
   set_target_properties(tandem-cli PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries_from_programs}")
   install(TARGETS tandem-cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What can be switched on and off. As a subproject, Tandem builds the library alone.
+# The build's options. As a subproject, Tandem builds only the library.
 
 set(TANDEM_CUDA "AUTO" CACHE STRING "CUDA devices: AUTO (if a compiler is found), ON or OFF")
 set_property(CACHE TANDEM_CUDA PROPERTY STRINGS AUTO ON OFF)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# One sanitizer set for the whole build: mixing instrumented and plain code hides what we look for. The oracle alone is
-# plain, which computes on numbers of its own (tests/support).
+# One set of sanitizers for the whole build: a mix of instrumented and other code would hide errors. The only exception
+# is the oracle, which computes on its own data (tests/support).
 
 if(TANDEM_SANITIZE)
   add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The last lines of a configuration: what is in, what is out, and why.
+# The last lines of a configuration: what is included, what is not, and why.
 
 function(tandem_summary_row what present reason)
   if(present)

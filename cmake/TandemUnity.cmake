@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# tandem_compile_alone(TARGET SOURCE...): in unity builds each of these is compiled alone, since what it keeps to itself
-# has names that its neighbours use, too.
+# tandem_compile_alone(TARGET SOURCE...): excludes these sources from unity builds, since names in them that are local
+# to the source are also used by others of the target.
 
 function(tandem_compile_alone target)
   set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

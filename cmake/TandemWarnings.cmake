@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# tandem_warnings(TARGET): the warnings that our own code is clean of. Errors only where TANDEM_WERROR says so (CI), never for users, and
-# not under sanitizers: what those insert makes GCC see bounds exceeded in the standard library where none are.
+# tandem_warnings(TARGET): the warnings of which our code is free. Errors only with TANDEM_WERROR (CI), never for users,
+# and not with sanitizers: there GCC sees out-of-bounds accesses in the standard library that do not exist.
 
 function(tandem_warnings target)
   set(warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align
       -Wformat=2 -Wimplicit-fallthrough -Wextra-semi
-      -Wno-maybe-uninitialized)  # GCC 12 sees std::optional uninitialized where it is not
-  if(CMAKE_UNITY_BUILD)  # what a source keeps to itself is then seen by those compiled with it
+      -Wno-maybe-uninitialized)  # GCC 12 reports initialised std::optionals as uninitialised
+  if(CMAKE_UNITY_BUILD)  # a source's local types are then seen by others
     list(APPEND warnings -Wno-subobject-linkage)
-    if(NOT TANDEM_UNITY_PROGRAMS)  # the library's sources have names that collide so; those of programs have none
+    if(NOT TANDEM_UNITY_PROGRAMS)  # in the library's sources, local names collide then
       list(APPEND warnings -Wno-shadow)
     endif()
   endif()

@@ -28,11 +28,11 @@ cores=$(nproc)
 cases=0
 : >"$scratch/lines"
 
-# judge NAME EXPECTED [-DMACRO=VALUE ...]: prints one line, which begins with "ok" or "FAILED". Works in a folder of its own.
+# judge NAME EXPECTED [-DMACRO=VALUE ...]: prints one line that begins with "ok" or "FAILED"; writes to its folder.
 judge() {
   local name=$1 expected=$2 optimized=-O1 found states began=$SECONDS
   shift 2
-  if [[ $expected != holds ]]; then optimized=-O0; fi  # a mutation is found sooner than its check is compiled
+  if [[ $expected != holds ]]; then optimized=-O0; fi  # a mutation is found faster than an optimised check is compiled
   if ! (spin -a "$@" "$model" && gcc $optimized -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c &&
         timeout 300 ./pan -m100000 -w23) >log 2>&1; then
     cat log >&2
@@ -55,8 +55,8 @@ judge() {
   fi
 }
 
-# check NAME EXPECTED [-DMACRO=VALUE ...]; EXPECTED: holds, wrong (a wrong result is counted) or stuck (a wait never
-# ends). As many at a time as there are cores.
+# check NAME EXPECTED [-DMACRO=VALUE ...]; EXPECTED: holds, wrong (a wrong result is accepted) or stuck (a wait never
+# ends). Runs as many cases concurrently as there are cores.
 check() {
   [[ $1 == *"$only"* ]] || return 0
   if (($(jobs -rp | wc -l) >= cores)); then wait -n; fi

@@ -45,7 +45,7 @@ build=""
 out="${OUT:-build/gpu_node}"
 mps=true
 shard=0 shards=1
-kills=()  # what is put in front of the kill tests that are shared out
+kills=()  # precedes the command of kill tests if they are split into shards
 while [ $# -gt 0 ]; do
   case "$1" in
     --part) part="${2:?--part needs one of $parts}"; shift 2 ;;
@@ -78,12 +78,12 @@ rm -rf "$out"
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
 
-# Where the toolkit's programs are, if nobody has said so.
+# Where the toolkit's programs usually are, if they are not in PATH.
 export PATH="$PATH:/usr/local/cuda/bin"
-# NVLink multicast stays off, also in libraries that might use it on their own.
+# NVLink multicast stays off, also in libraries that might use it by default.
 export NCCL_NVLS_ENABLE=0
-# Killed ranks take their world with them, and to start one takes seconds: one world for each kind of operation, unless
-# the kinds are shared out.
+# Killing ranks ends their world, and starting one takes seconds: one world for each kind of operation, unless the kinds
+# are split into shards.
 if [ "$part" = fault ]; then
   if [ "$shards" -gt 1 ]; then
     kills=(env "GTEST_TOTAL_SHARDS=$shards" "GTEST_SHARD_INDEX=$shard")
@@ -92,23 +92,23 @@ if [ "$part" = fault ]; then
   export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.06}"
 fi
 export TANDEM_TEST_SCALE="${TANDEM_TEST_SCALE:-0.1}"
-# What somebody tuned on this node is not what is checked, nor measured.
+# Neither checks nor measurements should use what was tuned on this node.
 export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}"
 
 readonly started=$SECONDS budget=480
 rows=()
 failures=0
-shares_steps=false  # whether this shard does some of them; else all
-steps=0             # so far, those of other shards included
-setting=""  # what the names of test steps say besides their room
+shares_steps=false  # whether this shard runs only some of the steps
+steps=0             # so far, including those of other shards
+setting=""  # appended to the room in the names of test steps
 
-# failing_row NAME RESULT TEXT: a row of the table for what could not be a step.
+# failing_row NAME RESULT TEXT: adds a row to the table for something that could not be run as a step.
 failing_row() {
   rows+=("$(printf '%-44s %-8s %5s  %s' "${1:0:44}" "$2" "" "${3:0:100}")")
   failures=$((failures + 1))
 }
 
-# step NAME LIMIT COMMAND...: runs it within LIMIT seconds and what is left of the part; adds a row to the table.
+# step NAME LIMIT COMMAND...: runs it within LIMIT seconds and the part's remaining time; adds a row to the table.
 step() {
   local name="$1" limit="$2" log result left begin=$SECONDS
   shift 2
@@ -132,7 +132,7 @@ step() {
     124 | 137) result="TIMEOUT" ;;
     *) result="FAIL $status" ;;
   esac
-  # Tests that all skipped themselves have shown nothing.
+  # If all tests were skipped, nothing has been tested.
   if [ $status -eq 0 ] && grep -aq '^\[  PASSED  \] 0 tests' "$log"; then
     result="NOTHING"
     status=1
@@ -143,7 +143,7 @@ step() {
   return $status
 }
 
-# One line that says most about a log: gtest's counts, verify's verdict, or the last thing said.
+# The most informative line of a log: gtest's counts, verify's verdict, or the last line.
 summary() {
   local log="$1" status="$2" line
   if line=$(grep -aoE '\[  PASSED  \] [0-9]+ tests?|\[  SKIPPED \] [0-9]+ tests?|\[  FAILED  \] [0-9]+ tests?' "$log"); then
@@ -169,7 +169,7 @@ table() {
     "$((SECONDS - started))" "$gpus" "$([ "$gpus" -eq 1 ] || echo s)" "$($at_once && echo ', whose ranks run at once')" "$out"
 }
 
-# Who is stopped stops the step, and shows what came before.
+# If the script is stopped, stops the step too, and prints the table so far.
 running="" running_step=""
 cut_off() {
   trap '' TERM INT
@@ -204,8 +204,8 @@ tuned() {
   step "tune $*" 60 "$tandem" tune "$1" -n "$ranks" --device cuda -d bf16 --shape "${@:2}"
 }
 
-# layer_beside_pytorch ROUNDS LIMIT: a transformer layer through Tandem and through PyTorch, which both keep what they
-# gather, and both rest in front of each run (else the one whose host is slow has the cooler GPUs), and their table.
+# layer_beside_pytorch ROUNDS LIMIT: a step that compares a transformer layer in Tandem and in PyTorch, and its table.
+# Both keep what they gather, and pause before each run (else the program with the slower host has cooler GPUs).
 layer_beside_pytorch() {
   step "layer beside PyTorch, $gpus ranks" "$2" benchmarks/transformer_layer/run.sh --build "$build" --device cuda \
     --ranks "$gpus" --size llama-70b --rounds "$1" --iters 5 --rest 20 --modes plain,async \
@@ -213,9 +213,9 @@ layer_beside_pytorch() {
   sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
 }
 
-# test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has one matching FILTER, so that a hang
-# in one leaves the others standing; none for suites whose names match the regular expression NOT. That none matches FILTER
-# is a failure: names change, and filters are forgotten.
+# test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has a test matching FILTER, so that
+# a hang in one does not affect the others; suites whose names match the regular expression NOT are left out. It is a
+# failure if no test matches FILTER: names change, and filters are forgotten.
 test_steps() {
   local binaries=("$build"/tests/*/"tandem-test-$1") list suites suite
   local binary="${binaries[0]}"
@@ -238,7 +238,7 @@ test_steps() {
   done <<<"$suites"
 }
 
-# on_teams NAME: a filter for suites with NAME in their names, by their tests on teams of their own and of each size.
+# on_teams NAME: a filter for suites with NAME in their names: tests that make their own teams, and those of each size.
 on_teams() {
   printf '*%s*.*/cuda' "$1"
   printf ":*$1*.*/cuda_%s" "${sizes[@]}"
@@ -255,7 +255,7 @@ matching() {
 cores=$(nproc)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || gpus=0
 if [ -n "${CUDA_VISIBLE_DEVICES:-}" ] && [ "$gpus" -gt 0 ]; then
-  # By their names: to the clients of a multi-process service with fewer GPUs than the node, numbers mean others.
+  # By UUID: for clients of a multi-process service with fewer GPUs than the node has, indices have another meaning.
   CUDA_VISIBLE_DEVICES=$(nvidia-smi -i "$CUDA_VISIBLE_DEVICES" --query-gpu=uuid --format=csv,noheader | paste -sd,)
   export CUDA_VISIBLE_DEVICES
   gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c '^GPU') || gpus=0
@@ -265,7 +265,7 @@ if [ "$gpus" -eq 0 ]; then
   exit 2
 fi
 
-# run_at_once: starts the service; false where there is none.
+# run_at_once: starts the multi-process service; false if there is none.
 run_at_once() {
   command -v nvidia-cuda-mps-control >/dev/null || return
   CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d) || return
@@ -273,7 +273,7 @@ run_at_once() {
   trap 'nvidia-cuda-mps-control <<<quit >/dev/null 2>&1; rm -rf "$CUDA_MPS_PIPE_DIRECTORY"' EXIT
   timeout 20 nvidia-cuda-mps-control -d >/dev/null 2>&1 </dev/null
 }
-# Not where ranks are killed, nor beside compute-sanitizer: the service would go down with one of its clients.
+# Not if ranks are killed, nor with compute-sanitizer: the service would go down with one of its clients.
 at_once=false
 case "$part" in
   check | collectives | graphs | replays) sharing=true ;;
@@ -293,13 +293,13 @@ build="$(cd "$build" 2>/dev/null && pwd)" || { echo "there is no build directory
 tandem="$build/tools/tandem"
 [ -x "$tandem" ] || { echo "$tandem is not there" >&2; table; exit 2; }
 
-# A build made elsewhere carries its own path to the library.
+# A build from another machine has a path to the library that is wrong here.
 export LD_LIBRARY_PATH="$build/src${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
-# One rank for each GPU; a lone GPU is shared by two.
+# One rank for each GPU; two that share a lone GPU.
 ranks=$((gpus > 1 ? gpus : 2))
-# Teams as large as there are GPUs; up to 5 also where ranks share them. There, time is for fewer cases, and for a tenth
-# of the training. The demo's time is its fp64 reference's, which grows with blocks and tokens.
+# Teams of up to as many ranks as GPUs, and of up to 5 in any case, sharing GPUs. A lone GPU has time only for fewer
+# cases and a tenth of the training. Most of the demo's time is its fp64 reference, which grows with blocks and tokens.
 sizes=()
 for n in 1 2 3 4 5 8; do
   if [ "$n" -le 5 ] || [ "$n" -le "$gpus" ]; then sizes+=("$n"); fi
@@ -311,10 +311,10 @@ if [ "$gpus" -eq 1 ]; then
   demo=(--steps 30 --layers 2 --batch 256 --wide 1024)
 fi
 
-# What a test provokes, as the driver's refusal of too much memory, is no finding.
+# Errors that tests provoke, such as the driver's refusal of too much memory, are not findings.
 memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
 
-[ "$part" = fault ] || shares_steps=true  # whose kinds of kills are shared out
+[ "$part" = fault ] || shares_steps=true  # `fault` splits the kinds of kills instead
 case "$part" in
   check)
     step "info" 60 "$tandem" info
@@ -326,13 +326,13 @@ case "$part" in
     for n in "${sizes[@]}"; do
       step "verify all, $n ranks" 60 "$tandem" verify all -n "$n" --device cuda --cases "$cases"
     done
-    # A team of eight, also where its ranks have to share GPUs: each has multiprocessors of its own for what waits.
+    # A team of eight, even if its ranks share GPUs: each rank has SMs of its own for kernels that wait.
     if [ "$gpus" -lt 8 ]; then
       step "verify all, 8 ranks that share GPUs" 90 "$tandem" verify all -n 8 --device cuda --cases 5
     fi
     step "tune, $ranks ranks" 60 "$tandem" tune all_gather_linear -n "$ranks" --device cuda --shape 1024,2048,1024 \
       --cache "$out/plans"
-    # The parts `graphs` and `replays` have the others.
+    # The other tests are in the parts `graphs` and `replays`.
     test_steps linear '*.*/cuda*' 90 'Capture|Interleaving|Replay'
     test_steps language-model '*.*/cuda' 90
     test_steps transformer-layer '*.*/cuda*' 90
@@ -351,17 +351,17 @@ case "$part" in
       --iters 10 -G 3
     step "bench all_gather_linear in graphs" 60 "$tandem" bench all_gather_linear -n "$ranks" --device cuda \
       --shape 512,2048,1024 --iters 5 -G 3
-    # The branches of a graph are right on one connection to the GPU, too.
+    # The branches of a graph must also give right results on one connection to the GPU.
     export CUDA_DEVICE_MAX_CONNECTIONS=1 TANDEM_TEST_MAX_RANKS=3
     setting=", one connection"
     test_steps collective '*Capture*.*/cuda*' 90
     test_steps linear '*Capture*.*/cuda*' 60
-    # Nor does one stream's work there hold up another's for good.
+    # Nor may one stream's work block another's for good there.
     test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 60
     test_steps linear '*BulkOverlap*.*/cuda*' 60
     ;;
   replays)
-    # Where ranks take turns, a fiftieth.
+    # If ranks take turns on a GPU, a fiftieth.
     replays=1
     if [ "$gpus" -eq 1 ] && ! $at_once; then replays=0.02; fi
     for room in collective linear; do
@@ -370,9 +370,9 @@ case "$part" in
     test_steps wrong_use '*.*/cuda*' 120
     ;;
   memcheck)
-    # Left out: tests of what goes on beside a kernel that waits, or a destroyed stream's work that is held back; under
-    # memcheck the driver lets nothing go on beside. Ranks that share a GPU take turns there of tenths of a second: small
-    # teams.
+    # Left out: tests of work that runs concurrently with a waiting kernel, or with work held back on a destroyed
+    # stream; under memcheck the driver runs nothing concurrently. Ranks that share a GPU then take turns of tenths of a
+    # second: hence small teams.
     step "memcheck of device" 120 "${memcheck[@]}" "$build/tests/device/tandem-test-device" \
       --gtest_filter='*/cuda*-*DestructorDoesNotWaitAndWorkStillRuns*:*StreamThrewThatIsGone*:*NothingIsLoadedLateWhileAKernelWaits*:*CopyEngine*:*LeaveSms*'
     step "memcheck of memory" 240 env TANDEM_TEST_MAX_RANKS=2 "${memcheck[@]}" "$build/tests/memory/tandem-test-memory" \
@@ -381,7 +381,7 @@ case "$part" in
       --gtest_filter='*FewTokens*/cuda:*/AllGatherLinearTest.Layouts*/cuda:*LinearCapture.WhatARun*/cuda'
     ;;
   memcheck-collectives)
-    # Left out here and below: what runs the same kernels again, on more and larger tensors.
+    # Left out here and below: tests that run the same kernels again, on more and larger tensors.
     step "memcheck of collective, 2 ranks" 340 "${memcheck[@]}" "$build/tests/collective/tandem-test-collective" \
       --gtest_filter='*/cuda_2-*RootsTakeTurnsWhile*'
     step "memcheck of graphs, rows and teams in turns, 3 ranks" 230 "${memcheck[@]}" \
@@ -393,7 +393,7 @@ case "$part" in
       --gtest_filter='*/cuda_3-*RootsTakeTurnsWhile*:*Interleaving*:*Convenience*:*Capture*:*Strided*'
     ;;
   memcheck-linear)
-    # Left out: two collectives beside each other, whose waits would stand in each other's way.
+    # Left out: two concurrent collectives, whose waits would block each other.
     export TANDEM_TEST_MAX_RANKS=2
     linear=("${memcheck[@]}" "$build/tests/linear/tandem-test-linear")
     step "memcheck of sums of two ranks in groups" 120 "${linear[@]}" --gtest_filter='*/RowParallel.TwoRanks*/cuda'
@@ -408,7 +408,7 @@ case "$part" in
   fault)
     if [ "$shards" -eq 1 ]; then
       step "info" 60 "$tandem" info
-      for room in device memory collective; do  # those that have such tests
+      for room in device memory collective; do  # only these have such tests
         test_steps "$room" '*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 60
       done
     fi
@@ -418,14 +418,14 @@ case "$part" in
     for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do
       step "bench $operation" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 -b 1K -e 64M -f 16
     done
-    # As others measure it: without the host's part.
+    # As others measure it: without the host's overhead.
     step "bench all_reduce in graphs" 60 "$tandem" bench all_reduce -n "$ranks" --device cuda -d bf16 -b 1K -e 64M -f 4 \
       --iters 50 -G 20
     for operation in all_gather reduce_scatter all_to_all broadcast; do
       step "bench $operation in graphs" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d bf16 -b 1K -e 64M \
         -f 16 --iters 50 -G 20
     done
-    # Column-parallel layers first, then row-parallel ones: the shapes that others publish.
+    # Column-parallel layers first, then row-parallel ones: shapes for which others publish results.
     step "bench all_gather_linear" 90 "$tandem" bench all_gather_linear -n "$ranks" --device cuda -d bf16 \
       --shape 8192,57344,8192 --shape 8192,10240,8192 --shape 4096,49152,12288 --shape 1024,28672,8192 --shape 64,28672,8192
     for operation in linear_reduce_scatter linear_all_reduce; do
@@ -442,15 +442,15 @@ case "$part" in
       step "bench $operation beside a product" 60 "$tandem" bench "$operation" -n "$ranks" --device cuda -d f16 -b 16M \
         -e 256M -f 16 --beside 8192,8192,8192
     done
-    # What is exposed, to look at: a Chrome trace of each, and its picture where Python can draw.
+    # To look at what is exposed: a Chrome trace of each, and its picture if Python can draw it.
     timeline all_gather_linear --shape 8192,10240,8192
     timeline linear_all_reduce --shape 8192,8192,8192
     timeline all_gather -b 64M -e 64M --beside 8192,8192,8192
     figures
     ;;
   tune)
-    # Forward, the gradient of x and that of the weight: of column-parallel layers (QKV, MLP up), then of row-parallel ones.
-    # Gradients of weights are in the layer's dtype, as transformer_layer has them.
+    # Forward, gradient of x and gradient of the weight: of column-parallel layers (QKV, MLP up), then of row-parallel
+    # ones. Gradients of weights have the layer's dtype, as in transformer_layer.
     export TANDEM_PLAN_CACHE="$out/plans"
     for shape in 8192,10240,8192 8192,57344,8192; do
       tuned all_gather_linear "$shape"
@@ -485,7 +485,7 @@ case "$part" in
       step "peers, $gpus ranks" 470 "${peers[@]}" --ranks "$gpus" --size node --rounds 1 --rows 32 \
         --limit 400 --out "$out/peers"
     else
-      # NCCL takes no two ranks on one GPU: what it can do alone, then what the others can do sharing it.
+      # NCCL does not support two ranks on one GPU: one rank with it, then two that share the GPU without it.
       step "peers, 1 rank" 240 "${peers[@]}" --ranks 1 --rounds 1 --limit 220 --out "$out/peers"
       step "peers, 2 ranks" 240 "${peers[@]}" --ranks 2 --rounds 1 --limit 220 --out "$out/shared"
     fi

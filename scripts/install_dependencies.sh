@@ -35,15 +35,15 @@ while (($#)); do
 done
 ((${#purposes[@]})) || purposes=(test)
 
-# A package, or several names of one thing with | between them: the first that this distribution has.
+# A package, or alternative names of one, separated by |: the first that this distribution has is installed.
 test=(g++ make cmake ninja-build python3 libgtest-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev
       'libdnnl2|libdnnl3' libdnnl-dev pkg-config)
 demo=(python3-matplotlib)
 lint=(clang-format-19 clang-tidy-19 shellcheck)
 bench=(openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
-launchers=(mpich)  # its mpiexec.hydra; Open MPI is what benchmarks are compiled with
+launchers=(mpich)  # for its mpiexec.hydra; the benchmarks are compiled with Open MPI
 model=(spin)
-again=(ccache)  # where its cache outlives the run
+again=(ccache)  # useful where its cache outlives the run
 
 wanted=("${test[@]}")
 for purpose in "${purposes[@]}"; do
@@ -65,7 +65,7 @@ installed() {
   [[ $(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
 }
 
-# A tool that came by another way than a package counts.
+# A tool also counts as present if it was not installed as a package.
 present() {
   case $1 in
     g++ | make | cmake | python3 | shellcheck | spin | ccache | clang-format-19 | clang-tidy-19) command -v "$1" >/dev/null || installed "$1" ;;
@@ -122,7 +122,7 @@ if ((EUID != 0)); then
   fi
 fi
 
-patient=(-o Acquire::Retries=3)  # a mirror may be out of reach for a moment
+patient=(-o Acquire::Retries=3)  # a mirror may be unreachable for a moment
 echo "== Missing: ${missing[*]}"
 echo "== apt-get update"
 "${as_root[@]}" apt-get "${patient[@]}" update --quiet=2

@@ -25,9 +25,9 @@ lint_format() {
   sources '*.hpp' '*.cpp' '*.cuh' '*.cu' | xargs clang-format-19 --dry-run --Werror
 }
 
-# What CI leaves to people: the analyzer's way into functions, a check that takes as long as all others where a file
-# includes large libraries, three that GCC's warnings or identifier-naming stand in for, and one that wants to see each
-# source alone.
+# Left out in CI: the analyzer's inlining of functions, a check that takes as long as all others for files that include
+# large libraries, three checks that GCC's warnings or identifier-naming replace, and one that must see each source
+# separately.
 half=()
 host=release
 if [[ -n ${CI:-} ]]; then
@@ -36,18 +36,18 @@ if [[ -n ${CI:-} ]]; then
         "-checks=-performance-unnecessary-value-param,-bugprone-reserved-identifier,-bugprone-standalone-empty,-bugprone-suspicious-semicolon,-readability-duplicate-include")
 fi
 
-# tidy FOLDER SOURCES: FOLDER of build/ has the compile_commands.json, SOURCES is a regular expression. That none matches
-# is a finding.
+# tidy FOLDER SOURCES: build/FOLDER has the compile_commands.json, SOURCES is a regular expression. It is a finding if
+# no source matches.
 tidy() {
-  # GCC's warning names mean nothing to clang.
+  # clang does not know all of GCC's warning names.
   run-clang-tidy-19 -quiet -use-color=0 -j "$(nproc)" -p "build/$1" -extra-arg=-Wno-unknown-warning-option "${half[@]}" "$2" 2>&1 |
     awk '{ print } /^Running clang-tidy for [1-9]/ { some = 1 } END { if (!some) { print "no source was looked at"; exit 1 } }' |
     grep -Ev '^(\[ *[0-9]+/[0-9]+\]|[0-9]+ warnings? (generated|treated)|clang-tidy-19 )'
   return "$((PIPESTATUS[0] | PIPESTATUS[1]))"
 }
 
-# with_cuda: build/cuda/with_cuda/compile_commands.json, with the sources whose text depends on CUDA, by their path or its
-# macro. Those that a unity source includes are there by themselves: CMake's file is the build's, and stays as it is.
+# with_cuda: writes build/cuda/with_cuda/compile_commands.json, with the sources that depend on CUDA, by their path or
+# its macro. Sources that a unity source includes get their own entries; CMake's file belongs to the build and stays.
 with_cuda() {
   python3 - <<'PYTHON'
 import json
@@ -55,7 +55,7 @@ import re
 from pathlib import Path
 
 build = Path("build/cuda")
-entries = {}  # by source: of one that a test compiles, too, the library's
+entries = {}  # by source: of one that a test compiles, too, the library's entry
 for entry in json.loads((build / "compile_commands.json").read_text()):
     compiled = Path(entry["file"])
     included = re.findall('^#include "(.*)"$', compiled.read_text(), re.MULTILINE) if compiled.suffix == ".cxx" else []
@@ -77,7 +77,7 @@ lint_tidy() {
     echo "build/$host/compile_commands.json is missing: run cmake --preset $host first"
     return 1
   fi
-  # A unity source includes others, of which clang-tidy checks little and the analyzer nothing: it gets their text instead.
+  # clang-tidy checks little of what a unity source includes, the analyzer nothing: so the text replaces includes.
   find "build/$host" -path '*/Unity/*.cxx' -exec sed --in-place --regexp-extended 's/^#include "(.*\.cpp)"$/cat "\1"/e' {} +
   tidy "$host" "^$here/(build/$host/)?(src|tools|examples|benchmarks)/" || status=1
   if ! grep --quiet "\"file\": .*/benchmarks/" "build/$host/compile_commands.json"; then

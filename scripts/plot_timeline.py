@@ -12,7 +12,7 @@ import json
 import sys
 from collections import defaultdict
 
-LACKS = 3  # the exit status where this Python has no matplotlib
+LACKS = 3  # the exit status if this Python has no matplotlib
 INK = "#22303c"
 COLOURS = {
     "compute": "#3a7ca5",
@@ -26,8 +26,8 @@ NAMES = {
     "exchange": "communication by SMs or cores",
     "wait": "waits for a peer",
 }
-# Of a rank. On the host they are streams: a plan communicates beside the caller's stream on one of its own, which has a
-# high priority. On a GPU they are what does the work.
+# The lanes of a rank. On the host they are streams: a plan communicates concurrently with the caller's stream on one of
+# its own, which has a high priority. On a GPU they are the units that do the work.
 STREAMS = ("compute", "communication")
 ENGINES = ("SMs", "copy engines")
 
@@ -54,7 +54,7 @@ def load(path):
             continue
         beside = "high priority" in names.get((event["pid"], event["tid"]), "")
         if gpus and beside and event["cat"] == "wait":
-            continue  # no compute waits for that
+            continue  # no computation waits for it
         lane = event["cat"] == "communication" if gpus else beside
         ranks[event["pid"]][lane][event["cat"]].append((begin, duration))
     lanes = ENGINES if gpus else STREAMS
@@ -138,7 +138,7 @@ def main():
     parser.add_argument("-o", "--out", required=True, metavar="OUT.png")
     parser.add_argument("--title", default="Every rank, compute and communication")
     options = parser.parse_args()
-    try:  # not before: to say how it is called, or to read a timeline, takes none of this
+    try:  # not earlier: --help and reading a timeline do not need it
         import matplotlib
 
         matplotlib.use("Agg")
@@ -166,7 +166,7 @@ def main():
                            bbox_to_anchor=(0.92, 1 - 0.06 / height), ncol=len(kinds), frameon=False, fontsize=9.5,
                            labelcolor=INK, handlelength=1.4, columnspacing=1.4)
     figure.canvas.draw()
-    if title.get_window_extent().x1 > legend.get_window_extent().x0:  # a long title has the line for itself
+    if title.get_window_extent().x1 > legend.get_window_extent().x0:  # a long title needs the whole line
         legend.set_bbox_to_anchor((0.92, 1 - 0.32 / height))
     figure.subplots_adjust(left=0.065, right=0.915, top=1 - head / height, bottom=foot / height,
                            hspace=between / (sum(rows) / len(rows)))

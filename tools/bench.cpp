@@ -107,7 +107,7 @@ void check(const BenchOptions& options, const CLI::App& app) {
   }
 }
 
-/// Whether collectives run on plain tensors: as asked for, else only where the algorithm takes no symmetric ones.
+/// Whether collectives run on plain tensors: if requested, or if the algorithm does not support symmetric ones.
 bool on_plain_tensors(const BenchOptions& options, bool plain, bool symmetric) {
   if (is_linear(options.operation)) return false;
   const auto has = [&](bool is_symmetric) {
@@ -121,7 +121,7 @@ bool on_plain_tensors(const BenchOptions& options, bool plain, bool symmetric) {
   return plain || !has(true);
 }
 
-/// What a world of so many ranks on such a device has.
+/// Checks the options against a world of `ranks` ranks on devices of this type.
 void expect_possible(const BenchOptions& options, int ranks, DeviceType device) {
   if (options.root >= ranks) {
     throw InvalidArgument(format("--root is {}; allowed: a rank from 0 to {}", options.root, ranks - 1));
@@ -250,7 +250,7 @@ int bench(Arguments arguments) {
 
   const Env env = environment(options.ranks);
   if (!options.timeline.empty()) expect_no_trace(env, "--timeline");
-  if (Launch::detect().launcher == "none") {  // said once, and not by each rank that this starts
+  if (Launch::detect().launcher == "none") {  // errors are then printed once, not by each rank
     const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
     expect_possible(options, rank_count(options.ranks, device), device);
   }

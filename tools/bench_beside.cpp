@@ -24,22 +24,22 @@
 namespace tandem::tools {
 namespace {
 
-/// In its best form, unless the options say: in place where a copy of the own shard is saved by it.
+/// The form to measure unless the options specify one: in place where that saves the copy of the own shard.
 const Form& form_of(const BenchOptions& options) {
   const bool in_place = options.in_place || (options.operation == Operation::all_gather && !options.plain);
   const Form* form = form_for(options.operation, options.algorithm, !options.plain, in_place);
   return form != nullptr ? *form : *form_for(options.operation, options.algorithm, !options.plain, false);
 }
 
-/// Kernels that add up need multiprocessors of their own: as many as nearly fill the links of a Hopper GPU
+/// Kernels that sum need SMs of their own: this many nearly saturate the links of a Hopper GPU
 /// (docs/performance/four_gpus_notes.md). Copies need none.
 constexpr int sms_of_sums = 24;
 
-/// What a collective beside a product is best given, unless the options say. Copies by kernels would wait until the
-/// product leaves them multiprocessors.
+/// The best `sms` for a collective that runs concurrently with a GEMM, unless the options specify it. Copies that are
+/// done by kernels would wait until the GEMM leaves them SMs, so copy engines do them.
 std::optional<int> sms_for(const BenchOptions& options, const World& world) {
   if (options.sms || world.device().id().type != DeviceType::cuda) return options.sms;
-  // Of a small GPU, or one that ranks share, a quarter of what a rank has.
+  // On a small GPU, or one that several ranks share: a quarter of what this rank has.
   if (adds(options.operation)) return std::clamp(world.team().resident_blocks() / 4, 1, sms_of_sums);
   return options.algorithm == "auto" ? std::optional(0) : std::nullopt;
 }
@@ -138,8 +138,8 @@ class BesideBench {
   Timing timing_;
   BulkOverlap beside_;
   LocalProduct product_;
-  std::unique_ptr<Gemm> leaving_;  // the product that leaves the collective its multiprocessors; null: it has none
-  std::vector<std::byte> alone_;   // the product's, without anything beside it
+  std::unique_ptr<Gemm> leaving_;  // the GEMM that leaves SMs to the collective; null if it need not
+  std::vector<std::byte> alone_;   // the GEMM's result when it runs alone
   std::int64_t wrong_ = 0;
 };
 

@@ -18,17 +18,17 @@
 namespace tandem::tools {
 namespace {
 
-/// What one form of one size came to.
+/// The measurements of one form at one size.
 struct Figures {
-  std::string algorithm;  ///< that its runs took
+  std::string algorithm;  ///< the one that the runs used
   std::int64_t wrong = 0;
   double time = 0;  ///< seconds
   double p99 = 0;
-  double copy = 0;  ///< with --wire: a copy to one peer, in turns with it
-  double wire = 0;  ///< and what its bytes take at the rate of that copy
+  double copy = 0;  ///< with --wire: time of a copy to one peer, measured in turns with the runs
+  double wire = 0;  ///< with --wire: time of the collective's bytes at that copy's rate
 };
 
-/// What is measured: out of place unless --in-place was given, and in place where there is such a form.
+/// The forms to measure: out-of-place unless --in-place was given, and in-place if there is such a form.
 struct Forms {
   const Form* apart = nullptr;
   const Form* in_place = nullptr;
@@ -61,7 +61,7 @@ class CollectiveBench {
     const auto body = [&] { run(plan, stream_); };
     const QueuedRuns runs = timing_.queued(body, options_.repetitions);
     Figures figures{.algorithm = std::string(plan.algorithm(problem.plan_count(), form))};
-    // A graph's sums in place grow until they overflow, and hide what is wrong with one: so one run is checked, too.
+    // In a graph, in-place sums grow until they overflow, which hides errors: so a single run is checked, too.
     figures.wrong = wrong_elements(team, run, data, {.queue = body}, stream_, false);
     if (figures.wrong == 0 && runs.runs != 1) figures.wrong = wrong_elements(team, run, data, runs, stream_, false);
     if (figures.wrong != 0) return figures;
@@ -114,7 +114,7 @@ void add_figures(nlohmann::ordered_json& values, std::string& line, const char* 
   line += format(" {:>6}", figures == nullptr ? "N/A" : format("{}", figures->wrong));
 }
 
-/// What a copy to one peer says of a form: into the row, and in words. `bus_bytes` are those that busbw counts.
+/// Adds --wire's figures for one form to the row; returns them as text. `bus_bytes`: the bytes that busbw counts.
 std::string add_wire(nlohmann::ordered_json& values, const char* where, const Figures& figures, double bus_bytes) {
   const bool speaks = figures.wrong == 0 && figures.time > 0 && figures.wire > 0;
   const double share = speaks ? figures.wire / figures.time : 0;

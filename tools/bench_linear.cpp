@@ -137,7 +137,7 @@ void expect_linear(const BenchOptions& given, int ranks, DeviceType device) {
   const BenchOptions options = with_defaults(given, device);
   for (const Shape& shape : options.shapes) {
     const LinearProblem problem = problem_of(options, shape, ranks, device);
-    // By any costs: what is possible is the same by all.
+    // Any cost table will do: what is possible does not depend on the costs.
     static_cast<void>(choose(problem.kind, problem.costed_spec(0), ranks, h200_costs(), plan_options(options)));
   }
 }

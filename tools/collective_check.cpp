@@ -14,7 +14,7 @@
 namespace tandem::tools {
 namespace {
 
-/// Data whose sums are exact in every dtype: whole numbers below this, so that 64 ranks stay below 2^8.
+/// Whole numbers below this: sums of 64 of them stay below 2^8, and so are exact in every dtype.
 constexpr int small_numbers = 4;
 int small_number(std::uint64_t key, std::int64_t index) {
   return static_cast<int>(testing::random_bits(key, static_cast<std::uint64_t>(index)) % small_numbers);
@@ -39,7 +39,7 @@ template <typename T> T exactly(int value) {
   }
 }
 
-/// What a sum's type is added up in; whole numbers wrap.
+/// The type in which sums of T are accumulated; unsigned for integers, so that they wrap.
 template <typename T> struct Wide {
   using Type = std::conditional_t<std::is_same_v<T, double>, double, float>;
 };
@@ -47,15 +47,15 @@ template <std::integral T> struct Wide<T> {
   using Type = std::make_unsigned_t<T>;
 };
 
-/// Runs of a sum, of which each but the first has the last one's result where that was stored: in place of the input
-/// with this key, or of all ranks'.
+/// A sequence of runs of a sum. Each run after the first has the previous result as an input: in place of the input
+/// with key `replaced`, or, if there is none, of all ranks' inputs.
 struct Runs {
   int count = 1;
   std::optional<std::uint64_t> replaced{};
 };
 
-/// What runs whose first comes to `sum` come to, where `replaced` ranks' inputs are replaced, and the others' add up to
-/// `kept`. In rank order: either one sum stands beside whole numbers, or all are the same.
+/// The result of `runs` runs if the first gives `sum`, and each later one adds `replaced` times the previous result to
+/// `kept`, the sum of the other inputs. Exact in any order: only one operand is large, or all are equal.
 template <typename T> T sum_of_runs(int runs, int sum, int kept, std::size_t replaced) {
   T value = exactly<T>(sum);
   for (int run = 1; run < runs; ++run) {
@@ -66,13 +66,13 @@ template <typename T> T sum_of_runs(int runs, int sum, int kept, std::size_t rep
   return value;
 }
 
-/// `count` sums, from element `begin` on, of the numbers of these keys.
+/// `count` sums, from element `begin` on, of the numbers that these keys generate.
 std::vector<std::byte> sums(DType dtype, std::span<const std::uint64_t> keys, std::int64_t begin, std::int64_t count,
                             const Runs& runs = {}) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(dtype));
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
-    std::vector<T> values;  // of each sum, and each number in it that is replaced
+    std::vector<T> values;  // indexed by the sum and by the replaced number in it
     for (int sum = 0; sum <= (small_numbers - 1) * static_cast<int>(keys.size()); ++sum) {
       for (int number = 0; number < small_numbers; ++number) {
         values.push_back(runs.replaced ? sum_of_runs<T>(runs.count, sum, sum - number, 1)
@@ -130,7 +130,7 @@ std::int64_t different_elements(std::span<const std::byte> got, std::span<const 
 std::int64_t wrong_elements(const Team& team, CollectiveRun& run, const CollectiveData& data, const QueuedRuns& runs,
                             StreamRef stream, bool corrupted) {
   run.fill(data.input(team.rank()));
-  team.barrier();  // nobody writes into a peer before its poison stands
+  team.barrier();  // no rank may write into a peer's tensor before it has been poisoned
   runs.queue();
   team.synchronize(stream);
   std::vector<std::byte> result = run.result();

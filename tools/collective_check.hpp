@@ -14,7 +14,7 @@
 
 namespace tandem::tools {
 
-/// What every rank gives to a collective, and must get of it: each of them knows it of all. Sums are exact in every
+/// The inputs and expected outputs of a collective for all ranks, which every rank can compute. Sums are exact in every
 /// dtype.
 class CollectiveData {
  public:
@@ -22,7 +22,7 @@ class CollectiveData {
 
   [[nodiscard]] const CollectiveProblem& problem() const noexcept { return problem_; }
   [[nodiscard]] std::vector<std::byte> input(int rank) const;
-  /// With `in_place`, of the last of so many runs of which each works on what the one before has left.
+  /// `in_place`: how many in-place runs there were, each on the previous one's result; 1 also for out-of-place.
   [[nodiscard]] std::vector<std::byte> output(int rank, int in_place = 1) const;
 
  private:
@@ -30,13 +30,13 @@ class CollectiveData {
   std::vector<std::uint64_t> keys_;  // each rank's
 };
 
-/// How many elements, of `element` bytes each, are not the same.
+/// How many elements, of `element` bytes each, differ.
 [[nodiscard]] std::int64_t different_elements(std::span<const std::byte> got, std::span<const std::byte> wanted,
                                               std::size_t element);
 
-/// Collective. Queues `runs` of the collective once, from fresh input and over poison, so that no earlier result can be
-/// taken for this one's, and counts the wrong elements of all ranks. `corrupted`: one of this rank's is made wrong
-/// first (see `corrupts`).
+/// Collective. Queues `runs` of the collective once, with fresh input and poisoned outputs, so that an earlier result
+/// cannot be mistaken for this one, and counts the wrong elements on all ranks. `corrupted`: first makes one of this
+/// rank's elements wrong (see `corrupts`).
 [[nodiscard]] std::int64_t wrong_elements(const Team& team, CollectiveRun& run, const CollectiveData& data,
                                           const QueuedRuns& runs, StreamRef stream, bool corrupted);
 

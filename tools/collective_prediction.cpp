@@ -11,8 +11,8 @@ double predict_seconds(Operation operation, std::string_view runs, const Form& f
   const double shard = whole / ranks;
   const double peers = ranks - 1;
   double rounds = 1;
-  double carried = peers * shard;  // by one rank's link
-  double touched = 0;              // read or written in one rank's memory
+  double carried = peers * shard;  // bytes over one rank's link
+  double touched = 0;              // bytes read or written in one rank's memory
   switch (operation) {
     case Operation::all_gather:
       if (runs == "pull") touched = 2 * shard;                                  // into the slot
@@ -27,7 +27,7 @@ double predict_seconds(Operation operation, std::string_view runs, const Form& f
       break;
     case Operation::broadcast: {
       const bool sends = runs == "push" || runs == "mail" || runs == "one_kernel";
-      carried = sends ? peers * whole : whole;  // the root's link, or each other rank's own
+      carried = sends ? peers * whole : whole;  // by the root's link, or by that of each other rank
       if (runs == "push" && static_cast<std::size_t>(bytes) > passed_on_above(costs, ranks - 1)) {
         rounds = 2;
         carried = whole / (1 - left_to_share(ranks - 1, ranks - 1));

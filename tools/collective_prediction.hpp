@@ -10,10 +10,10 @@
 
 namespace tandem::tools {
 
-/// How long a collective is predicted to take that runs one of its algorithms on tensors of one form. From a device's
-/// constants, as the linear operations' cost model takes them: a latency for each round of data over the links, the
-/// bytes that one rank's link carries, and what is read and written in its own memory. Nothing is measured, and nobody
-/// waits for late ranks. `bytes` are as `sized_problem` counts them.
+/// Predicts the time of a collective that runs the algorithm `runs` on tensors of this form, from a device's constants,
+/// which the linear operations' cost model uses too: a latency for each round of transfers, the bytes over one rank's
+/// link, and those read and written in its own memory. Nothing is measured, and no time is added for late ranks.
+/// `bytes` is as in `sized_problem`.
 [[nodiscard]] double predict_seconds(Operation operation, std::string_view runs, const Form& form, int ranks,
                                      std::int64_t bytes, const CostTable& costs);
 

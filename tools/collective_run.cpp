@@ -7,7 +7,7 @@
 namespace tandem::tools {
 namespace {
 
-// Small enough to cost nothing, and more than a vector store that runs over.
+// Small enough to cost nothing, but wider than a vector store that overruns the tensor.
 constexpr std::int64_t guard_elements = 64;
 constexpr std::byte guard{0xa5};
 constexpr std::byte poison{0xff};  // NaN in every floating-point type
@@ -30,7 +30,7 @@ void fill_bytes(Device& device, void* memory, std::byte value, std::size_t bytes
   device.upload(memory, pattern.data(), bytes);
 }
 
-/// Calls body(address, bytes) for what lies together of a view.
+/// Calls body(address, bytes) for each contiguous part of a view.
 template <typename Body> void for_each_row(const TensorView& view, const Body& body) {
   if (view.is_dense()) return body(view.data_as<std::byte>(), view.bytes());
   for (std::int64_t row = 0; row < view.size(0); ++row) {

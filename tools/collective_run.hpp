@@ -21,7 +21,7 @@
 
 namespace tandem::tools {
 
-/// In which memory a run's input and output lie.
+/// Which of a run's tensors are symmetric, and whether it is in-place.
 struct Form {
   std::string_view name;
   bool symmetric_input = false;
@@ -29,52 +29,52 @@ struct Form {
   bool in_place = false;
 };
 
-/// The forms that a collective has.
+/// The forms that a collective supports.
 [[nodiscard]] std::span<const Form> forms(Operation operation);
-/// "auto", and the algorithms that take tensors of this form.
+/// "auto", and the algorithms that support tensors of this form.
 [[nodiscard]] std::vector<std::string> algorithms(Operation operation, const Form& form);
-/// The form to measure an algorithm in, on symmetric or on plain tensors: with as much symmetric as there is; a plan's
-/// own choice for all_to_all is to push. Null if the algorithm takes no such tensors.
+/// The form in which to measure an algorithm on symmetric or plain tensors: the one with the most symmetric tensors;
+/// for all_to_all, the one that `auto` pushes into. Null if the algorithm does not support such tensors.
 [[nodiscard]] const Form* form_for(Operation operation, const std::string& algorithm, bool symmetric, bool in_place);
 
 /// The sizes of one run of a collective.
 struct CollectiveProblem {
   Operation operation = Operation::all_reduce;
   int ranks = 1;
-  std::int64_t rows = 0;  ///< of the whole tensor, [rows, row]; all_to_all: of the part from one rank to one other
+  std::int64_t rows = 0;  ///< of the whole tensor, [rows, row]; all_to_all: of the part that one rank sends to another
   std::int64_t row = 1;
   DType dtype = f32;
-  int root = 0;  ///< broadcast
+  int root = 0;  ///< broadcast only
   std::vector<std::int64_t>
       counts{};  ///< all_to_all: elements from rank i to rank j at [i · ranks + j]; empty: equal parts
 
   [[nodiscard]] std::int64_t input_elements(int rank) const;
   [[nodiscard]] std::int64_t output_elements(int rank) const;
-  /// What the plan's spec calls count.
+  /// The `count` of the plan's spec.
   [[nodiscard]] std::int64_t plan_count() const;
-  /// Where a rank's shard lies in the whole, in elements.
+  /// A rank's shard of the whole tensor, in elements.
   [[nodiscard]] Shard shard(int rank) const;
   /// all_to_all: elements that `from` sends to `to`.
   [[nodiscard]] std::int64_t part(int from, int to) const;
 };
 
-/// The problem that `bench` runs for a size in bytes: of what a rank gets of all_gather, gives to reduce_scatter and
-/// all_to_all, and has of the others.
+/// The problem that `bench` runs for a size in bytes: the size of a rank's output for all_gather, of its input for
+/// reduce_scatter and all_to_all, and of either for the others.
 [[nodiscard]] CollectiveProblem sized_problem(Operation operation, int ranks, std::int64_t bytes, DType dtype,
                                               int root = 0);
 
-/// What `rank` gets of an operation that moves data and adds nothing, where rank r gives `input(r)`.
+/// The output of `rank` for an operation that only moves data, if rank r's input is `input(r)`.
 [[nodiscard]] std::vector<std::byte> gathered_output(const CollectiveProblem& problem, int rank,
                                                      const std::function<std::vector<std::byte>(int)>& input);
 
-/// Any of the five plans, for problems of at most `count` and one dtype.
+/// A plan of any of the five kinds, for problems of at most `count` and one dtype.
 class CollectivePlan {
  public:
   /// Collective.
   CollectivePlan(const Team& team, Operation operation, std::int64_t count, DType dtype,
                  const CollectiveOptions& options);
   [[nodiscard]] const std::string& describe() const;
-  /// What a run of `count`, as the plan's spec has it, takes on tensors of this form: for "auto", what it comes to.
+  /// The algorithm of a run of `count` (as in the plan's spec) on tensors of this form; with "auto", the chosen one.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, const Form& form) const;
 
   template <typename T> [[nodiscard]] T& as() { return std::get<T>(plan_); }
@@ -83,28 +83,28 @@ class CollectivePlan {
   std::variant<AllGather, AllReduce, AllToAll, Broadcast, ReduceScatter> plan_;
 };
 
-/// One rank's tensors for a problem, in the form asked for.
+/// One rank's tensors for a problem, in the given form.
 class CollectiveRun {
  public:
-  /// Collective where the form is symmetric. Plain tensors begin `offset` elements into their allocation, with guards
-  /// around them, and of `gap` elements between their rows.
+  /// Collective if the form is symmetric. Plain tensors begin `offset` elements into their allocation, surrounded by
+  /// guards, with `gap` elements between their rows.
   CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset = 0,
                 std::int64_t gap = 0);
 
-  /// Writes the input (input_elements of it), and poison wherever a result has to come.
+  /// Writes the input (input_elements of it), and poisons everything that a run must overwrite.
   void fill(std::span<const std::byte> input);
   /// Queues one run.
   void operator()(CollectivePlan& plan, StreamRef stream);
-  /// Whether a run's output takes the place of (a part of) its input.
+  /// Whether a run's output overwrites (a part of) its input.
   [[nodiscard]] bool in_place() const noexcept { return form_.in_place; }
-  /// What came out. The stream has been synchronised.
+  /// The output. The stream must have been synchronised.
   [[nodiscard]] std::vector<std::byte> result() const;
-  /// False if a run wrote outside of its output, or changed the input that `fill` was given.
+  /// False if a run wrote outside its output, or changed the input that `fill` was given.
   [[nodiscard]] bool kept_its_bounds(std::span<const std::byte> input) const;
 
  private:
   struct Tensor {
-    Buffer buffer;  // of a plain one
+    Buffer buffer;  // of a plain tensor
     SymmetricTensor symmetric;
     TensorView view;
   };
@@ -117,8 +117,8 @@ class CollectiveRun {
   Form form_;
   std::int64_t offset_;
   std::int64_t gap_;
-  Tensor first_;   // the input, or with in_place the whole
-  Tensor second_;  // the output, unless in place
+  Tensor first_;   // the input; if in place, the whole tensor
+  Tensor second_;  // the output; unused if in place
   TensorView input_;
   TensorView output_;
 };

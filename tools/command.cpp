@@ -15,7 +15,7 @@ namespace tandem::tools {
 
 std::optional<int> parse(CLI::App& app, Arguments arguments) {
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them last first
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them in reverse order
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     std::fputs(format("{}\n", app.help("tandem")).c_str(), stdout);

@@ -7,7 +7,7 @@ namespace tandem::tools {
 
 std::vector<cpu_set_t> divide_cores(int ranks) {
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};  // more CPUs than a cpu_set_t has bits
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};  // more CPUs than bits in a cpu_set_t
   std::vector<std::size_t> cores;
   for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(cpu, &allowed)) cores.push_back(cpu);

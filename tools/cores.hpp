@@ -6,9 +6,9 @@
 
 namespace tandem::tools {
 
-/// For each rank, the CPUs that it is to keep to, of those that this process may use: its share of them, or, where
-/// there are more ranks than CPUs, the one that as many ranks share as each other one. Empty where ranks do not divide
-/// over the CPUs like that: then it is better to leave them to the system, which moves them about.
+/// For each rank, the CPUs to which it should be pinned, out of those that this process may use: its share of them, or,
+/// with more ranks than CPUs, one CPU, each shared by equally many ranks. Empty if that is impossible: then the ranks
+/// are better left to the scheduler, which migrates them.
 [[nodiscard]] std::vector<cpu_set_t> divide_cores(int ranks);
 
 }  // namespace tandem::tools

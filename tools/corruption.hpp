@@ -8,10 +8,10 @@
 
 namespace tandem::tools {
 
-/// Whether this rank is to take a right result for a wrong one: rank 0 with TANDEM_TEST_CORRUPT=1, by which tests see
-/// that commands tell it.
+/// Whether this rank should corrupt a correct result: rank 0 with TANDEM_TEST_CORRUPT=1, which lets tests check that
+/// commands report wrong results.
 [[nodiscard]] bool corrupts(int rank);
-/// Makes the first element another one.
+/// Changes the first element.
 void corrupt(std::span<std::byte> result, DType dtype);
 
 }  // namespace tandem::tools

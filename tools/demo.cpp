@@ -41,7 +41,7 @@ using language_model::Trainer;
 using language_model::TrainingOptions;
 using Clock = std::chrono::steady_clock;
 
-// What --out will have.
+// The files in --out.
 constexpr const char* timeline_file = "timeline.json";
 constexpr const char* wide_file = "timeline-wide.json";
 constexpr const char* link_file = "timeline-emulated-link.json";
@@ -52,13 +52,13 @@ constexpr int traced_steps = 2;
 constexpr int table_iterations = 15;
 constexpr std::int64_t sample_bytes = 320;
 constexpr double sample_temperature = 0.7;
-// What the emulated link of the second timeline is unless --link says: slow enough that it is worth hiding on a laptop.
+// The emulated link of the second timeline if --link is not given: slow enough to be worth hiding on a laptop.
 constexpr const char* default_link = "50us,200MB/s";
-// How wide the model of the second timeline on CUDA is unless --wide says: the trained one's products take no longer
-// than a kernel's launch, which leaves nothing to hide behind, and a wide one's fp64 reference would take minutes.
+// The hidden size of the model of the second timeline on CUDA if --wide is not given. The trained model's GEMMs take no
+// longer than a kernel launch, so nothing can overlap with them; a wide model's fp64 reference would take minutes.
 constexpr std::int64_t default_wide = 4096;
 
-/// What the command line says; what it leaves open depends on the device.
+/// The command line's options; the defaults of those that are not given depend on the device.
 struct DemoOptions {
   RankOptions ranks{.on_host = 4};
   std::string text_file;
@@ -79,7 +79,7 @@ DType parse_compute_dtype(const std::string& text) {
   throw InvalidArgument(format("--dtype is '{}'; allowed: f32, f16, bf16", text));
 }
 
-/// An exit code if there is nothing to run.
+/// Returns an exit code if there is nothing to run.
 std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
   CLI::App app(
       "Trains a byte-level language model on a text, split over all ranks, with its communication beside its compute.\n"
@@ -134,7 +134,7 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
 
 std::string read_text(const std::string& path) {
   if (path.empty()) return std::string(default_text());
-  std::error_code error;  // a path that cannot be looked at cannot be read either
+  std::error_code error;  // a path that cannot be examined cannot be read either
   if (std::filesystem::is_directory(path, error)) {
     throw InvalidArgument(format("--text: '{}' is a folder; allowed: a file", path));
   }
@@ -162,7 +162,7 @@ TrainingOptions training_options(const DemoOptions& given, DeviceType device) {
   return options;
 }
 
-/// Two blocks of a model of `hidden` numbers, and a batch that is worth splitting over ranks.
+/// A model of two blocks with `hidden` hidden numbers, and a batch large enough to be worth splitting over ranks.
 ModelOptions wide_model(ModelOptions trained, std::int64_t hidden) {
   trained.hidden = hidden;
   trained.width = 4 * hidden;
@@ -171,7 +171,7 @@ ModelOptions wide_model(ModelOptions trained, std::int64_t hidden) {
   return trained;
 }
 
-/// Text with everything that is no printable ASCII escaped, except for line ends.
+/// Text in which everything but printable ASCII and newlines is escaped.
 std::string printable(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -191,7 +191,7 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-/// What rank 0 tells people, as it comes.
+/// Prints rank 0's messages as they come.
 class Voice {
  public:
   explicit Voice(bool speaks) : speaks_(speaks), live_(speaks_ && isatty(STDOUT_FILENO) == 1) {}
@@ -200,7 +200,7 @@ class Voice {
     if (speaks_) print((drawn_ ? "\r\033[K" : "") + text + "\n");
     drawn_ = false;
   }
-  /// A line that the next one replaces on a terminal; elsewhere only those that are `kept` are printed.
+  /// A line that the next one replaces if stdout is a terminal; otherwise only lines that are `kept` are printed.
   void progress(const std::string& text, bool kept) {
     if (!speaks_ || (!live_ && !kept)) return;
     if (!live_) return say(text);
@@ -228,11 +228,11 @@ class Demo {
  private:
   void introduce(const World& world, const Trainer& trainer);
   void train(Trainer& trainer);
-  /// Collective. Some steps' timeline, in `file`; `where` tells it from others.
+  /// Collective. Writes the timeline of some steps to `file`; `where` labels it.
   void trace(const World& world, Trainer& trainer, const std::string& file, const std::string& where);
-  /// Collective. The table of the model's overlapped operations.
+  /// Collective. Prints the table of the model's overlapped operations.
   void measure(const World& world, const ModelOptions& model, const std::string& where);
-  /// Collective. Both, of a model that nobody trains further.
+  /// Collective. `trace` and `measure` for a model that is not trained further.
   void show(const World& world, const ModelOptions& model, const std::string& file, const std::string& where);
   void draw();
 
@@ -372,7 +372,7 @@ void Demo::draw() {
 int Demo::run(Arguments arguments) {
   Env env = environment(options_.ranks);
   expect_no_trace(env, "tandem demo");
-  // The first run is the machine as it is, even where the environment asks for a link: that is for the second.
+  // The first run is without an emulated link, even if the environment specifies one: that is for the second.
   std::optional<LinkOptions> link = std::exchange(env.link, std::nullopt);
   std::optional<World> world = join(options_.ranks, env, "demo", arguments);
   const bool cuda = world->device().id().type == DeviceType::cuda;
@@ -400,7 +400,7 @@ int Demo::run(Arguments arguments) {
     show(*world, wide_model(training_.model, wide), wide_file, format("{}, hidden {}", setting(*world), wide));
   }
   if (link) {
-    // The same once more in a new world, whose copies between ranks take the time of a link.
+    // Traces and measures the model again in a new world, in which copies between ranks are as slow as the link.
     world.reset();
     env.link = link;
     world = init({.launch = launch, .env = env, .device = std::nullopt});

@@ -5,8 +5,8 @@
 
 namespace tandem::tools {
 
-/// `tandem demo`: trains a small language model over all ranks, checks it against one rank, and draws what each rank
-/// did when.
+/// `tandem demo`: trains a small language model over all ranks, checks it against one rank, and draws a timeline of
+/// each rank.
 [[nodiscard]] int demo(Arguments arguments);
 
 }  // namespace tandem::tools

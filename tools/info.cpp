@@ -33,7 +33,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What `look` finds, or why it could not look.
+/// What `look` returns, or why it failed.
 template <typename Look> std::string found(const Look& look) {
   try {
     return look();
@@ -52,7 +52,7 @@ std::string launcher() {
   });
 }
 
-/// The devices that can be opened, and what there is to say of all.
+/// The devices that can be opened, and a line of text about each device.
 struct Devices {
   std::optional<LinkOptions> link;
   std::vector<std::shared_ptr<Device>> open;
@@ -66,7 +66,7 @@ Devices devices() {
     options.link = env.link;
     options.gemm = env.gemm;
     options.gemm_threads = env.gemm_threads;
-  } catch (const std::exception&) {  // told below, as the environment's own trouble
+  } catch (const std::exception&) {  // reported below, by why_no_world
   }
   Devices devices{.link = options.link, .open = {}};
   for (const DeviceType type : {DeviceType::host, DeviceType::cuda}) {
@@ -92,7 +92,7 @@ std::vector<std::shared_ptr<Device>> one_of_each(const Devices& devices) {
   return chosen;
 }
 
-/// What lies between ranks: on the host memory that they share, on CUDA what links each pair of GPUs.
+/// What connects the ranks: on the host the memory that they share, on CUDA the link between each pair of GPUs.
 Json links(const Devices& devices) {
   Json lines = Json::array();
   lines.push_back(
@@ -107,7 +107,7 @@ Json links(const Devices& devices) {
   return lines;
 }
 
-/// What the cost model reckons with, whatever links there are.
+/// The link rates that the cost model assumes; they are not measured.
 Json cost_model(const Devices& devices) {
   Json lines = Json::array();
   for (const auto& device : one_of_each(devices)) {
@@ -144,14 +144,14 @@ Json gemm_libraries(const Devices& devices) {
   return lines;
 }
 
-/// What keeps every program from starting here: a launcher's variables, or Tandem's own. Empty where nothing does.
+/// Why no program can start here: a launcher's variables, or Tandem's own. Empty if one can.
 std::string why_no_world() {
   try {
     static_cast<void>(Launch::detect());
     const Env env = Env::from_process();
     static_cast<void>(Log(env.log, env.log_file, 0));
     const std::filesystem::path trace(env.trace);
-    std::error_code error;  // a path that cannot be looked at is no folder
+    std::error_code error;  // a path that cannot be examined is not treated as a folder
     if (std::filesystem::is_directory(trace, error)) return format("TANDEM_TRACE is '{}', a folder", env.trace);
     const std::string why = env.trace.empty() ? "" : why_no_files_in(trace.parent_path().string());
     return why.empty() ? "" : format("TANDEM_TRACE is '{}', and {}", env.trace, why);
@@ -160,7 +160,7 @@ std::string why_no_world() {
   }
 }
 
-/// What was tuned here, and where that is kept.
+/// Where tuned choices are stored, and how many there are.
 std::string plan_cache() {
   return found([]() -> std::string {
     const PlanCache cache(Env::from_process().plan_cache);
@@ -171,7 +171,7 @@ std::string plan_cache() {
   });
 }
 
-/// Env's table, a row for each variable, with what it is set to.
+/// The rows of Env's table, one for each variable, with its current value.
 Json environment() {
   Json rows = Json::array();
   std::istringstream table(Env::table());

@@ -5,7 +5,7 @@
 
 namespace tandem::tools {
 
-/// `tandem info`: what this machine, this build and this environment offer, and why something is not there.
+/// `tandem info`: shows what this machine, build and environment offer, and why something is unavailable.
 [[nodiscard]] int info(Arguments arguments);
 
 }  // namespace tandem::tools

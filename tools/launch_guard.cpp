@@ -46,7 +46,7 @@ LaunchGuard::~LaunchGuard() {
 }
 
 void LaunchGuard::guard(int lifeline) noexcept {
-  ::setsid();  // what the terminal tells the launcher is not for the guard
+  ::setsid();  // signals from the terminal are for the launcher, not for the guard
   ::prctl(PR_SET_NAME, "tandem guard");
   lifeline_ = {};
   char nothing = 0;

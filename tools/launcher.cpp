@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int, 6> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr auto grace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL
-constexpr auto last_output = std::chrono::seconds(1);  // for pipes that somebody else still holds, or no longer reads
+constexpr auto last_output = std::chrono::seconds(1);  // for pipes that other processes still hold, or do not read
 constexpr std::size_t longest_line = 64 * 1024;
 
 [[noreturn]] void fail(std::string_view what) { throw Error(format("{}: {}", what, std::strerror(errno))); }
@@ -51,7 +51,7 @@ Pipe make_pipe() {
   return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
 }
 
-/// One rank's stdout or stderr on its way to ours, line by line.
+/// Forwards one rank's stdout or stderr to ours, line by line.
 class Output {
  public:
   Output(FileDescriptor source, int target, std::string prefix)
@@ -122,7 +122,7 @@ class Launcher {
     }
     std::random_device random;
     job_ = format("run.{}.{:08x}{:08x}", ::getpid(), random(), random());
-    // A parent may have ignored it, which exec keeps: then nobody would hear of how a rank ended.
+    // A parent may have set it to be ignored, which exec preserves: then we would not learn how a rank ended.
     ::signal(SIGCHLD, SIG_DFL);
     on_broken_pipe_before_ = ::signal(SIGPIPE, SIG_IGN);
     sigset_t watched;
@@ -133,7 +133,7 @@ class Launcher {
     signals_ = FileDescriptor::from_native_handle(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) fail("signalfd");
     guard_.emplace(static_cast<std::size_t>(options.ranks));
-    // Two pipes for each rank. If they still do not fit, making one says so.
+    // Two pipes for each rank. If the limit is still too low, creating a pipe reports it.
     if (::getrlimit(RLIMIT_NOFILE, &descriptors_before_) != 0) fail("getrlimit");
     const rlimit most{descriptors_before_.rlim_max, descriptors_before_.rlim_max};
     ::setrlimit(RLIMIT_NOFILE, &most);
@@ -173,12 +173,12 @@ class Launcher {
       out = make_pipe();
       error = make_pipe();
     }
-    Pipe started = make_pipe();  // carries errno if the program cannot be started, and closes if it could
+    Pipe started = make_pipe();  // carries errno if the program cannot be started; closes if it could
     const pid_t launcher = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) fail("fork");
     if (pid == 0) become_rank(rank, launcher, out.write.get(), error.write.get(), started.write.get());
-    ::setpgid(pid, pid);  // here too: whoever comes first
+    ::setpgid(pid, pid);  // in both processes, since either may run first
     ranks_.push_back({pid, std::nullopt});
     if (options_.prefix) {
       const std::string prefix = format("[{}] ", rank);
@@ -196,12 +196,12 @@ class Launcher {
     ::setpgid(0, 0);
     guard_->watch(static_cast<std::size_t>(rank), ::getpid());
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != launcher) ::_exit(1);  // it died before that took hold
+    if (::getppid() != launcher) ::_exit(1);  // the launcher died before PR_SET_PDEATHSIG took effect
     if (rank != 0 || ::isatty(STDIN_FILENO) == 1) {
       const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
       if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
     }
-    // Should that fail, the rank runs where the system puts it.
+    // If this fails, the rank runs unpinned.
     if (!cores_.empty()) ::sched_setaffinity(0, sizeof(cpu_set_t), &cores_[static_cast<std::size_t>(rank)]);
     if (out >= 0) ::dup2(out, STDOUT_FILENO);
     if (error >= 0) ::dup2(error, STDERR_FILENO);
@@ -226,10 +226,10 @@ class Launcher {
     return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.status; });
   }
 
-  /// Waits for output, its readers, signals or the end of the grace, and deals with what came.
+  /// Waits for output, readers, signals or the end of the grace period, and handles them.
   void turn() {
     std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
-    if (!outlet_.empty()) {  // the ranks have to wait for who reads them
+    if (!outlet_.empty()) {  // until our output is read, the ranks' output must wait
       polled.push_back({outlet_.waits_for(), POLLOUT, 0});
     } else {
       for (const Output& output : outputs_) {
@@ -255,7 +255,7 @@ class Launcher {
       });
       if (ready != polled.end()) output.take(outlet_);
     }
-    // A rank that goes on writing is to meet what it would meet without us: a broken pipe.
+    // A rank that keeps writing should get what it would get without us: a broken pipe.
     for (Output& output : outputs_) {
       if (output.open() && outlet_.abandoned(output.target())) output.close(outlet_);
     }
@@ -287,7 +287,7 @@ class Launcher {
     if (::waitid(P_PID, static_cast<id_t>(rank.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
       return;
     }
-    ::kill(-rank.pid, SIGKILL);  // what the rank started; while it is a zombie, nobody else has its number
+    ::kill(-rank.pid, SIGKILL);  // kills what the rank started; while the rank is a zombie, its number cannot be reused
     guard_->forget(r);
     int status = 0;
     ::waitpid(rank.pid, &status, 0);
@@ -308,7 +308,7 @@ class Launcher {
     }
   }
 
-  /// Takes the output that is still in the pipes.
+  /// Forwards the output that is still in the pipes.
   void drain() {
     const auto is_open = [](const Output& output) { return output.open(); };
     auto deadline = Clock::now() + last_output;
@@ -317,7 +317,7 @@ class Launcher {
       const bool held_up = !outlet_.empty();
       if (!held_up && before >= deadline) break;
       turn();
-      if (held_up) deadline += Clock::now() - before;  // that was the reader's time, not of who holds the pipes
+      if (held_up) deadline += Clock::now() - before;  // time spent waiting for our reader does not count
     }
     for (Output& output : outputs_) {
       if (output.open()) output.close(outlet_);
@@ -335,7 +335,7 @@ class Launcher {
 
   const LaunchOptions& options_;
   std::string job_;
-  std::vector<cpu_set_t> cores_;  // by rank; empty if none is bound
+  std::vector<cpu_set_t> cores_;  // by rank; empty if ranks are not pinned
   sigset_t mask_before_{};
   sighandler_t on_broken_pipe_before_ = SIG_DFL;
   rlimit descriptors_before_{};
@@ -346,7 +346,7 @@ class Launcher {
   Outlet outlet_;
   int first_failure_ = -1;
   std::optional<Clock::time_point> kill_at_;
-  bool told_to_end_ = false;  // by a signal: then nobody waits for long for a reader that takes nothing
+  bool told_to_end_ = false;  // by a signal: then we do not wait long for a reader that does not read
 };
 
 }  // namespace

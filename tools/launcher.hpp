@@ -10,20 +10,20 @@ namespace tandem::tools {
 struct LaunchOptions {
   int ranks = 1;
   std::vector<std::string> program;                              ///< and its arguments
-  std::vector<std::pair<std::string, std::string>> environment;  ///< variables that every rank gets besides its own
-  bool stop_on_failure = true;                                   ///< else the others go on when a rank fails
-  bool bind = false;                                             ///< each rank keeps to its share of the CPUs
+  std::vector<std::pair<std::string, std::string>> environment;  ///< for every rank, in addition to its own variables
+  bool stop_on_failure = true;                                   ///< false: the others continue when a rank fails
+  bool bind = false;                                             ///< pins each rank to its share of the CPUs
   bool prefix = true;                                            ///< each line of output begins with "[RANK] "
-  bool report = false;                                           ///< says how each rank ended also where none failed
+  bool report = false;                                           ///< reports how each rank ended even if none failed
 };
 
-/// Starts the ranks and waits until all have ended. Passes on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
-/// Each rank is a process group of its own: when the rank ends, what it started ends too, unless that left the group;
-/// when this process is killed, even by SIGKILL, all ranks end so. Rank 0 reads this process's input unless that is a
-/// terminal; the others read nothing. Who does not read their output holds up the ranks alone. Returns 0, or the exit
-/// code of the rank that failed first (128 + N for signal N), or else 1 if their output could not be written; says on
-/// stderr which rank failed and then how each one ended. Throws Error if the program cannot be started, and
-/// InvalidArgument if ranks are to be bound that do not divide over the CPUs.
+/// Starts the ranks and waits until all have ended. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
+/// Each rank is a process group of its own: when the rank ends, the processes that it started are killed, unless they
+/// left the group; when this process is killed, even by SIGKILL, so are all ranks. Rank 0 reads this process's input
+/// unless that is a terminal; the others have no input. If their output is not read, only the ranks are delayed.
+/// Returns 0, or the exit code of the rank that failed first (128 + N for signal N), or else 1 if their output could
+/// not be written; reports on stderr which rank failed, and at the end how each one ended. Throws Error if the program
+/// cannot be started, and InvalidArgument if the ranks to be pinned do not divide over the CPUs.
 [[nodiscard]] int launch(const LaunchOptions& options);
 
 }  // namespace tandem::tools

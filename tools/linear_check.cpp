@@ -14,7 +14,7 @@
 namespace tandem::tools {
 namespace {
 
-/// Up to `most` numbers from [range), evenly spread and with both ends.
+/// Up to `most` indices from `range`, evenly spaced, including both ends.
 std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
   const std::int64_t count = std::min(range.count, most);
   std::vector<std::int64_t> numbers;
@@ -24,8 +24,8 @@ std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
   return numbers;
 }
 
-/// How many elements of this rank's output are wrong: all of them for small outputs, else a grid of rows and columns
-/// that meets every rank's part; and everywhere, that something was written.
+/// The number of wrong elements in this rank's output: of all for small outputs, else of a grid of rows and columns
+/// that includes every rank's part; and in any case, elements that were not written.
 std::int64_t wrong_here(std::span<const std::byte> result, const LinearProblem& problem, int rank) {
   const LinearProblem::Block block = problem.output(rank);
   const bool whole = is_checked_whole(problem, rank);
@@ -44,7 +44,7 @@ std::int64_t wrong_here(std::span<const std::byte> result, const LinearProblem& 
   }
   std::int64_t wrong = testing::compare(problem.expected(rows, columns), picked.data()).wrong;
   if (!whole) {
-    // Poison is all ones: a NaN that no sum gives.
+    // Poison is all ones: a NaN that no sum produces.
     const std::vector<std::byte> poison(element, std::byte{0xff});
     for (std::size_t at = 0; at < result.size(); at += element) {
       if (std::memcmp(result.data() + at, poison.data(), element) == 0) ++wrong;

@@ -15,7 +15,7 @@ using Operand = LinearProblem::Operand;
 using Variant = std::variant<AllGatherLinear, LinearReduceScatter, LinearAllReduce, LinearWeightGradient>;
 
 constexpr std::size_t guard_bytes = 256;
-constexpr std::int64_t fewest_elements = 1 << 16;  // that are worth a thread of the host's
+constexpr std::int64_t fewest_elements = 1 << 16;  // for which another host thread is worthwhile
 constexpr std::byte guard{0xa5};
 constexpr std::byte poison{0xff};  // NaN in every floating-point type
 
@@ -112,7 +112,7 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
   const std::int64_t depth = is_gradient() ? shape.m : shape.k;
   const auto m = static_cast<std::int64_t>(rows.size());
   const auto n = static_cast<std::int64_t>(columns.size());
-  // The output's element [i, j] is Σ over t of A(i, t) · B(t, j): x[i, t] · W[j, t], or dy[t, i] · x[t, j].
+  // Element [i, j] of the output is Σ over t of A(i, t) · B(t, j): x[i, t] · W[j, t], or dy[t, i] · x[t, j].
   std::vector<double> a;
   std::vector<double> b_transposed;
   const auto line = [&](Operand operand, std::int64_t index, bool is_row) {

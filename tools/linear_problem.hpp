@@ -20,15 +20,15 @@
 
 namespace tandem::tools {
 
-/// A linear operation on global matrices of random data, of which each rank has its part. N is split over the ranks
-/// where the operation gathers (each rank's share is ceil(N / ranks) or less), K where it reduces.
+/// A linear operation on global matrices of random data, of which each rank has its part. N is split over the ranks if
+/// the operation gathers x (each rank's share is ceil(N / ranks) or less), K otherwise.
 struct LinearProblem {
   LinearKind kind = LinearKind::all_gather_linear;
   Shape shape;
   int ranks = 1;
   DType dtype = f32;
   bool tf32 = false;
-  DeviceType device = DeviceType::host;  ///< which rounds to TF32, or has no such units
+  DeviceType device = DeviceType::host;  ///< only CUDA rounds to TF32
   Layout x = Layout::normal;
   Layout weight = Layout::normal;
   bool bias = false;
@@ -36,13 +36,13 @@ struct LinearProblem {
   Auxiliary auxiliary = Auxiliary::none;
   float alpha = 1.0F;
   float beta = 0.0F;
-  bool symmetric_output = false;                  ///< an all-reduce's y is a symmetric tensor
-  GatheredOperand gathered = GatheredOperand::x;  ///< weight gradients
-  DType gradient_dtype = f32;                     ///< theirs
-  std::uint64_t key = 0;                          ///< of the data
+  bool symmetric_output = false;                  ///< linear_all_reduce: y is a symmetric tensor
+  GatheredOperand gathered = GatheredOperand::x;  ///< weight gradients only
+  DType gradient_dtype = f32;                     ///< weight gradients only: dtype of dW
+  std::uint64_t key = 0;                          ///< seeds the data
 
-  /// Which of the matrices: x [M, K]; the weight [N, K]; the gradient of y [M, N]; bias [1, N]; what the output holds
-  /// before, if beta is not 0; and the auxiliary [M, N] that a gradient reads.
+  /// The matrices: x [M, K]; the weight [N, K]; the gradient of y [M, N]; bias [1, N]; the output's initial value, if
+  /// beta is not 0; and the auxiliary [M, N] that a gradient reads.
   enum class Operand : std::uint8_t { x, weight, dy, bias, start, aux };
   /// A part of a global matrix: rows and columns [begin, begin + count).
   struct Block {
@@ -51,15 +51,15 @@ struct LinearProblem {
     [[nodiscard]] std::int64_t elements() const { return rows.count * columns.count; }
   };
 
-  /// What the plan on `rank` is asked.
+  /// The spec of the plan on `rank`.
   [[nodiscard]] LinearSpec spec(int rank) const;
-  /// The same as `choose` takes it: a weight gradient's k counts the columns that are gathered, and dy's are n.
+  /// That spec as `choose` takes it: for weight gradients, k is the number of gathered columns (of dy: n).
   [[nodiscard]] LinearSpec costed_spec(int rank) const;
-  /// The part of an operand that `rank` has, and the part of the global output.
+  /// The part of an operand that `rank` has, and its part of the global output.
   [[nodiscard]] Block block(Operand operand, int rank) const;
   [[nodiscard]] Block output(int rank) const;
   [[nodiscard]] DType output_dtype() const;
-  /// "bf16", "tf32", …: what is multiplied.
+  /// "bf16", "tf32", …: the type of the operands.
   [[nodiscard]] std::string_view type() const { return tf32 ? "tf32" : name(dtype); }
   /// True if N is split, else K.
   [[nodiscard]] bool splits_n() const;
@@ -67,19 +67,19 @@ struct LinearProblem {
 
   /// The values of a block, dense and row-major.
   [[nodiscard]] std::vector<double> values(Operand operand, const Block& block) const;
-  /// What these rows and columns of the global output must be.
+  /// The expected elements in these rows and columns of the global output.
   [[nodiscard]] testing::Expected expected(std::span<const std::int64_t> rows,
                                            std::span<const std::int64_t> columns) const;
 };
 
-/// Any of the four plans.
+/// A plan of any of the four kinds.
 class LinearPlanOfAnyKind {
  public:
   /// Collective.
   LinearPlanOfAnyKind(const Team& team, const LinearProblem& problem, const LinearOptions& options);
   [[nodiscard]] const std::string& describe() const;
   [[nodiscard]] const LinearChoice& choice() const;
-  /// AllGatherLinear with keep_gathered.
+  /// AllGatherLinear with keep_gathered only.
   [[nodiscard]] TensorView gathered() const;
 
  private:
@@ -90,18 +90,18 @@ class LinearPlanOfAnyKind {
 /// One rank's operands for a problem, in its device's memory.
 class LinearRun {
  public:
-  /// Makes the data and the output, which is poisoned unless beta reads it. Local, but for a symmetric output.
+  /// Makes the inputs and the output, which is poisoned unless beta reads it. Collective if the output is symmetric.
   LinearRun(const Team& team, const LinearProblem& problem);
   void reset_output();
   /// Queues one run.
   void operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const;
-  /// The output, for elements of output_dtype, and the auxiliary. The stream has been synchronised.
+  /// The output, of output_dtype, and the auxiliary. The stream must have been synchronised.
   [[nodiscard]] std::vector<std::byte> result() const { return content_of(output_); }
   [[nodiscard]] std::vector<std::byte> auxiliary() const { return content_of(aux_); }
   [[nodiscard]] const TensorView& first() const noexcept { return first_.view; }
   [[nodiscard]] const TensorView& second() const noexcept { return second_.view; }
   [[nodiscard]] const TensorView& output() const noexcept { return output_.view; }
-  /// False if a run changed an operand or wrote outside of its output.
+  /// False if a run changed an operand or wrote outside its output.
   [[nodiscard]] bool kept_its_bounds() const;
 
  private:
@@ -121,12 +121,12 @@ class LinearRun {
 
   Team team_;
   LinearProblem problem_;
-  Tensor first_;   // x, or dy for a gradient
-  Tensor second_;  // the weight, or x for a gradient
+  Tensor first_;   // x; for a weight gradient dy
+  Tensor second_;  // the weight; for a weight gradient x
   Tensor bias_;
   Tensor aux_;
   Tensor output_;
-  SymmetricTensor symmetric_output_;  // where output_ is, if it is symmetric: then nothing guards it
+  SymmetricTensor symmetric_output_;  // holds output_ if it is symmetric; it then has no guards
 };
 
 }  // namespace tandem::tools

@@ -16,9 +16,9 @@
 namespace tandem::tools {
 namespace {
 
-/// The collective that the operation contains, in its best form.
+/// The collective that the operation contains.
 CollectiveProblem communication(const LinearProblem& problem) {
-  const LinearSpec spec = problem.costed_spec(0);  // whose k is what a gather moves
+  const LinearSpec spec = problem.costed_spec(0);  // its k is the width of what is gathered
   switch (problem.kind) {
     case LinearKind::linear_reduce_scatter:
       return {.operation = Operation::reduce_scatter,
@@ -52,7 +52,7 @@ OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, cons
   LocalProduct product(team, local_product(problem, team.rank()));
   const CollectiveProblem collective = communication(problem);
   CollectivePlan plan(team, collective.operation, collective.plan_count(), collective.dtype, {});
-  // In its best form: symmetric, and a gather in place.
+  // In its fastest form: symmetric, and in place if it gathers.
   CollectiveRun comm(team, collective,
                      *form_for(collective.operation, "auto", true, collective.operation == Operation::all_gather));
   comm.fill(repeated_values(2, collective.input_elements(team.rank()), collective.dtype));

@@ -11,13 +11,13 @@
 
 namespace tandem::tools {
 
-/// What `rank` multiplies, of its whole shape, in one piece and in the operation's own layouts.
+/// The GEMM of `rank`: its entire shape, unsplit, in the operation's own layouts.
 [[nodiscard]] GemmSpec local_product(const LinearProblem& problem, int rank);
 
-/// Collective. Times an operation beside what it is made of: the best unsplit local product, the collective, and one
-/// after the other. Parts, sequence and overlap run in turns, so that all of them meet the same clocks. `stream` is the
-/// timing's, and `sequence` and `overlap` what it has queued for these repetitions. With `wire`, a copy of a rank's
-/// part to one peer has turns, too.
+/// Collective. Times an operation and its parts: the best unsplit local GEMM, the collective, and the two in sequence.
+/// All are run in turns, so that they experience the same clocks. `stream` is the one that `timing` uses; `sequence`
+/// and `overlap` were made by timing.queued for these repetitions. With `wire`, a copy of a rank's part to one peer is
+/// also timed in turns.
 [[nodiscard]] OverlapTimes measure_linear(const Team& team, const LinearProblem& problem, const QueuedRuns& overlap,
                                           const QueuedRuns& sequence, Timing& timing, StreamRef stream,
                                           const Repetitions& repetitions, bool wire = false);

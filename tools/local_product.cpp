@@ -13,7 +13,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr std::size_t alignment = 256;  // as an allocation has it: every copy may be read as the first
+constexpr std::size_t alignment = 256;  // that of an allocation, so that every copy of B allows the same algorithms
 
 Buffer random_buffer(const Team& team, std::size_t bytes, DType dtype) {
   Buffer buffer(team.shared_device(), bytes);

@@ -12,24 +12,24 @@
 
 namespace tandem::tools {
 
-/// Random elements for what is timed, the same 2^16 over and over: a GPU's clocks depend on the bits that toggle.
+/// Random elements to time with; they repeat after 2^16. Random, since a GPU's clocks depend on the bits that toggle.
 [[nodiscard]] std::vector<std::byte> repeated_values(std::uint64_t key, std::int64_t count, DType dtype);
 
-/// A product of one rank alone, of random data: the compute that something else is measured beside.
+/// A GEMM of one rank alone, on random data: the computation with which something else is compared or overlapped.
 class LocalProduct {
  public:
-  /// Collective. Dense operands. By the algorithms that a plan would take for it. With as many copies of B, the
-  /// weights, as make at least so many bytes.
+  /// Collective. Dense operands; the algorithms that a plan would use for this GEMM. Allocates so many copies of B, the
+  /// weights, that they take at least `bytes_of_weights` in total.
   LocalProduct(const Team& team, const GemmSpec& spec, std::size_t bytes_of_weights = 0);
   /// Queues one run.
   void operator()(StreamRef stream) const { run(*gemm_, stream); }
-  /// The same by another Gemm of this spec, with one of the copies.
+  /// Queues one run with another Gemm of this spec, on one of the copies of B.
   void run(Gemm& gemm, StreamRef stream, std::size_t copy = 0) const;
   [[nodiscard]] const GemmSpec& spec() const noexcept { return gemm_->spec(); }
   [[nodiscard]] std::size_t copies() const noexcept { return copies_; }
-  /// D. The stream has been synchronised.
+  /// D. The stream must have been synchronised.
   [[nodiscard]] std::vector<std::byte> result() const;
-  /// Overwrites D with what no product gives.
+  /// Overwrites D with values that no GEMM produces.
   void poison() const;
 
  private:

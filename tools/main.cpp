@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   };
   try {
     const int code = dispatch(words);
-    // What commands print, they do not look after: a full disk shows here at the latest.
+    // Commands do not check what they print: a full disk is noticed here at the latest.
     if (std::fflush(stdout) != 0) {
       throw tandem::Error(tandem::format("cannot write to stdout: {}", std::strerror(errno)));
     }

@@ -38,7 +38,7 @@ LinearKind linear_kind(Operation operation) {
 std::vector<std::string> algorithms(Operation operation) {
   if (is_linear(operation)) return linear_algorithms(linear_kind(operation));
   std::vector<std::string> all;
-  for (const Form& form : std::views::reverse(forms(operation))) {  // those of symmetric tensors first
+  for (const Form& form : std::views::reverse(forms(operation))) {  // symmetric forms first
     for (const std::string& algorithm : algorithms(operation, form)) {
       if (algorithm != "auto" && std::ranges::find(all, algorithm) == all.end()) all.push_back(algorithm);
     }

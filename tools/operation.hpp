@@ -12,7 +12,7 @@
 
 namespace tandem::tools {
 
-/// What `bench`, `verify` and `plan` know by name: five collectives, then four linear operations.
+/// The operations that `bench`, `verify` and `plan` know by name: five collectives, then four linear operations.
 enum class Operation : std::uint8_t {
   all_gather,
   reduce_scatter,
@@ -27,7 +27,7 @@ enum class Operation : std::uint8_t {
 
 [[nodiscard]] const std::vector<std::string>& operation_names();
 [[nodiscard]] const std::string& name(Operation operation);
-/// Throws InvalidArgument that lists the known names.
+/// Throws InvalidArgument, which lists the known names.
 [[nodiscard]] Operation parse_operation(std::string_view text);
 
 [[nodiscard]] constexpr bool is_linear(Operation operation) noexcept {
@@ -41,24 +41,24 @@ enum class Operation : std::uint8_t {
 [[nodiscard]] constexpr bool is_weight_gradient(Operation operation) noexcept {
   return operation == Operation::linear_weight_gradient;
 }
-/// y = x·Wᵀ: what has layouts, a bias and an activation.
+/// Operations of the form y = x·Wᵀ, which have layouts, a bias and an activation.
 [[nodiscard]] constexpr bool multiplies_weight(Operation operation) noexcept {
   return is_linear(operation) && !is_weight_gradient(operation);
 }
-/// For linear operations.
+/// For linear operations only.
 [[nodiscard]] LinearKind linear_kind(Operation operation);
-/// Whether a collective adds: then its dtype needs arithmetic, and results are rounded.
+/// Whether a collective sums: then its dtype needs arithmetic, and results are rounded.
 [[nodiscard]] constexpr bool adds(Operation operation) noexcept {
   return operation == Operation::reduce_scatter || operation == Operation::all_reduce;
 }
 /// The algorithms that a plan of this operation can be asked for, without "auto".
 [[nodiscard]] std::vector<std::string> algorithms(Operation operation);
-/// What the bus carries for each byte of a collective's size, as nccl-tests counts: its busbw over its algbw.
+/// busbw / algbw as nccl-tests defines them: bytes that the bus carries per byte of a collective's size.
 [[nodiscard]] double bus_factor(Operation operation, int ranks);
 
-/// Throws InvalidArgument unless the operation has this algorithm, and computes in this dtype.
+/// Throws InvalidArgument unless the operation supports this algorithm and dtype.
 void expect_options(Operation operation, const std::string& algorithm, std::optional<DType> dtype, bool tf32 = false);
-/// What a linear operation computes in unless -d says.
+/// The dtype of a linear operation: `given`, or else the device's default.
 [[nodiscard]] DType linear_dtype(std::optional<DType> given, bool tf32, DeviceType device);
 
 /// How x and the weight of y = x·Wᵀ are stored.
@@ -66,27 +66,27 @@ struct Layouts {
   Layout x = Layout::normal;
   Layout weight = Layout::normal;
 };
-/// "NT", …: what BLAS is told of x and Wᵀ. The weight is T as PyTorch stores it, [N, K].
+/// "NT", …: the BLAS letters of x and Wᵀ. T is a weight that is stored as in PyTorch, [N, K].
 [[nodiscard]] std::string to_string(const Layouts& layouts);
 [[nodiscard]] Layouts parse_layouts(std::string_view option, std::string_view text);
 
-/// What follows the sum.
+/// What is applied to the sum.
 struct Epilogue {
   bool bias = false;
   Activation activation = Activation::none;
   Auxiliary auxiliary = Auxiliary::none;
 };
-/// Throws InvalidArgument for an auxiliary of no activation.
+/// Throws InvalidArgument for an auxiliary without an activation.
 void expect_epilogue(const Epilogue& epilogue);
-/// A weight gradient's own.
+/// Options of weight gradients only.
 struct GradientOptions {
   GatheredOperand gathered = GatheredOperand::x;
   DType dtype = f32;
 };
-/// ", layout NN, bias, gelu_erf": what is not as it is by default.
+/// ", layout NN, bias, gelu_erf": everything that differs from the defaults.
 [[nodiscard]] std::string in_words(const Layouts& layouts, const Epilogue& epilogue = {});
 [[nodiscard]] std::string in_words(GatheredOperand gathered);
-/// ", dy gathered, into bf16", the same way.
+/// ", dy gathered, into bf16": everything that differs from the defaults.
 [[nodiscard]] std::string in_words(const GradientOptions& gradient);
 
 }  // namespace tandem::tools

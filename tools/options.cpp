@@ -47,7 +47,7 @@ void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& he
          },
          help)
       ->type_name("M,N,K")
-      ->allow_extra_args(false)  // several: --shape in front of each
+      ->allow_extra_args(false)  // each value needs its own --shape
       ->delimiter('\0');
 }
 
@@ -162,7 +162,7 @@ void expect_taken(Operation operation, const CLI::App& app, std::span<const Opti
   };
   for (const OptionOfSome& some : own) expect(some);
   for (const OptionOfSome& some : options_of_some) {
-    if (app.get_option_no_throw(some.option) != nullptr) expect(some);  // no command has to have them all
+    if (app.get_option_no_throw(some.option) != nullptr) expect(some);  // not every command has all of them
   }
 }
 

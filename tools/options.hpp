@@ -18,11 +18,11 @@ class App;
 
 namespace tandem::tools {
 
-// Options that several commands have. What they are read into outlives the parsing.
+// Options that several commands have. The variables that they are stored in must outlive the parsing.
 
-/// OP, required; `known` are the names in the help.
+/// OP, required; `known` are the names that the help lists.
 void add_operation(CLI::App& app, Operation& operation, const std::vector<std::string>& known);
-/// --shape, as often as it is given.
+/// --shape, which may be given several times.
 void add_shapes(CLI::App& app, std::vector<Shape>& shapes, const std::string& help);
 /// -d, --dtype
 void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help);
@@ -40,7 +40,7 @@ void add_algorithm(CLI::App& app, std::string& algorithm);
 void add_groups(CLI::App& app, std::optional<int>& groups);
 /// --sms
 void add_sms(CLI::App& app, std::optional<int>& sms);
-/// Throws InvalidArgument if --sms was given to ranks whose devices have no multiprocessors.
+/// Throws InvalidArgument if --sms was given but the ranks' devices have no multiprocessors.
 void expect_sms(std::optional<int> sms, DeviceType device);
 /// A file that is written at the end (see parse_file).
 void add_file(CLI::App& app, const char* name, std::string& path, const std::string& help);
@@ -49,14 +49,14 @@ void add_output(CLI::App& app, const char* name, std::string& path, const std::s
 /// --json and --csv
 void add_report(CLI::App& app, Report::Options& report);
 
-/// An option that not all operations take.
+/// An option that only some operations support.
 struct OptionOfSome {
   const char* option;
   bool (*taken_by)(Operation operation);
   const char* takers;  ///< as in "that is for collectives"
 };
-/// Throws InvalidArgument if the command line of `app` has an option that the operation does not take: one of the
-/// command's own, or of those above.
+/// Throws InvalidArgument if the command line of `app` has an option that the operation does not support: one of the
+/// command's own, or one of those above.
 void expect_taken(Operation operation, const CLI::App& app, std::span<const OptionOfSome> own = {});
 
 }  // namespace tandem::tools

@@ -17,8 +17,8 @@ void Outlet::add(int fd, std::string text) {
   write();
 }
 
-// O_NONBLOCK would be set for all who share the descriptor, such as the shell. A pipe that can be written to takes
-// PIPE_BUF bytes without blocking.
+// Not with O_NONBLOCK, which would affect every process that shares the descriptor, such as the shell. Instead: a pipe
+// that poll reports as writable takes PIPE_BUF bytes without blocking.
 void Outlet::write() {
   while (!waiting_.empty()) {
     const auto& [fd, rest] = waiting_.front();
@@ -48,7 +48,7 @@ Outlet::Clock::duration Outlet::stalled() const {
 void Outlet::give_up() {
   if (waiting_.empty()) return;
   at(waiting_.front().fd) = Reader::given_up;
-  taken_ = Clock::now();  // for the other one, which has waited behind it
+  taken_ = Clock::now();  // restarts the clock for the other reader, whose text was queued after this one's
   write();
 }
 

@@ -9,27 +9,27 @@
 
 namespace tandem::tools {
 
-/// What is on its way to this process's stdout and stderr, in order: two that lead to one place would cut each other's
-/// lines. A reader that takes nothing (a pager that was left on its page) holds up nobody: what it does not take yet
-/// stays here, and no call blocks. To be told of readers that are gone, ignore SIGPIPE.
+/// Output that is queued for this process's stdout and stderr, in one order: if both lead to the same place, lines are
+/// not mixed. A reader that stops reading (a pager left on its page) delays nothing else: its output stays here, and no
+/// call blocks. To be notified of readers that are gone, ignore SIGPIPE.
 class Outlet {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Writes `text` to `fd`, STDOUT_FILENO or STDERR_FILENO, once all that came before it is written.
+  /// Writes `text` to `fd`, STDOUT_FILENO or STDERR_FILENO, after everything that was added before.
   void add(int fd, std::string text);
-  /// Writes what the readers take now.
+  /// Writes as much as the readers accept now.
   void write();
   [[nodiscard]] bool empty() const noexcept { return waiting_.empty(); }
-  /// What has to be writable before `write` can go on; -1 if nothing waits.
+  /// The descriptor that must be writable before `write` can continue; -1 if nothing is queued.
   [[nodiscard]] int waits_for() const noexcept { return waiting_.empty() ? -1 : waiting_.front().fd; }
-  /// How long nothing has been taken of what waits; zero if nothing waits.
+  /// How long no output has been accepted; zero if nothing is queued.
   [[nodiscard]] Clock::duration stalled() const;
-  /// Drops what waits for that reader, and from now on whatever is added for it.
+  /// Drops what is queued for the current reader, and everything that is added for it later.
   void give_up();
-  /// The errno of the first write that failed though there is a reader, as to a full disk; 0 if none did.
+  /// The errno of the first write that failed for another reason than a missing reader, such as a full disk; 0 if none.
   [[nodiscard]] int error() const noexcept { return error_; }
-  /// Whether the reader of `fd` is gone for good.
+  /// Whether the reader of `fd` has closed it.
   [[nodiscard]] bool abandoned(int fd) const noexcept { return at(fd) == Reader::gone; }
 
  private:
@@ -44,9 +44,9 @@ class Outlet {
 
   std::array<Reader, 3> readers_{};  // by descriptor
   std::deque<Text> waiting_;
-  std::size_t written_ = 0;  // of the first
+  std::size_t written_ = 0;  // bytes of the first text
   int error_ = 0;
-  Clock::time_point taken_;  // when something was last taken, or began to wait behind nothing
+  Clock::time_point taken_;  // when output was last accepted, or was added to an empty queue
 };
 
 }  // namespace tandem::tools

@@ -46,7 +46,7 @@ void add_times(nlohmann::ordered_json& values, std::string& line, const OverlapT
   const double efficiency = times.overlap > 0 ? times.ideal() / times.overlap : 0;
   add("ideal_over_overlap", efficiency, format("{:.3f}", efficiency), 7);
   add_time("exposed_us", times.exposed());
-  // Of a sequence it would be noise.
+  // For a sequence it would only be noise.
   add("hidden_percent", times.hidden() * 100, format("{:.1f}", times.hidden() * 100), 7, times.overlaps);
 }
 

@@ -34,7 +34,7 @@ constexpr std::int64_t kib = 1024;
 constexpr std::array<std::pair<char, std::int64_t>, 4> byte_units{
     {{'K', kib}, {'M', kib* kib}, {'G', kib* kib* kib}, {'T', kib* kib* kib* kib}}};
 
-/// The factor of "", "B", "K", "KB", "k", …; 0 for anything else.
+/// The factor for "", "B", "K", "KB", "k", …; 0 for anything else.
 std::int64_t byte_unit(std::string_view suffix) {
   if (!suffix.empty() && suffix.back() == 'B') suffix.remove_suffix(1);
   if (suffix.empty()) return 1;
@@ -49,7 +49,7 @@ std::int64_t byte_unit(std::string_view suffix) {
 std::int64_t parse_integer(std::string_view option, std::string_view text, std::int64_t least, std::int64_t most) {
   const auto value = number<std::int64_t>(text);
   if (!value || *value < least || *value > most) {
-    // That what fits in no integer is too large would not be clear without it.
+    // Otherwise it would be unclear that a number that does not fit in an integer is too large.
     const bool tells_most = most != std::numeric_limits<std::int64_t>::max() ||
                             (!value && text.find_first_not_of("0123456789") == std::string_view::npos && !text.empty());
     throw InvalidArgument(format("{} is '{}'; allowed: a whole number from {}{}", option, text, least,
@@ -83,7 +83,7 @@ Shape parse_shape(std::string_view option, std::string_view text) {
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const auto value = number<std::int64_t>(rest, &rest);
     const bool last = i + 1 == extents.size();
-    // Up to 2^31 each, so that no product of two overflows.
+    // Up to 2^31 each, so that a product of two cannot overflow.
     if (!value || *value < 0 || *value > (std::int64_t{1} << 31) || (last ? !rest.empty() : !rest.starts_with(','))) {
       throw InvalidArgument(format(
           "{} is '{}'; allowed: M,N,K, three whole numbers from 0 to 2147483648 such as 512,1024,256", option, text));
@@ -130,7 +130,7 @@ std::string parse_file(std::string_view option, const std::string& text) {
   }
   const std::filesystem::path path(text);
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  std::error_code error;  // a path that cannot be looked at is none of these
+  std::error_code error;  // a path that cannot be examined is none of these
   const bool folder_there = std::filesystem::is_directory(folder, error);
   const bool is_file = !path.filename().empty() && !std::filesystem::is_directory(path, error);
   const bool there = is_file && std::filesystem::exists(path, error);

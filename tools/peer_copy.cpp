@@ -40,7 +40,7 @@ void PeerCopy::operator()(StreamRef stream) const {
                   .src = memory_.data(),
                   .bytes = bytes_,
                   .path = Path::link};
-  team_.device().copy_batch(stream, std::span(&copy, 1));  // which engines take for sure, unlike a lone copy
+  team_.device().copy_batch(stream, std::span(&copy, 1));  // a batch uses copy engines, which a single copy may not
 }
 
 double PeerCopy::wire_seconds(double seconds) const {

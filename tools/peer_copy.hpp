@@ -10,8 +10,8 @@
 
 namespace tandem::tools {
 
-/// The yardstick of what sends: each rank copies to the next one what a collective sends to one peer (a shard; a
-/// broadcast's all), all of them at once; on CUDA by copy engines alone.
+/// A reference for communication: all ranks at once copy to the next rank what a collective sends to one peer (a shard;
+/// for broadcast everything). On CUDA copy engines do this between GPUs.
 class PeerCopy {
  public:
   /// Collective.
@@ -19,14 +19,14 @@ class PeerCopy {
 
   /// Queues one copy.
   void operator()(StreamRef stream) const;
-  /// What all that the collective sends over a rank's links takes at the rate of a copy that took `seconds`.
+  /// The time of all that the collective sends over a rank's links, at the rate of a copy that took `seconds`.
   [[nodiscard]] double wire_seconds(double seconds) const;
 
  private:
   Team team_;
   std::size_t bytes_;
   double wire_bytes_;
-  SymmetricMemory memory_;  // what is given, then what is got
+  SymmetricMemory memory_;  // the bytes to send, then those received
 };
 
 }  // namespace tandem::tools

@@ -66,7 +66,7 @@ void tell(const PlanOptions& options, const std::string& text, const nlohmann::o
   if (!options.json.empty()) write_json(options.json, document);
 }
 
-/// What a linear operation would run, and on what.
+/// The choice for a linear operation, and the device that it is for.
 struct Answer {
   LinearChoice choice;
   std::string where;
@@ -97,7 +97,7 @@ int plan_linear(const PlanOptions& options) {
   const Env env = environment(options.ranks);
   const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
   expect_sms(options.sms, device);
-  const bool elsewhere = device == DeviceType::cuda && device_count(device) == 0;  // where there are some GPUs
+  const bool elsewhere = device == DeviceType::cuda && device_count(device) == 0;  // plans for another machine
   const int ranks = elsewhere ? options.ranks.ranks.value_or(2) : rank_count(options.ranks, device);
   const LinearProblem problem{.kind = linear_kind(options.operation),
                               .shape = *options.shape,
@@ -160,7 +160,7 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
   nlohmann::ordered_json predictions;
   for (const bool symmetric : {true, false}) {
     const Form* form = form_for(options.operation, options.algorithm, symmetric, false);
-    if (form == nullptr) continue;  // the algorithm takes no such tensors
+    if (form == nullptr) continue;  // the algorithm does not support such tensors
     const std::string_view runs = plan.algorithm(problem.plan_count(), *form);
     const double microseconds =
         predict_seconds(options.operation, runs, *form, world.size(), options.size, world.device().costs()) * 1e6;

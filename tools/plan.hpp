@@ -5,7 +5,7 @@
 
 namespace tandem::tools {
 
-/// `tandem plan`: what an operation would run, why, and how long that is predicted to take; nothing is run.
+/// `tandem plan`: shows what an operation would run, why, and its predicted time; nothing is run.
 [[nodiscard]] int plan(Arguments arguments);
 
 }  // namespace tandem::tools

@@ -15,11 +15,11 @@
 namespace tandem::tools {
 namespace {
 
-// Weights of so many bytes in all are read before one copy's turn comes again: twice the largest L2 cache that a GPU
-// has (126 MB of a B200; an H200 has 50 MiB), so that it is cold by then.
+// Between two uses of one copy of the weights, this many bytes of weights are read: twice the largest L2 cache of any
+// GPU (126 MB on B200; 50 MiB on H200), so that the copy is no longer cached.
 constexpr std::size_t cold_bytes = std::size_t{256} << 20;
 
-/// What the ranks multiply, each size once: all of them measure all of it. The parts of a gradient add up in f32.
+/// The GEMMs of all ranks without duplicates; every rank measures all. A weight gradient's parts accumulate in f32.
 std::vector<GemmSpec> distinct_products(LinearProblem problem) {
   std::vector<GemmSpec> all;
   for (const DType gradient : {problem.gradient_dtype, f32}) {
@@ -35,7 +35,7 @@ std::vector<GemmSpec> distinct_products(LinearProblem problem) {
   return all;
 }
 
-/// The pieces of a weight gradient have fewer tokens, which are what it sums over, and as many rows.
+/// Parts of a weight gradient's GEMM have fewer tokens, over which it sums, but equally many rows: so only one m.
 std::vector<ProductTimes> products_of(const Team& team, const LinearProblem& problem) {
   std::vector<ProductTimes> products;
   for (const GemmSpec& spec : distinct_products(problem)) {
@@ -43,7 +43,7 @@ std::vector<ProductTimes> products_of(const Team& team, const LinearProblem& pro
     for (const std::int64_t m : problem.is_gradient() ? std::vector{spec.m} : tuned_rows(spec)) {
       std::string lines;
       for (const std::string& name : gemm->algorithms(m)) lines += name + '\n';
-      std::istringstream names(gather_texts(team, lines).front());  // one rank's, for all
+      std::istringstream names(gather_texts(team, lines).front());  // those of the first rank, on all ranks
       ProductTimes product{.spec = spec, .m = m, .algorithms = {}, .seconds = {}};
       for (std::string name; std::getline(names, name);) product.algorithms.push_back(name);
       if (product.algorithms.size() > 1) products.push_back(std::move(product));

@@ -15,18 +15,18 @@
 
 namespace tandem::tools {
 
-/// How long some rows of a local product took by each algorithm that its library offers.
+/// The times of some rows of a local GEMM with each algorithm that its library offers.
 struct ProductTimes {
   GemmSpec spec;
   std::int64_t m = 0;
-  std::vector<std::string> algorithms;  ///< in front what runs untuned
-  std::vector<double> seconds;          ///< medians of the slowest rank's
+  std::vector<std::string> algorithms;  ///< the first is the one that runs untuned
+  std::vector<double> seconds;          ///< medians of the slowest rank's times
 };
 
-/// Collective. Times what the plans of a problem multiply, whole and in pieces (`tuned_rows`), by each algorithm in
-/// turns, on all ranks at once, for about `limit` seconds. No cache holds the weights, as in a model, whose other
-/// layers' have come in between. Only what has several algorithms: on the host nothing has. `progress` is told what is
-/// being measured.
+/// Collective. Times the GEMMs of a problem's plans, whole and in parts (`tuned_rows`), with each algorithm in turns,
+/// on all ranks concurrently, for about `limit` seconds. The weights are not cached, as in a model, where those of
+/// other layers are read in between. GEMMs with one algorithm are skipped, which on the host are all. `progress` is
+/// told what is being measured.
 [[nodiscard]] std::vector<ProductTimes> measure_products(const Team& team, const LinearProblem& problem, Timing& timing,
                                                          StreamRef stream, double limit,
                                                          const std::function<void(const std::string&)>& progress);

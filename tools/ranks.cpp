@@ -19,16 +19,16 @@
 namespace tandem::tools {
 namespace {
 
-constexpr std::int64_t most_ranks = 64;  // what one wait, and one reduction, can name
+constexpr std::int64_t most_ranks = 64;  // the most that one wait, and one reduction, supports
 
 [[noreturn]] void become_launcher(int ranks, bool bind, const char* command, Arguments arguments) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words{
       self, "run", "-n", format("{}", ranks), "--bind", bind ? "core" : "none", "--no-prefix", "--", self, command};
-  // Not --bind: the launcher does that, and ranks refuse what they cannot do any more.
+  // Without --bind: the launcher has pinned the ranks, and ranks that were started by a launcher refuse the option.
   for (auto word = arguments.begin(); word != arguments.end(); ++word) {
     if (*word == "--bind") {
-      ++word;  // and its value
+      ++word;  // skips its value
     } else if (!word->starts_with("--bind=")) {
       words.push_back(*word);
     }
@@ -91,7 +91,7 @@ int rank_count(const RankOptions& options, DeviceType device) {
   const Launch launch = Launch::detect();
   if (launch.launcher != "none") return launch.world_size;
   if (device == DeviceType::host) return options.on_host;
-  return std::clamp(device_count(device), 1, static_cast<int>(most_ranks));  // one says as well that there is no GPU
+  return std::clamp(device_count(device), 1, static_cast<int>(most_ranks));  // without a GPU, one rank reports it
 }
 
 World join(const RankOptions& options, const char* command, Arguments arguments) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "tandem/base/error.hpp"
@@ -107,9 +108,11 @@ void write_json(const std::string& path, const nlohmann::ordered_json& document)
 }
 
 void expect_apart(std::initializer_list<std::pair<std::string_view, std::string_view>> files) {
+  const auto place = [](std::string_view path) { return std::filesystem::absolute(path).lexically_normal(); };
   for (const auto* one = files.begin(); one != files.end(); ++one) {
     for (const auto* other = files.begin(); other != one; ++other) {
-      if (one->second.empty() || one->second == "-" || one->second != other->second) continue;
+      if (one->second.empty() || one->second == "-" || other->second.empty()) continue;
+      if (place(one->second) != place(other->second)) continue;
       throw InvalidArgument(
           format("{} and {} are both '{}'; allowed: a file for each", other->first, one->first, one->second));
     }

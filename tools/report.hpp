@@ -11,8 +11,8 @@
 
 namespace tandem::tools {
 
-/// Where a benchmark's figures go: a table on stdout, each row as it comes; or CSV instead; and JSON into a file, or on
-/// stdout alone. Only rank 0's report says anything.
+/// Where a benchmark's results go: a table on stdout, row by row; or CSV instead; and JSON in a file, or on stdout with
+/// nothing else. Only rank 0's report prints or writes anything.
 class Report {
  public:
   struct Options {
@@ -23,11 +23,11 @@ class Report {
 
   /// A line "# text" of the table.
   void comment(const std::string& text);
-  /// One row: its values for CSV and JSON, and as the table shows it.
+  /// One row: its values for CSV and JSON, and its line in the table.
   void row(const nlohmann::ordered_json& values, const std::string& line);
-  /// A value of the whole document.
+  /// A value that belongs to the whole document.
   void set(const std::string& name, const nlohmann::ordered_json& value);
-  /// Writes what is to be written at the end. Throws Error where a file cannot be written.
+  /// Writes the JSON, if requested. Throws Error if it cannot be written.
   void finish();
 
  private:
@@ -38,30 +38,30 @@ class Report {
   nlohmann::ordered_json document_;
 };
 
-/// A value as CSV has it (RFC 4180): a text with a comma, a quote or a line end stands in quotes. Null is empty.
+/// A value in CSV format (RFC 4180): text with a comma, a quote or a line end is quoted. Null is empty.
 [[nodiscard]] std::string csv_cell(const nlohmann::ordered_json& value);
 
-/// Throws InvalidArgument where both of them would go to stdout.
+/// Throws InvalidArgument if both CSV and JSON would go to stdout.
 void expect_one_stdout(const Report::Options& options);
 
-/// What was predicted in seconds, in microseconds; null of an algorithm that the operation has not, whose time is 0.
+/// A prediction in microseconds; null if it is 0, which means that the operation does not have the algorithm.
 [[nodiscard]] nlohmann::ordered_json microseconds_if_any(double seconds);
 
-/// Writes `text` to a file, or to stdout for "-". Throws Error where that fails.
+/// Writes `text` to a file, or to stdout for "-". Throws Error if that fails.
 void write_text(const std::string& path, const std::string& text);
-/// The same with a document, in which what is no UTF-8 is replaced.
+/// Writes a document as `write_text` does, with invalid UTF-8 replaced.
 void write_json(const std::string& path, const nlohmann::ordered_json& document);
-/// Throws InvalidArgument where two of these files, each an option and its path, are one. Empty ones and "-" are none.
+/// Throws InvalidArgument if two of these files (option and path) have the same path. Empty paths and "-" are ignored.
 void expect_apart(std::initializer_list<std::pair<std::string_view, std::string_view>> files);
 
-/// "host" or "cuda", and the emulated link where there is one: "host, emulated link 20us,1GB/s".
+/// "host" or "cuda", and the emulated link if there is one: "host, emulated link 20us,1GB/s".
 [[nodiscard]] std::string setting(const World& world);
 
-/// A command whose timelines are of parts of it, as write_timeline's are, cannot also leave TANDEM_TRACE the whole:
-/// then this throws InvalidArgument. `what` writes them.
+/// Throws InvalidArgument if TANDEM_TRACE is set: a command that writes timelines of parts of its run (`what` in the
+/// error) clears the trace as it does, so that none of the whole run is left.
 void expect_no_trace(const Env& env, std::string_view what);
 
-/// Collective. Writes the trace of all ranks to `path`, from rank 0, and clears it. `label` stands above its picture.
+/// Collective. Writes the trace of all ranks to `path`, from rank 0, and clears it. `label`: its picture's title.
 void write_timeline(const World& world, const std::string& path, const std::string& label);
 
 }  // namespace tandem::tools

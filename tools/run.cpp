@@ -16,7 +16,7 @@
 namespace tandem::tools {
 namespace {
 
-/// CLI11 does not know of the program that stands behind the options.
+/// Adds the program after the options, which CLI11 does not know, to the usage.
 class HelpOfRun : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override {
@@ -27,7 +27,7 @@ class HelpOfRun : public CLI::Formatter {
 
 constexpr std::int64_t most_processes = 4096;
 
-/// Hands what an option says to the ranks, as a variable in which Env has found nothing wrong.
+/// Passes an option's value to the ranks as an environment variable, once Env has accepted it.
 void hand_over(LaunchOptions& options, const std::string& option, const std::string& variable,
                const std::string& value) {
   if (value.empty()) throw InvalidArgument(format("{} is given as an empty text", option));
@@ -35,7 +35,7 @@ void hand_over(LaunchOptions& options, const std::string& option, const std::str
     static_cast<void>(Env::from([&](const std::string& name) -> std::optional<std::string> {
       return name == variable ? std::optional<std::string>(value) : std::nullopt;
     }));
-  } catch (const InvalidArgument& error) {  // which begins with the variable, of which nobody has spoken here
+  } catch (const InvalidArgument& error) {  // it begins with the variable, which the user has not given
     const std::string why = error.what();
     throw InvalidArgument(why.starts_with(variable) ? option + why.substr(variable.size()) : why);
   }

@@ -5,7 +5,7 @@
 
 namespace tandem::tools {
 
-/// `tandem run`: starts a program as several ranks of this node, and stays until they have ended.
+/// `tandem run`: starts a program as several ranks of this node, and waits until they have ended.
 [[nodiscard]] int run(Arguments arguments);
 
 }  // namespace tandem::tools

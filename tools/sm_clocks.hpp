@@ -12,28 +12,28 @@
 
 namespace tandem::tools {
 
-/// At what clocks the ranks' GPUs run what is timed: a GPU that is warm, or draws all the power that it may, is slower.
+/// The clocks of the ranks' GPUs during the timed runs: a GPU that is warm, or at its power limit, is slower.
 class SmClocks {
  public:
   explicit SmClocks(const Team& team);
 
-  /// Reads this rank's clock: while its GPU works.
+  /// Reads this rank's clock. Call it while the GPU works.
   void sample();
-  /// What all ranks have read since the last row, into a row: "sm_mhz", the least of it. Collective.
+  /// Adds to a row as "sm_mhz" the lowest clock that any rank has read since the last row. Collective.
   void add_to(nlohmann::ordered_json& row);
-  /// What the rows had together, and the most that the GPUs allow: a comment. Nothing on the host.
+  /// Adds a comment: the range of clocks in all rows, and the highest that the GPUs allow. Nothing on the host.
   void add_to(Report& report) const;
 
  private:
   struct Range {
     int least;
     int greatest;
-    int limit;  ///< of the GPU that may reach the least
+    int limit;  ///< the highest clock allowed, of the GPU for which it is lowest
   };
   static void widen(std::optional<Range>& range, const Range& by);
 
   Team team_;
-  std::unique_ptr<const GpuClock> clock_;  ///< none on the host
+  std::unique_ptr<const GpuClock> clock_;  ///< null on the host
   std::optional<Range> read_;              ///< by this rank since the last row
   std::optional<Range> rows_;              ///< by all ranks
 };

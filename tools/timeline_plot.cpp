@@ -29,7 +29,7 @@ extern "C" {
 namespace tandem::tools {
 namespace {
 
-constexpr int python_lacks = 3;  // what the script ends with where it cannot import what it needs
+constexpr int python_lacks = 3;  // the script's exit code if it cannot import what it needs
 
 std::pair<FileDescriptor, FileDescriptor> open_pipe() {
   std::array<int, 2> ends{};
@@ -38,11 +38,11 @@ std::pair<FileDescriptor, FileDescriptor> open_pipe() {
 }
 
 struct Outcome {
-  int code = 0;        ///< 127: there is no such program
-  std::string output;  ///< what it said
+  int code = 0;        ///< 127: the program does not exist
+  std::string output;  ///< its stdout and stderr
 };
 
-/// Runs a program that reads `input` before it says anything, and gives what it says on stdout and stderr.
+/// Runs a program that reads all of `input` before it prints anything.
 Outcome run_program(std::vector<std::string> words, std::string_view input) {
   auto [input_end, write_end] = open_pipe();
   auto [read_end, output_end] = open_pipe();
@@ -61,7 +61,7 @@ Outcome run_program(std::vector<std::string> words, std::string_view input) {
   input_end = {};
   output_end = {};
 
-  // A program that ends early must not end this one: the write is to fail instead.
+  // If the program ends early, the write should fail instead of killing this process.
   const auto previous = std::signal(SIGPIPE, SIG_IGN);
   while (!input.empty()) {
     const ssize_t written = write(write_end.get(), input.data(), input.size());
@@ -97,7 +97,7 @@ std::string last_line(std::string text) {
 std::string plot_timelines(const std::vector<std::string>& timelines, const std::string& png,
                            const std::string& title) {
   std::string why;
-  // A Python of the user's own may lack what the system's has.
+  // A Python that the user installed may lack modules that the system's has.
   for (const char* python : {"python3", "/usr/bin/python3"}) {
     std::vector<std::string> words{python, "-", "--out", png, "--title", title};
     words.insert(words.end(), timelines.begin(), timelines.end());

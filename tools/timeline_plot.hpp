@@ -6,8 +6,8 @@
 
 namespace tandem::tools {
 
-/// Draws timelines into one PNG with scripts/plot_timeline.py, which the program has in it. Says in one line why it
-/// could not, or nothing.
+/// Draws timelines into one PNG with scripts/plot_timeline.py, which is embedded in the program. Returns an error of
+/// one line, or an empty string.
 [[nodiscard]] std::string plot_timelines(const std::vector<std::string>& timelines, const std::string& png,
                                          const std::string& title);
 

@@ -110,9 +110,9 @@ std::vector<std::vector<double>> Timing::repeated(std::span<const QueuedRuns> al
 std::vector<double> Timing::medians_in_turns(std::span<const std::function<void()>> bodies, double limit, int least,
                                              int most) {
   const auto begin = std::chrono::steady_clock::now();
-  static_cast<void>(in_turns(bodies, 1));  // for warm-up, and to see how long it takes
+  static_cast<void>(in_turns(bodies, 1));  // warms up, and measures how long a round takes
   const double once = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double longest = std::max(gather_numbers(team_, {once})[0][0], 1e-6);  // one rank's, for all
+  const double longest = std::max(gather_numbers(team_, {once})[0][0], 1e-6);  // rank 0's, so that all agree
   const int rounds = static_cast<int>(std::clamp(limit / longest, double(least), double(most)));
   std::vector<double> medians;
   for (const std::vector<double>& each : in_turns(bodies, rounds)) medians.push_back(median(each));
@@ -129,8 +129,8 @@ void Timing::trace(const std::function<void()>& body) {
     device.trace_collect();
     device.trace().enable(false);
   };
-  traced();  // the first one makes the events
-  // Behind what is queued already, the GPU need not wait for this thread.
+  traced();  // the first time creates the events
+  // Queued after other work, so that the GPU does not wait for this thread.
   for (int i = 0; events_ && i < 4; ++i) body();
   pad_.signal_pad().barrier(stream_, 0);
   if (!events_) team_.synchronize(stream_);

@@ -15,20 +15,20 @@ namespace tandem::tools {
 
 class SmClocks;
 
-/// The middle value (of an even number, the mean of the middle two); 0 for none.
+/// The middle value (for an even number of samples, the mean of the middle two); 0 for none.
 [[nodiscard]] double median(std::vector<double> samples);
-/// The smallest sample that `percent` of a hundred samples do not exceed; 0 for none.
+/// The smallest sample that at least `percent` % of the samples do not exceed; 0 for none.
 [[nodiscard]] double percentile(std::vector<double> samples, double percent);
 
-/// How often something is run to be timed.
+/// How often something is run for a measurement.
 struct Repetitions {
   int iterations = 20;
-  int warmup = 5;          ///< runs before them
-  int graph_launches = 0;  ///< 0: each iteration is queued by itself; else all are captured in a CUDA graph, and this
-                           ///< counts its launches
+  int warmup = 5;          ///< untimed runs before the iterations
+  int graph_launches = 0;  ///< 0: each iteration is queued by itself; else all are captured in one CUDA graph, which is
+                           ///< launched this many times
 };
 
-/// What is queued, and timed, at once: some runs of one body.
+/// What is queued and timed as one: several runs of a body.
 struct QueuedRuns {
   std::function<void()> queue;
   int runs = 1;
@@ -37,33 +37,32 @@ struct QueuedRuns {
 /// "20 iterations, 5 for warm-up", …
 [[nodiscard]] std::string to_string(const Repetitions& repetitions);
 
-/// Times runs of operations over a team. Each run begins behind a barrier of the team's streams. On CUDA, events take
-/// the time and runs are queued one behind the other; on the host, the clock around the run and its synchronisation.
+/// Times runs of operations on a team. Each run starts after a barrier of the team's streams. On CUDA, runs are queued
+/// without waiting in between and timed by events; on the host, by the clock around the run and its synchronisation.
 class Timing {
  public:
-  /// Collective. With `blocking`, the host waits for each run on CUDA as well. `clocks`, which live as long as this,
-  /// are read while what `in_turns` and all below it have queued runs.
+  /// Collective. With `blocking`, the host waits for each run on CUDA, too. `clocks`, which must outlive this, are
+  /// sampled by `in_turns` (and so by `repeated` and `medians_in_turns`) once it has queued its runs.
   Timing(const Team& team, StreamRef stream, bool blocking, SmClocks* clocks = nullptr);
 
   /// Times one run of `body`, which queues work on the stream. Collective.
   void measure(const std::function<void()>& body);
-  /// Times `rounds` runs of each body, in turns, so that all of them meet the same clocks. The seconds of each body's
-  /// runs, as the slowest rank took them. Collective.
+  /// Times `rounds` runs of each body, in turns, so that all bodies experience the same clocks. Returns the seconds of
+  /// each body's runs, as the slowest rank measured them. Collective.
   [[nodiscard]] std::vector<std::vector<double>> in_turns(std::span<const std::function<void()>> bodies, int rounds);
-  /// What `repeated` times of `body`: one run, or if `repetitions` are of graphs, the launch of one that holds all
+  /// What `repeated` should time for `body`: one run, or with graph launches, the launch of a graph that contains all
   /// iterations.
   [[nodiscard]] QueuedRuns queued(const std::function<void()>& body, const Repetitions& repetitions) const;
-  /// Times each of what `queued` gave for these repetitions, in turns and behind runs for warm-up. The seconds of one
-  /// run; of a graph's launch each counts as one part of it. Collective.
+  /// Times everything that `queued` returned for these repetitions, in turns, after warm-up runs. Returns the seconds
+  /// of each run; for a graph, each launch's time divided by its number of runs. Collective.
   [[nodiscard]] std::vector<std::vector<double>> repeated(std::span<const QueuedRuns> all,
                                                           const Repetitions& repetitions);
-  /// The medians of each body's times in as many rounds, of `least` to `most`, as fit into `limit` seconds. Collective.
+  /// The median time of each body, over `least` to `most` rounds, as many as fit into `limit` seconds. Collective.
   [[nodiscard]] std::vector<double> medians_in_turns(std::span<const std::function<void()>> bodies, double limit,
                                                      int least, int most);
-  /// Runs `body` with the ranks in step, and leaves the trace of that, and of nothing else, for write_timeline.
-  /// Collective.
+  /// Runs `body` with the ranks synchronised, and leaves the trace of only that for write_timeline. Collective.
   void trace(const std::function<void()>& body);
-  /// Seconds of each run measured since the last call, as the slowest rank took them. Collective.
+  /// Seconds of each run measured since the last call, as the slowest rank measured them. Collective.
   [[nodiscard]] std::vector<double> collect();
 
  private:
@@ -82,7 +81,7 @@ class Timing {
   std::vector<double> seconds_;
 };
 
-/// Each rank's numbers, in team order. Collective; equally many on all.
+/// Each rank's numbers, in team order. Collective; every rank must pass equally many.
 [[nodiscard]] std::vector<std::vector<double>> gather_numbers(const Team& team, const std::vector<double>& mine);
 /// Each rank's text, in team order. Collective.
 [[nodiscard]] std::vector<std::string> gather_texts(const Team& team, const std::string& mine);

@@ -52,9 +52,9 @@ Examples:
   tandem tune linear_reduce_scatter -n 4 --device cuda --shape 8192,8192,57344 --layout NN   # its gradient of x
 )";
 
-/// What is as fast as the model's choice but for this much is not worth another choice than everyone else's.
+/// A candidate replaces the model's choice only if it takes less than this fraction of that choice's time.
 constexpr double worthwhile = 0.99;
-/// How many of those that did best by themselves are compared with each other.
+/// How many of the candidates that did best against the model's choice are compared with each other.
 constexpr std::size_t finalists = 3;
 
 std::vector<std::string> linear_names() {
@@ -78,11 +78,11 @@ struct TuneOptions {
   Report::Options report;
 };
 
-/// One way to run the operation, and how long that took.
+/// One way to run the operation, and its time.
 struct Candidate {
   LinearOptions options;
-  double seconds = 0;   ///< the median
-  double to_model = 1;  ///< its time over that of the model's choice, measured in turns with it
+  double seconds = 0;   ///< median
+  double to_model = 1;  ///< relative to the time of the model's choice, measured in turns with it
   std::int64_t wrong = 0;
 };
 
@@ -94,7 +94,7 @@ std::string text_of(const LinearOptions& options) {
   return algorithm_text(options.algorithm, options.groups.value_or(0));
 }
 
-/// All there is to run, the model's choice first.
+/// All ways to run the operation; the first is the model's choice.
 std::vector<Candidate> candidates(const LinearProblem& problem, const Device& device) {
   const LinearChoice model = choose(problem.kind, problem.costed_spec(0), problem.ranks, device.costs());
   std::vector<Candidate> all;
@@ -108,7 +108,7 @@ std::vector<Candidate> candidates(const LinearProblem& problem, const Device& de
       add({.algorithm = algorithm, .groups = std::nullopt});
       continue;
     }
-    const int fewest = algorithm == "pipeline" ? 1 : 2;  // one step is a pipeline of one group
+    const int fewest = algorithm == "pipeline" ? 1 : 2;  // with one group, the others equal a pipeline
     for (int groups = fewest; groups <= most; ++groups) add({.algorithm = algorithm, .groups = groups});
   }
   return all;
@@ -123,7 +123,7 @@ class Tuner {
         stream_(world.device()),
         timing_(world.team(), stream_, false) {}
 
-  /// Collective. How many elements were wrong; if none was, the fastest way is kept.
+  /// Collective. Returns how many elements were wrong; if none was, rank 0 stores the fastest way in the plan cache.
   std::int64_t tune(const Shape& shape, Report& report) {
     const LinearProblem problem{.kind = linear_kind(options_.operation),
                                 .shape = shape,
@@ -149,7 +149,7 @@ class Tuner {
       keep(problem, best, *kept, all.size(), report);
     } else {
       report.comment(format("{}: no way is kept, since {} elements were wrong", to_string(problem.shape), wrong));
-      for (const ProductTimes& each : products) keep(each, 0);  // plans run what nobody chose
+      for (const ProductTimes& each : products) keep(each, 0);  // the ones that run untuned
     }
     return wrong;
   }
@@ -157,8 +157,8 @@ class Tuner {
  private:
   using Bodies = std::vector<std::function<void()>>;
 
-  /// The fastest algorithms are kept before the plans are made that are to run them. A quarter of the time comes on
-  /// top.
+  /// Stores the fastest algorithms before the plans that will use them are created. Takes a quarter of --seconds, in
+  /// addition to the rest.
   std::vector<ProductTimes> tune_products(const LinearProblem& problem, Report& report) {
     const std::string what = format("{} {}", name(options_.operation), to_string(problem.shape));
     std::vector<ProductTimes> products =
@@ -198,7 +198,7 @@ class Tuner {
                                              chosen / first, time_text(first))));
   }
 
-  /// Half of the time goes to the candidates by themselves.
+  /// Times each candidate in turns with the model's choice, for half of --seconds.
   void compare_with_model(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& all) {
     if (all.size() == 1) return;
     const Team& team = world_.team();
@@ -214,17 +214,17 @@ class Tuner {
     }
   }
 
-  /// The model's choice, and those that came nearest to it or went beyond.
+  /// The model's choice, and the candidates that were fastest relative to it.
   static std::vector<Candidate> best_of(std::vector<Candidate> all) {
     std::ranges::stable_sort(all.begin() + 1, all.end(), {}, &Candidate::to_model);
     all.resize(std::min(all.size(), 1 + finalists));
     return all;
   }
 
-  /// The other half goes to the best among each other.
+  /// Times the best candidates in turns with each other, for the other half of --seconds.
   std::int64_t compare(const LinearProblem& problem, LinearRun& run, std::vector<Candidate>& best) {
     const Team& team = world_.team();
-    std::list<LinearPlanOfAnyKind> plans;  // which stay where they are
+    std::list<LinearPlanOfAnyKind> plans;  // a list, since bodies refer to its elements
     std::int64_t wrong = 0;
     Bodies bodies;
     for (Candidate& each : best) {
@@ -302,7 +302,7 @@ void print_header(Report& report) {
       format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", "", "", "", "", "/groups", "", "(us)", "'s"));
 }
 
-/// Before anything is measured for nothing.
+/// Throws InvalidArgument for an unusable plan cache, before anything is measured.
 void expect_usable(const Env& env, const std::optional<std::string>& given) {
   const PlanCache cache(env.plan_cache);
   if (cache.path().empty() || (given && *given == "none")) {

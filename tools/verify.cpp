@@ -39,7 +39,7 @@ Examples:
   tandem verify linear_reduce_scatter -n 3 --seed 7 --case 41
 )";
 
-// Cases between two exchanges of results: ranks outside of a case's team run ahead meanwhile.
+// Cases between two exchanges of results; in the meantime, ranks outside a case's team continue with the next case.
 constexpr std::int64_t batch = 16;
 
 struct VerifyOptions {
@@ -140,7 +140,7 @@ std::uint64_t common_seed(const World& world, const std::optional<std::uint64_t>
   return std::stoull(gather_texts(world.team(), mine)[0]);
 }
 
-/// Before the first case: who ends in one tells nothing more.
+/// Printed before the first case, so that the seed is known even if a case crashes.
 void introduce(const World& world, const VerifyOptions& options) {
   if (world.rank() != 0 || options.json == "-") return;
   std::fputs(format("seed {}, {} ranks on {}\n", *options.seed, world.size(), setting(world)).c_str(), stdout);
@@ -149,7 +149,7 @@ void introduce(const World& world, const VerifyOptions& options) {
 
 int report(const World& world, const VerifyOptions& options, const Verification& verification) {
   const std::vector<Failure>& failures = verification.failures();
-  if (world.rank() != 0) return success;  // rank 0 tells; who failed before it would end it
+  if (world.rank() != 0) return success;  // rank 0 reports; if another rank failed earlier, rank 0 would be stopped
   nlohmann::ordered_json document{{"seed", *options.seed},     {"ranks", world.size()},
                                   {"device", setting(world)},  {"passed", verification.passed()},
                                   {"failed", failures.size()}, {"failures", nlohmann::ordered_json::array()}};

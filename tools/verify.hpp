@@ -5,7 +5,7 @@
 
 namespace tandem::tools {
 
-/// `tandem verify`: random cases of the operations, every element compared with an fp64 reference.
+/// `tandem verify`: runs random cases of the operations, and compares every element with an fp64 reference.
 [[nodiscard]] int verify(Arguments arguments);
 
 }  // namespace tandem::tools

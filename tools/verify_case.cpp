@@ -23,20 +23,20 @@ std::uint64_t key_of(const CaseName& name) {
   return testing::key(name.seed, {static_cast<std::uint64_t>(name.operation), static_cast<std::uint64_t>(name.index)});
 }
 
-/// Some of `from`'s ranks, in any order.
+/// Some of the ranks [0, from), in random order.
 std::vector<int> some_ranks(Random& random, int from) {
   std::vector<int> ranks(static_cast<std::size_t>(from));
   std::iota(ranks.begin(), ranks.end(), 0);
   for (std::size_t i = ranks.size(); i > 1; --i) {
     std::swap(ranks[i - 1], ranks[static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(i) - 1))]);
   }
-  // Whole teams are drawn most often: they find most.
+  // Half of the time all ranks: these cases find the most errors.
   if (random.chance(50)) ranks.resize(static_cast<std::size_t>(random.between(1, from)));
   return ranks;
 }
 
-/// A team of the world's ranks, or of some of theirs; the same draws on every rank. Never the world's own team: a case
-/// that fails must not fail the next one.
+/// A team of some of the world's ranks, or a subteam of it; the same draws on every rank. Never the world's own team: a
+/// case that fails must not make the next one fail.
 Team random_team(const World& world, Random& random) {
   const std::vector<int> ranks = some_ranks(random, world.size());
   const std::vector<int> again = some_ranks(random, static_cast<int>(ranks.size()));
@@ -60,7 +60,7 @@ std::int64_t Case::extent(std::int64_t most) {
   const std::int64_t draw = random_.between(0, 99);
   if (draw < 4) return 0;
   if (draw < 40) return random_.between(1, std::min<std::int64_t>(most, 9));
-  if (draw < 60) return std::min(most, std::int64_t{8} << random_.between(0, 5));  // what kernels like
+  if (draw < 60) return std::min(most, std::int64_t{8} << random_.between(0, 5));  // sizes that suit kernels
   return random_.between(1, most);
 }
 
@@ -105,7 +105,7 @@ CaseResult run_case(const World& world, const CaseName& name) {
   try {
     team = random_team(world, random);
     if (!team) return {};
-    // Who waits in vain gives up before the ranks that wait for this case's end do.
+    // A wait that fails must time out before the ranks that wait for the end of this case do.
     team.set_timeout(world.team().timeout() / 4);
     Case self(team, name);
     try {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array summed{f32, f16, bf16, f64, i32, i64};
 constexpr std::array moved{f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2};
 constexpr std::array<std::size_t, 3> pieces{0, 256, 2048};
-constexpr std::int64_t most_strided = 4000;  // elements, each of which may be a row that is filled and read by itself
+constexpr std::int64_t most_strided = 4000;  // elements: each may be a row that is filled and read separately
 
 CollectiveProblem random_problem(Operation operation, Case& self) {
   Random& random = self.random();
@@ -29,7 +29,7 @@ CollectiveProblem random_problem(Operation operation, Case& self) {
   return problem;
 }
 
-/// One of the runs of the plan made for `whole`: as much or less.
+/// A run of the plan that was made for `whole`: as large or smaller.
 CollectiveProblem random_run(const CollectiveProblem& whole, bool first, bool counted, Random& random) {
   CollectiveProblem problem = whole;
   if (!first) problem.rows = random.between(0, whole.rows);
@@ -41,7 +41,7 @@ CollectiveProblem random_run(const CollectiveProblem& whole, bool first, bool co
   return problem;
 }
 
-/// Every rank's input is known to every other.
+/// A problem's data: every rank can compute the inputs of all.
 class Data {
  public:
   Data(const CollectiveProblem& problem, std::uint64_t key) : problem_(problem), key_(key) {}
@@ -127,7 +127,7 @@ void run_collective_case(Operation operation, Case& self) {
                        counted ? " with counts" : ""));
 
   CollectivePlan plan(team, operation, whole.plan_count(), whole.dtype, options);
-  team.barrier();  // nobody writes into a peer before its poison stands
+  team.barrier();  // no rank may write into a peer's tensor before it has been poisoned
   for (Run& run : runs) {
     const Stream& stream = streams[random.chance(25) ? 1 : 0];
     self.maybe_delay(stream);

@@ -25,7 +25,7 @@ Shape random_shape(Case& self) {
   const bool larger = self.random().chance(8);
   const std::int64_t most = larger ? 400 : 96;
   Shape shape{self.extent(most), self.extent(most), self.extent(most)};
-  const std::int64_t work = larger ? 8'000'000 : 400'000;  // what the reference multiplies on one core
+  const std::int64_t work = larger ? 8'000'000 : 400'000;  // multiplications of the reference, which runs on one core
   while (shape.m * shape.n * shape.k > work) {
     std::int64_t& longest = shape.m >= shape.n && shape.m >= shape.k ? shape.m : shape.n >= shape.k ? shape.n : shape.k;
     longest = longest / 2 + 1;
@@ -99,7 +99,7 @@ void run_linear_case(Operation operation, Case& self) {
   const LinearProblem whole = random_problem(operation, self);
   const LinearOptions options = random_options(whole, random);
 
-  // A plan serves any number of tokens up to its own; consecutive runs overlap, on one stream or on two.
+  // A plan supports any number of tokens up to its own; consecutive runs overlap, on one stream or on two.
   std::vector<LinearProblem> problems;
   std::string tokens;
   for (std::int64_t runs = random.between(1, 4); runs > 0; --runs) {

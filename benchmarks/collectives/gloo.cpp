@@ -49,7 +49,7 @@ class Gloo final : public measurement::Library {
     }
   }
   [[nodiscard]] float* input() override { return in_.data(); }
-  /// Gloo's reduce_scatter is in place: the result lies at the beginning of the input.
+  /// Gloo's reduce_scatter is in place: the result is at the beginning of the input.
   [[nodiscard]] const float* output() override {
     return operation_ == Operation::reduce_scatter ? in_.data() : out_.data();
   }

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> names{"all_reduce", "all_gather", "red
 constexpr int warm_up = 20;
 constexpr int fewest = 10;
 constexpr int most = 20'000;
-constexpr int most_fresh = 200;  // ranks take half a millisecond and more to agree on each one's beginning
+constexpr int most_fresh = 200;  // ranks take half a millisecond or more to agree on the beginning of each
 
 std::string name(Operation operation) { return std::string(names[static_cast<std::size_t>(operation)]); }
 
@@ -33,7 +33,7 @@ std::string name(Operation operation) { return std::string(names[static_cast<std
   std::exit(2);
 }
 
-/// What rank puts at place i: whole and small, so that any order of summing gives the same float.
+/// Element i of a rank's input: small whole numbers, so that any order of summation gives the same float.
 float element(std::uint64_t seed, int rank, std::size_t i) {
   std::uint64_t x = seed + static_cast<std::uint64_t>(rank) * 0x9e3779b97f4a7c15U + i * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 31)) * 0x94d049bb133111ebU;
@@ -56,11 +56,11 @@ class Case {
     for (std::size_t i = 0; i < inputs(); ++i) library_.input()[i] = element(seed, library_.rank(), i);
   }
 
-  /// Every element of the input is written, and every one of the result read, by this rank.
+  /// Makes this rank write every element of its input and read every element of its result.
   void use() {
     float read = 0;
     for (std::size_t i = 0; i < outputs(); ++i) read += library_.output()[i];
-    const float sign = std::isnan(read) ? 1.0F : -1.0F;  // the result decides, so that nobody leaves the reading out
+    const float sign = std::isnan(read) ? 1.0F : -1.0F;  // keeps the compiler from dropping the reads
     for (std::size_t i = 0; i < inputs(); ++i) library_.input()[i] *= sign;
   }
 
@@ -80,14 +80,14 @@ class Case {
     return wrong;
   }
 
-  /// What a link carries for each byte of the message, as nccl-tests define busbw.
+  /// The bytes that a link carries for each byte of the message: busbw / algbw as nccl-tests defines them.
   [[nodiscard]] double link_share() const {
     const auto n = static_cast<double>(ranks_);
     return (operation_ == Operation::all_reduce ? 2 : 1) * (n - 1) / n;
   }
 
  private:
-  /// Of one rank.
+  /// The input and output elements of one rank.
   [[nodiscard]] std::size_t inputs() const { return operation_ == Operation::all_gather ? count_ : total_; }
   [[nodiscard]] std::size_t outputs() const { return operation_ == Operation::reduce_scatter ? count_ : total_; }
 
@@ -98,7 +98,7 @@ class Case {
   std::size_t total_ = 0;
 };
 
-using Clock = std::chrono::steady_clock;  // one for all processes of a machine
+using Clock = std::chrono::steady_clock;  // the same on all processes of a machine
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -128,12 +128,12 @@ double mean_of_iterations(Library& library, std::size_t iterations) {
   return mean[0];
 }
 
-/// A moment that is the same for all ranks, and is there when this returns. `ahead`: how long it takes until all know.
+/// Returns at a moment that all ranks have agreed on. `ahead`: how long it takes until all of them know it.
 Clock::time_point begin_together(Library& library, Clock::duration& ahead) {
   std::vector<double> latest{std::chrono::duration<double>((Clock::now() + ahead).time_since_epoch()).count()};
   library.maximum(latest);
   const Clock::time_point begin(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(latest[0])));
-  if (Clock::now() > begin) ahead *= 2;  // too late for this time
+  if (Clock::now() > begin) ahead *= 2;  // this rank was too late
   while (Clock::now() < begin) ::sched_yield();
   return begin;
 }
@@ -199,7 +199,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
-    // `units`: what may stand behind it, each 1024 times as much as the one before.
+    // `units`: the allowed suffixes, each 1024 times the previous one.
     const auto number = [&](std::string_view units = "") {
       char* end = nullptr;
       double parsed = std::strtod(value.c_str(), &end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Started by mpirun.
+// Must be started by mpirun.
 #include <mpi.h>
 
 #include "measurement.hpp"

@@ -5,7 +5,7 @@
 
 namespace measurement {
 
-/// Runs `body` in `ranks` forked processes, each with its rank; 0 if all of them ended well.
+/// Runs `body` in `ranks` forked processes, each with its rank; returns 0 if all of them succeeded.
 [[nodiscard]] int fork_ranks(int ranks, const std::function<void(int rank)>& body);
 
 }  // namespace measurement

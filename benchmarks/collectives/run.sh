@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Collectives of Tandem, Open MPI and Gloo side by side on this machine, with nccl-tests' columns. Build them first with
+# Compares the collectives of Tandem, Open MPI and Gloo on this machine, in nccl-tests' columns. Build them first with
 # -DTANDEM_BENCHMARKS=ON; `make bench` does both.
 set -euo pipefail
 
@@ -74,9 +74,9 @@ for n in $ranks; do
   for ((round = 0; round < rounds; ++round)); do
     echo "$n ranks, round $((round + 1)) of $rounds" >&2
     measure tandem "$programs/collectives-tandem" --ranks "$n"
-    # The programs bind themselves, all alike.
+    # mpirun need not pin its ranks: all programs pin themselves in the same way.
     if $has_mpi; then measure openmpi mpirun --oversubscribe --bind-to none -n "$n" "$programs/collectives-openmpi"; fi
-    # But for Gloo: its own thread for the sockets would wait for the core that its caller spins on.
+    # Except Gloo: its thread for the sockets would have to wait for the core on which its caller spins.
     if $has_gloo; then measure gloo "$programs/collectives-gloo" --ranks "$n" --bind none; fi
   done
 done

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the lines of the collectives benchmarks into one table for each operation and number of ranks, and says where
-Tandem stands. Ends with 1 if one of Tandem's results was wrong."""
+"""Turns the output of the collectives benchmarks into one table for each operation and number of ranks, and summarizes
+how Tandem compares. Exits with 1 if one of Tandem's results was wrong."""
 
 import statistics
 import sys
@@ -8,13 +8,13 @@ from collections import defaultdict
 
 ORDER = ["tandem", "tandem-plain", "openmpi", "gloo"]
 OURS = ORDER[:2]
-MEASURES = ["median", "mean"]  # of the time: the first two figures
-LEVEL = 0.05  # times that differ by no more than this share of the peer's are level
+MEASURES = ["median", "mean"]  # the first two figures: statistics of the time
+LEVEL = 0.05  # times are level if they differ by at most this fraction of the peer's
 
 
 def load(lines):
-    """{(ranks, op): {(size, count, type, redop): {library: (#wrong, (time, mean, algbw, busbw))}}}, all of it in order:
-    medians of the rounds, and None for the figures of what was wrong once."""
+    """{(ranks, op): {(size, count, type, redop): {library: (#wrong, (time, mean, algbw, busbw))}}}, all sorted: medians
+    of the rounds, with None for the figures if any round was wrong."""
     rounds = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for line in lines:
         library, op, ranks, size, count, dtype, redop, time, mean, algbw, busbw, wrong = line.split()
@@ -41,7 +41,7 @@ def table(cases):
         for (size, count, dtype, redop), libraries in rows.items():
             for library, (wrong, figures) in libraries.items():
                 row = f"{library:>14}{size:>12}{count:>12}{dtype:>7}{redop:>7}"
-                if figures is None:  # no speed of a wrong result
+                if figures is None:  # no speed for a wrong result
                     lines.append(f"{row}{'-':>12}{'-':>12}{'-':>9}{'-':>9}{wrong:>8}")
                     continue
                 time, mean, algbw, busbw = figures
@@ -50,8 +50,8 @@ def table(cases):
 
 
 def standing(cases, own, measure):
-    """In how many rows one of Tandem's ways is ahead of the better peer, level with it, and behind, by one of MEASURES;
-    those behind by name."""
+    """In how many rows one of Tandem's variants is ahead of the best peer, level with it, or behind, by one of
+    MEASURES; lists the rows where it is behind."""
     at = MEASURES.index(measure)
     counts = {"ahead": 0, "level": 0, "behind": 0}
     behind = []
@@ -74,7 +74,7 @@ def standing(cases, own, measure):
 
 
 def render(lines):
-    """(the lines of the tables and of the verdict, whether Tandem was never wrong)."""
+    """(the lines of the tables and of the summary, whether Tandem was never wrong)."""
     cases = load(lines)
     wrong = [f"{own}: wrong in {op} of {size} B by {ranks} ranks, {libraries[own][0]} elements"
              for own in OURS for (ranks, op), rows in cases.items() for (size, *_), libraries in rows.items()

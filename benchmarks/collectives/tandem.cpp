@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tandem twice: "tandem" on symmetric tensors, "tandem-plain" on memory that it has never seen.
+// Tandem in two variants: "tandem" uses symmetric tensors, "tandem-plain" private memory.
 #include <cstring>
 #include <optional>
 #include <random>
@@ -33,7 +33,7 @@ class Tandem final : public measurement::Library {
     const bool scatters = operation == Operation::reduce_scatter;
     in_elements_ = scatters ? elements * team_.size() : elements;
     out_elements_ = gathers ? elements * team_.size() : elements;
-    // One buffer that peers read or write is enough for each operation.
+    // For each operation it is enough that the buffer which peers read or write is symmetric.
     symmetric_in_ = make(symmetric_ && !gathers, in_elements_);
     symmetric_out_ = make(symmetric_ && !scatters, out_elements_);
     plain_in_.assign(static_cast<std::size_t>(in_elements_), 0);
@@ -105,7 +105,7 @@ class Tandem final : public measurement::Library {
   tandem::SymmetricTensor symmetric_out_;
   std::vector<float> plain_in_;
   std::vector<float> plain_out_;
-  tandem::TensorView in_;  // of these two
+  tandem::TensorView in_;  // in_ and out_: views of the two above
   tandem::TensorView out_;
   std::optional<tandem::AllReduce> all_reduce_;
   std::optional<tandem::AllGather> all_gather_;

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a benchmark in PyTorch find out together."""
+"""Agreement between the ranks of a PyTorch benchmark."""
 
 import torch
 import torch.distributed as dist
 
 
 def agreed(ok, device):
-    """Whether all ranks say so."""
+    """Whether `ok` holds on all ranks."""
     flag = torch.tensor([1 if ok else 0], device=device)
     dist.all_reduce(flag, op=dist.ReduceOp.MIN)
     return bool(flag.item())
@@ -17,7 +17,7 @@ def first_line(error):
 
 
 def over_ranks(numbers, device):
-    """Sums of the first two, maxima of the rest."""
+    """Over all ranks: the sums of the first two numbers, the maxima of the rest."""
     sums = torch.tensor(numbers[:2], dtype=torch.float64, device=device)
     maxima = torch.tensor(numbers[2:], dtype=torch.float64, device=device)
     dist.all_reduce(sums)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# What drivers of several rounds share; they source it.
+# Shared by the scripts that run several rounds, which source it.
 
 failures=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# needs PROGRAM TARGET: ends here if the target was not built.
+# needs PROGRAM TARGET: exits if PROGRAM, which the target builds, does not exist.
 needs() {
   if [[ -x $1 ]]; then return; fi
   echo "run.sh: $1 is not there; build the target $2" >&2
   exit 1
 }
 
-# into OUT: where the rounds' figures go, rid of those of an earlier run; nowhere that lasts if OUT is empty.
+# into OUT: sets the folder for the rounds' figures, and removes an earlier run's; a temporary one if OUT is empty.
 into() {
   out=$1
   if [[ -z $out ]]; then out=$folder; fi
@@ -22,14 +22,14 @@ into() {
   rm -f "$out"/tandem.*.json "$out"/pytorch.*.json
 }
 
-# has_torch PYTHON: says so if it has none.
+# has_torch PYTHON: whether it has torch; if not, prints so.
 has_torch() {
   if "$1" -c 'import torch' >/dev/null 2>&1; then return; fi
   echo "pytorch: left out, since $1 has no torch"
   return 1
 }
 
-# measure NAME LIMIT COMMAND...: runs it for at most LIMIT seconds; if it fails, counts that and shows its last words.
+# measure NAME LIMIT COMMAND...: runs it for at most LIMIT seconds; if it fails, counts that and prints its last lines.
 measure() {
   local name=$1 limit=$2 status=0
   shift 2

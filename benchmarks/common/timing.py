@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of what the ranks of a benchmark in PyTorch do."""
+"""Times of what the ranks of a PyTorch benchmark run."""
 
 import statistics
 import time
@@ -9,9 +9,9 @@ import torch.distributed as dist
 
 
 class Timing:
-    """Medians of the slowest rank's time; bodies run in turns, each behind a barrier of the ranks. With `ahead`, the host
-    queues all turns on CUDA before it waits for one, as `tandem bench` does: what it takes to start them shows only where
-    they are shorter. In front of each turn the device rests for `rest` seconds, idle."""
+    """Medians of the slowest rank's time; bodies run in turns, each after a barrier of the ranks. With `ahead`, the
+    host on CUDA queues all turns before it waits for one, as `tandem bench` does: launch overhead then shows only where
+    it exceeds the work's time. Before each turn the device is idle for `rest` seconds."""
 
     def __init__(self, device, ahead=False, rest=0.0):
         self.device = device
@@ -24,7 +24,7 @@ class Timing:
             self.wait()
             time.sleep(self.rest)
         prepare()
-        dist.all_reduce(self.flag)  # on CUDA the streams wait, on the host the ranks
+        dist.all_reduce(self.flag)  # a barrier: on CUDA of the streams, on the host of the ranks
         if self.device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()

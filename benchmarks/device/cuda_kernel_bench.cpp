@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU's sums and elementwise kernels reach in its own memory, in bytes read and written a second: one of 20 in a
-// CUDA graph. Each works on other memory than the one before, more than a cache holds.
+// The rates of a GPU's reductions and elementwise kernels in its own memory, in bytes read and written per second, in a
+// CUDA graph of 20 calls. Each call works on other memory than the previous one, in total more than a cache holds.
 #include <array>
 #include <benchmark/benchmark.h>
 #include <cstddef>
@@ -20,7 +20,7 @@ using namespace tandem;
 constexpr int calls = 20;
 constexpr std::size_t more_than_a_cache = std::size_t{256} << 20;
 
-/// Tensors of so many bytes, one after the other, and the first one again when memory ends.
+/// Cycles through tensors of this size, which together exceed a cache.
 class Tensors {
  public:
   Tensors(const std::shared_ptr<Device>& device, std::size_t bytes, std::size_t at_once)
@@ -38,7 +38,7 @@ class Tensors {
   std::size_t next_ = 0;
 };
 
-/// Times launches of what `body` queues `calls` times; of one call's bytes the rate is made.
+/// Times launches of a graph with `calls` calls of `body`. `bytes`: read and written by one call, for the rate.
 template <typename Body> void time(benchmark::State& state, Device& device, std::size_t bytes, const Body& body) {
   const Stream stream(device);
   const Graph graph(device, stream, [&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What products of a transformer layer's share of four ranks take on a GPU, in bf16, by each algorithm that cuBLASLt
-// offers, the one that runs unless somebody has tuned in front: one behind a rest, and many in a row, which the GPU's
-// power limit may slow.
+// The time of a transformer layer's GEMMs on a GPU, with the shapes that one of four ranks has, in bf16, with each
+// algorithm that cuBLASLt offers (the first is the one that runs untuned): alone after a pause, and many in a row,
+// which the GPU's power limit may slow down.
 #include <algorithm>
 #include <benchmark/benchmark.h>
 #include <bit>
@@ -23,8 +23,8 @@ namespace {
 
 using namespace tandem;
 
-/// A tensor of normal numbers, of which the first few millions come again and again: what a product takes, by the power
-/// that it takes, hangs on its numbers.
+/// A tensor of normally distributed numbers, which repeat after the first few million: a GEMM's power, and so its time,
+/// depends on its data.
 Buffer random_tensor(const std::shared_ptr<Device>& device, std::size_t elements) {
   constexpr std::size_t fresh = std::size_t{4} << 20;
   static const std::vector<std::uint16_t> numbers = [] {
@@ -63,7 +63,7 @@ void product(benchmark::State& state, std::int64_t m, std::int64_t n, std::int64
   const Buffer a = random_tensor(device, static_cast<std::size_t>(m * k));
   const Buffer b = random_tensor(device, static_cast<std::size_t>(n * k));
   const Buffer d(device, static_cast<std::size_t>(m * n) * sizeof(std::uint16_t));
-  // Filled in front of what is timed: so the host, slow when it has slept, is ahead, and no cache holds the operands.
+  // Filled before the timed runs, so that the host (slow after a sleep) is ahead, and no operands are cached.
   const Buffer other(device, std::size_t{1} << 30);
   const Stream stream(*device);
   Event begin(*device, Event::Timing::on);
@@ -88,7 +88,7 @@ void algorithms(benchmark::internal::Benchmark* each) {
       ->Iterations(5)
       ->Unit(benchmark::kMicrosecond);
 }
-// A layer's: y = x·Wᵀ, dx = dy·W, dW = dyᵀ·x
+// GEMMs of the layers: y = x·Wᵀ, dx = dy·W, dW = dyᵀ·x.
 BENCHMARK_CAPTURE(product, up_forward, 8192, 14336, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, up_gradient_of_x, 8192, 8192, 14336, false, false)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, up_gradient_of_weight, 14336, 8192, 8192, true, false)->Apply(algorithms);
@@ -98,13 +98,13 @@ BENCHMARK_CAPTURE(product, down_gradient_of_weight, 8192, 7168, 8192, true, fals
 BENCHMARK_CAPTURE(product, qkv_forward, 8192, 2560, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, qkv_gradient_of_x, 8192, 8192, 2560, false, false)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, out_forward, 8192, 8192, 2048, false, true)->Apply(algorithms);
-// What pipelines cut them into: a shard of the tokens, and the three others.
+// The parts that pipelines split them into: a shard of the tokens, and the other three.
 BENCHMARK_CAPTURE(product, qkv_shard, 2048, 2560, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, qkv_three_shards, 6144, 2560, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, up_shard, 2048, 14336, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, up_three_shards, 6144, 14336, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, down_shard, 2048, 8192, 7168, false, true)->Apply(algorithms);
-// Others of the comparison with peers.
+// Other shapes of the comparison with peers.
 BENCHMARK_CAPTURE(product, cube, 8192, 8192, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, wide, 4096, 12288, 12288, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, wide_shard, 1024, 12288, 12288, false, true)->Apply(algorithms);

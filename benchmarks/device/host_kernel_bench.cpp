@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host's kernels reach: copies and reductions in bytes a second, elementwise work in elements, products in
-// FLOP/s.
+// The rates of the host's kernels: copies and reductions in bytes per second, elementwise work in elements per second,
+// GEMMs in FLOP/s.
 #include <array>
 #include <benchmark/benchmark.h>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host's streams cost: the fixed price of each operation that a small collective queues.
+// The fixed cost of the host's streams: of each operation that a small collective queues.
 #include <array>
 #include <atomic>
 #include <benchmark/benchmark.h>
@@ -58,10 +58,10 @@ void small_all_reduce_alone(benchmark::State& state) {
 }
 BENCHMARK(small_all_reduce_alone)->ArgName("bytes")->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
 
-// All ranks signal each other and wait for each other; ranks are threads.
+// All ranks signal each other and wait for each other. The ranks are threads.
 void barrier(benchmark::State& state) {
   const auto ranks = static_cast<std::size_t>(state.range(0));
-  constexpr int rounds = 200;                    // in each iteration, so that starting the threads does not count
+  constexpr int rounds = 200;                    // per iteration, so that starting one hardly counts
   std::vector<SignalWord> words(ranks * ranks);  // [owner][peer]
   WaitControl control{};
   control.timeout_ns = 10'000'000'000;
@@ -83,7 +83,7 @@ void barrier(benchmark::State& state) {
       }
     }
   };
-  // Rank 0 says, before each iteration, whether there is one.
+  // Before each iteration, rank 0 decides whether there is one.
   std::atomic<int> begun{0};
   std::atomic<bool> stop{false};
   std::vector<std::thread> peers;
@@ -107,7 +107,7 @@ void barrier(benchmark::State& state) {
 }
 BENCHMARK(barrier)->ArgName("ranks")->Arg(2)->Arg(3)->Arg(4)->Arg(8)->UseRealTime();
 
-// One stream waits for another one, which nobody else drains.
+// One stream waits for another, for which no thread waits.
 void event_between_streams(benchmark::State& state) {
   const auto device = open_device({});
   const Stream first(*device);
@@ -123,7 +123,7 @@ void event_between_streams(benchmark::State& state) {
 }
 BENCHMARK(event_between_streams)->UseRealTime();
 
-// Heavy work calls a worker: the time until it has begun while nobody helps.
+// Heavy work wakes a worker thread: the time until it begins if no thread waits for the stream.
 void launch_until_begun(benchmark::State& state) {
   const auto device = open_device({});
   const Stream stream(*device);

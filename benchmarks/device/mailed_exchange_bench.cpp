@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a small collective in one kernel takes without a link: ranks are streams of one GPU, and run at once. Over
-// NVLink its messages' way is added. Counters: us, of one exchange of 50 in a CUDA graph; the arguments are ranks and
-// bytes of the whole.
+// The time of a small collective in one kernel without a link: the ranks are streams of one GPU, whose kernels run
+// concurrently. Over NVLink, the latency of its messages is added. The counter "us" is the time of one of 50 exchanges
+// in a CUDA graph; the arguments are the ranks and the bytes of the whole.
 #include <benchmark/benchmark.h>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr std::int64_t exchanges = 50;
 constexpr auto most_lanes = static_cast<std::size_t>(MailLanes::most_lanes);
 constexpr std::size_t turns = mail_turns;
 
-/// What an exchange of parts is: an all_to_all of a shard to each rank, or a broadcast of the whole by rank 0.
+/// What an exchange of parts does: an all_to_all with a shard for each rank, or a broadcast of the whole from rank 0.
 enum class Parts : std::uint8_t { none, all_to_all, broadcast };
 
 void exchange(benchmark::State& state, MailedForm form, bool in_packets, Parts kind = Parts::none) {

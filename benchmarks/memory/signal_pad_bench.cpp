@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What signals between ranks take, in microseconds as rank 0 sees it: a barrier of all, and one way of a signal that
-// goes from rank 0 to rank 1 and back. Medians of 20 runs of 50 each, queued one after the other and, on CUDA, in one
-// graph.
+// The cost of signals between ranks, in microseconds as rank 0 measures it: of a barrier of all ranks, and of one
+// direction of a signal that goes from rank 0 to rank 1 and back. Medians of 20 runs of 50 each, queued one after the
+// other and, on CUDA, in one graph.
 //
 //   tandem run -n 2 --bind core -- build/release/benchmarks/memory/tandem-bench-signal_pad
 #include <algorithm>
@@ -22,10 +22,10 @@ using namespace tandem;
 constexpr int calls = 50;
 constexpr int runs = 20;
 
-/// Of one call, where `run` queues so many of them.
+/// Of one call, if `run` queues `many` of them.
 double median_us(const Team& team, StreamRef stream, int many, const std::function<void()>& run) {
   std::array<double, runs> times{};
-  run();  // what the first one loads
+  run();  // loads whatever is loaded on first use
   for (double& time : times) {
     team.synchronize(stream);
     const auto began = std::chrono::steady_clock::now();

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# How much of what can be hidden linear layers hide over an emulated link: the tables of
-# docs/performance/overlap_on_the_host.md.
-# Build the target tandem-cli first.
+# Measures how much of the communication or computation that linear layers could hide over an emulated link they do
+# hide: the tables of docs/performance/overlap_on_the_host.md. Build the target tandem-cli first.
 set -uo pipefail
 
 usage() {
@@ -23,8 +22,8 @@ Example: benchmarks/overlap/run.sh --ranks 3 --link 50us,0.5GB/s --runs 9
 USAGE
 }
 
-# Link and M,N,K of a gather; of a reduction N and K change places. The last three are the default shape of `tandem bench`,
-# and products of 2 ms as the demo has.
+# The link, and M,N,K of a gather; for a reduction N and K are swapped. The last three are the default shape of `tandem
+# bench`, and GEMMs of 2 ms as in the demo.
 cases=('20us,0.2GB/s 1536,2048,512' '20us,0.2GB/s 2048,2048,1024' '20us,0.1GB/s 3072,4096,512' '50us,200MB/s 2048,4096,1024'
        '20us,0.02GB/s 1536,8192,512' '20us,0.2GB/s 512,1024,1024' '50us,0.5GB/s 512,1024,1024' '50us,200MB/s 512,1024,256')
 
@@ -33,7 +32,7 @@ ranks="2 3 4"
 runs=3
 iters=9
 operations=(all_gather_linear linear_reduce_scatter)
-only=  # cases over this link
+only=  # only cases over this link
 out=
 while (($#)); do
   case $1 in

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ENOUGH = 80  # percent
-LINK = "emulated link "  # what is behind it in the name of a device
+LINK = "emulated link "  # precedes the link in the name of a device
 
 
 def load(documents):
@@ -37,8 +37,8 @@ def hidden(runs):
 
 
 def in_all(cases, operation, teams):
-    """Of all that an operation's cases on teams of these sizes have to hide, the percentage that is hidden; more than all
-    of one hides nothing of another."""
+    """The percentage that is hidden of all that an operation's cases on teams of these sizes have to hide. A case
+    counts for at most 100 %: an excess in one does not make up for another."""
     hides = has = 0
     for (name, _, _), figures in cases.items():
         for ranks in teams:
@@ -77,7 +77,7 @@ def render(documents):
             what = f"{operation} {name} over {link}, {ranks} ranks"
             if not percents:
                 wrong.append(f"# wrong: {what}: {sum(count for count, _, _ in runs)} elements")
-            elif statistics.median(percents) >= ENOUGH:  # as measured, not as rounded above
+            elif statistics.median(percents) >= ENOUGH:  # compared unrounded, unlike what is printed above
                 enough += 1
             else:
                 below.append(f"# less than {ENOUGH} %: {what}: {statistics.median(percents):.1f}")

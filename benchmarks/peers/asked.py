@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases that the ranks are asked for, one at a time, by who measures Tandem in between (turns.py).
+"""Runs the cases that turns.py requests one at a time, which measures Tandem in between.
 
-Rank 0's standard input is a socket: names of cases come, and each goes back when all ranks are done with it. Nobody spins
-meanwhile: rank 0 sleeps in a read, the others in gloo.
+Rank 0's standard input is a socket: it receives names of cases, and each is sent back when all ranks have finished the
+case. No rank spins while it waits: rank 0 sleeps in a read, the others in gloo.
 """
 
 import os
@@ -13,8 +13,8 @@ import torch.distributed as dist
 
 
 def asked_for(cases, limit):
-    """Those of `cases`, {name: case}, on all ranks. Ends where the asker does, even if it is killed, and throws where the
-    next name takes longer than `limit` seconds."""
+    """Yields the requested `cases`, {name: case}, on all ranks. Ends when the requester does, even if that is killed,
+    and raises if the next name takes longer than `limit` seconds."""
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=limit))
     asker = None
     if dist.get_rank() == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gather beside a product that has nothing to do with it, as a user of torch.distributed writes it."""
+"""A gather concurrent with an unrelated GEMM, as a user of torch.distributed writes it."""
 
 import torch
 
@@ -10,7 +10,7 @@ import values
 
 
 class Product:
-    """y = x·Wᵀ of one rank."""
+    """y = x·Wᵀ on one rank."""
 
     def __init__(self, shape, dtype, seed, device, rows):
         m, n, k = shape

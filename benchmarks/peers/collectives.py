@@ -12,13 +12,13 @@ ROOT = 0
 
 
 def given(seed, rank, count, dtype, device, begin=0):
-    """So many elements of what a rank gives to a collective."""
+    """`count` elements of a rank's input to a collective, from element `begin` on."""
     key = values.key_of(seed, rank)
     return values.block(torch, key, count, (0, 1), (begin, begin + count), dtype, device).flatten()
 
 
 class Collective:
-    """One with `count` elements in its longest tensor, which is SIZE of `tandem bench`."""
+    """A collective with `count` elements in its longest tensor, which is SIZE in `tandem bench`."""
 
     def __init__(self, peer, count, dtype, in_place, seed, device):
         self.peer, self.count, self.seed = peer, count, seed
@@ -38,24 +38,24 @@ class Collective:
         self.x.copy_(self.own)
 
     def source(self, rank, part, begin):
-        """What a rank has given from there on, as much as this part of the result."""
+        """The elements of a rank's input from `begin` on, as many as this part of the result has."""
         return given(self.seed, rank, part.numel(), part.dtype, part.device, begin)
 
     def settle(self):
-        """Before it is timed: what runs of one another may not add up."""
+        """Called before timing: repeated runs must not let in-place sums grow."""
 
 
 class Copied(Collective):
-    """Of which the result is exact."""
+    """Collectives that only move data: results are exact."""
 
     def wrong(self):
         return sum(int((part != self.source(rank, part, begin)).sum()) for part, rank, begin in self.parts())
 
 
 class Summed(Collective):
-    """Of which the result is a sum over ranks."""
+    """Collectives whose result is a sum over ranks."""
 
-    first = 0  # of what each rank gives, the first element in this rank's result
+    first = 0  # the first element of each rank's input that is part of this rank's result
 
     def wrong(self):
         """An element is right if |out - sum| <= eps · (|sum| + ranks · sum over ranks |x|): rounded at each hop of a ring."""
@@ -70,7 +70,7 @@ class Summed(Collective):
         return int((~((self.out.to(torch.float64) - total).abs() <= allowed)).sum())  # also where it is NaN
 
     def settle(self):
-        """Sums of sums grow out of every dtype: zeros do not."""
+        """Repeated in-place sums overflow any dtype, except sums of zeros."""
         self.x.zero_()
 
 
@@ -87,7 +87,7 @@ class Gather(Copied):
 
 
 class AllToAll(Copied):
-    """Apart: no peer does it in place."""
+    """Always out-of-place: no peer supports it in place."""
 
     def tensors(self, dtype, in_place):
         return self.empty(self.count, dtype), self.empty(self.count, dtype)
@@ -100,7 +100,7 @@ class AllToAll(Copied):
 
 
 class Broadcast(Copied):
-    """In place, as torch.distributed has it."""
+    """Always in place, as in torch.distributed."""
 
     def tensors(self, dtype, in_place):
         x = self.empty(self.count, dtype)
@@ -119,7 +119,7 @@ class Broadcast(Copied):
 
 
 class AllReduce(Summed):
-    """Where its peer puts sums: most in place."""
+    """In place or not, as the peer does it: most do it in place."""
 
     def tensors(self, dtype, in_place):
         x = self.empty(self.count, dtype)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of Tandem and of its peers in the same columns. Without torch.
+"""The figures of Tandem and of its peers in the same columns. Does not need torch.
 
-An entry is what one peer came to at one place of the table. Times are in microseconds, None where there is none.
+An entry has the figures of one peer at one place of the table. Times are in microseconds, None if there is none.
 """
 
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ TIMES = ("t_gemm", "t_comm", "t_seq", "t_overlap")
 @dataclass(frozen=True)
 class Place:
     operation: str
-    what: str  # bytes, as nccl-tests count them, or M,N,K
+    what: str  # bytes, as nccl-tests counts them, or M,N,K
     dtype: str
-    way: str = ""  # how it is called: eager or graph, and of collectives whether in place
+    way: str = ""  # how it is called: eager or graph; for collectives also whether it is in place
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Entry:
     place: Place
     peer: str
     wrong: int
-    times: dict = field(default_factory=dict)  # {"time": us} of a collective, TIMES of an overlap
+    times: dict = field(default_factory=dict)  # {"time": us} for a collective, TIMES for an overlap
 
 
 def is_overlap(place):
@@ -34,13 +34,13 @@ def is_overlap(place):
 
 
 def order(place):
-    """By operation, then eager before graphs; places alike keep their order."""
+    """Sorts by operation, then eager before graphs; equal places keep their order."""
     name = "all_gather beside" if place.operation.startswith("all_gather beside") else place.operation
     return OPERATIONS.index(name), place.way
 
 
 def beside(shape):
-    """The operation of a gather beside a product of this M,N,K."""
+    """The operation name of a gather concurrent with a GEMM of this M,N,K."""
     return f"all_gather beside {shape}"
 
 
@@ -56,13 +56,13 @@ def algbw(place, us):
 
 
 def taken(peer, times):
-    """What a caller waits for: of an overlap Tandem's plan, which has chosen, and of a peer the faster of what it has."""
+    """What a caller waits for: for Tandem the plan's choice, for a peer the faster of overlap and sequence."""
     names = ("time", "t_overlap") if peer == "tandem" else ("time", "t_overlap", "t_seq")
     return min((times[name] for name in names if times.get(name) is not None), default=None)
 
 
 def over_sequence(times):
-    """Its sequence's time over the overlap's: below 1, the overlap is the slower one."""
+    """The time of the sequence divided by that of the overlap: below 1, the overlap is slower."""
     sequence, overlap = times.get("t_seq"), times.get("t_overlap")
     return sequence / overlap if sequence and overlap else None
 
@@ -73,7 +73,7 @@ def ideal(times):
 
 
 def from_tandem(document, way):
-    """The entries of one `tandem bench --json`, run in this way: eager, graph or beside."""
+    """The entries of one `tandem bench --json`, which was run this way: eager, graph or beside."""
     entries = []
     operation = document["operation"]
     for row in document["rows"]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuBLASMp's products with the communication that goes with them, through ctypes. Without torch.
+"""cuBLASMp's GEMMs with communication, through ctypes. Does not need torch.
 
-It multiplies matrices that are stored by columns: one that is stored by rows is, to it, its transpose. So y = x·Wᵀ is asked
-for as yᵀ = W·xᵀ, with W as A, transposed, and x as B.
+cuBLASMp's matrices are column-major: a row-major matrix is, to it, the transposed one. So y = x·Wᵀ is computed as yᵀ =
+W·xᵀ, with W as A, transposed, and x as B.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ from pathlib import Path
 
 NAMES = "libcublasmp.so*", "libcublasMp.so*"
 
-# Of the headers of cuBLASMp, cuBLAS and CUDA.
+# From the headers of cuBLASMp, cuBLAS and CUDA.
 STATUSES = ("success", "not initialised", "allocation failed", "invalid value", "architecture mismatch", "execution failed",
             "internal error", "not supported")
 TRANSA, ALGORITHM, EPILOGUE = 0, 3, 5
-# Chunks beside products, and one after the other. The other pipelines need NVLink multicast, or kernels that wait.
+# Chunks overlapped with GEMMs, and in sequence. The other pipelines need NVLink multicast, or kernels that wait.
 ALGORITHMS = {"SPLIT_P2P": 1, "NO_OVERLAP": 5}
 NOT_SUPPORTED = 7
 EPILOGUE_ALLREDUCE = 1
@@ -32,7 +32,7 @@ TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 
 @dataclass(frozen=True)
 class Matrix:
-    """As cuBLASMp sees it: the whole, the block of one rank, and along what it is split over the ranks."""
+    """A matrix as cuBLASMp sees it: the whole, one rank's block, and the dimension that is split over the ranks."""
     rows: int
     columns: int
     block_rows: int
@@ -41,7 +41,7 @@ class Matrix:
 
 
 def matrices(operation, shape, ranks):
-    """W, x and y of an operation on M tokens, N outputs and K inputs in all."""
+    """W, x and y of an operation with M tokens, N outputs and K inputs in total."""
     m, n, k = shape
     if operation == "all_gather_linear":
         return (Matrix(k, n, k, n // ranks, "columns"), Matrix(k, m, k, m // ranks, "columns"),
@@ -60,7 +60,7 @@ def packages():
 
 
 def libraries():
-    """Where it is installed: for the loader, as CUBLASMP_HOME says, or in one of Python's packages."""
+    """Where it is installed: where the loader finds it, in CUBLASMP_HOME, or in one of Python's packages."""
     found = [ctypes.util.find_library(name) for name in ("cublasmp", "cublasMp")]
     roots = [Path(os.environ["CUBLASMP_HOME"])] if "CUBLASMP_HOME" in os.environ else []
     roots += packages()
@@ -70,7 +70,7 @@ def libraries():
 
 
 def loaded(name):
-    """A library that the process has, that the loader finds, or that is in one of Python's packages."""
+    """A library that the process has loaded, that the loader finds, or that is in one of Python's packages."""
     places = [name, *(str(root / "lib" / name) for root in packages())]
     for place in places:
         try:
@@ -89,7 +89,7 @@ class UniqueId(ctypes.Structure):
 
 
 class Installation:
-    """cuBLASMp and the NCCL that it goes with, loaded. Each rank's own matter, which may fail on one alone."""
+    """cuBLASMp and the NCCL that it needs, loaded. Local: it may fail on one rank only."""
 
     def __init__(self):
         found = libraries()
@@ -110,10 +110,10 @@ class Installation:
 
 
 class Library:
-    """cuBLASMp on one stream, for the ranks of a world. Collective, of ranks that all have it; so is each product."""
+    """cuBLASMp on one stream, for the ranks of a world. Collective, if all have loaded it; so are its GEMMs."""
 
     def __init__(self, installation, rank, ranks, stream, share, agree):
-        """`share` gives all ranks what the first one has, some bytes; `agree` says whether all ranks said yes."""
+        """`share` returns the first rank's bytes on all ranks; `agree` returns whether all ranks passed True."""
         self.ranks, self.agree = ranks, agree
         self.nccl, self.library = installation.nccl, installation.cublasmp
         own = UniqueId()
@@ -130,10 +130,10 @@ class Library:
         for split, sides, layout in (("rows", (ranks, 1), LAYOUT_COLUMN_MAJOR), ("columns", (1, ranks), LAYOUT_ROW_MAJOR)):
             self.grids[split] = c_void_p()
             self.call("cublasMpGridCreate", *map(c_int64, sides), c_int(layout), communicator, byref(self.grids[split]))
-        self.workspaces = {}  # split of y: its address and size
-        # Up to version 0.7 the ranks share NVSHMEM's memory.
+        self.workspaces = {}  # split of y: address and size
+        # Up to version 0.7 the workspaces are NVSHMEM's memory.
         self.registers = hasattr(self.library, "cublasMpBufferRegister")
-        self.algorithms = {}  # operation: those that it has had
+        self.algorithms = {}  # operation: the algorithms that it has used
 
     @staticmethod
     def check(function, status):
@@ -163,8 +163,8 @@ class Library:
         return descriptor
 
     def workspace(self, size, split):
-        """Memory that the ranks reach, at least so much: all ranks ask for as much. What is too small stays: earlier
-        products have its address."""
+        """At least `size` bytes of memory that all ranks can access; all ranks must request the same size. A workspace
+        that is too small is kept, since earlier GEMMs hold its address."""
         address, has = self.workspaces.get(split, (None, 0))
         if size <= has:
             return address
@@ -185,11 +185,11 @@ class Library:
         return address
 
     def products(self, operation, shape, dtype, weight, x, y):
-        """{algorithm: what runs an operation once by it}: y = x·Wᵀ of these addresses, whose blocks are stored by rows and
-        dense."""
+        """{algorithm: a function that runs the operation once with it}: y = x·Wᵀ of these addresses, whose blocks are
+        row-major and dense."""
         made = {}
         for algorithm in ALGORITHMS:
-            # With an all-reduce, version 0.7 takes this one; what it gave, on one rank, was the GELU of the product.
+            # Version 0.7 accepts this algorithm with an all-reduce, but returned, on one rank, the GELU of the result.
             if operation == "linear_all_reduce" and algorithm == "NO_OVERLAP" and not self.registers:
                 continue
             try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear layers with the communication that they need: with a peer's collectives in sequence, as async TP fuses them, and
-as cuBLASMp does."""
+"""Linear layers with the communication that they need: in sequence with a peer's collectives, as async TP fuses them,
+and as cuBLASMp does it."""
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,7 @@ class Operands:
     def __init__(self, operation, shape, dtype, seed, device, rows):
         m, n, k = shape
         self.shape = shape
-        self.rows = rows  # how many to compare
+        self.rows = rows  # how many rows to compare
         self.operation, self.tokens, self.seed, self.dtype = operation, m, seed, dtype
         self.ranks, self.rank = dist.get_world_size(), dist.get_rank()
         uneven = [size for size in ((m, n) if operation == "all_gather_linear" else (m, k)) if size % self.ranks]
@@ -31,7 +31,7 @@ class Operands:
 
 
 class Sequence:
-    """The product and the collective, one after the other."""
+    """The GEMM and the collective in sequence."""
 
     overlap = None
 
@@ -79,7 +79,7 @@ class Sequence:
         part, ranks = self.operands.part, self.operands.ranks
         owners = range(ranks) if self.operands.operation == "linear_all_reduce" else [self.operands.rank]
         wrong = 0
-        for owner in owners:  # of rows of y: each rank of its own, or every rank of all
+        for owner in owners:  # of rows of y: each rank of its own; for an all_reduce every rank of all
             (first, last), _ = layer.block_of(part, "y", self.operands.tokens, ranks, owner)
             block = self.y[first:last] if self.operands.operation == "linear_all_reduce" else self.y
             wrong += exact.compare(torch, part, "y", self.operands.tokens, self.operands.seed, ranks, owner, (block, ranks),
@@ -88,7 +88,7 @@ class Sequence:
 
 
 class AsyncTp(Sequence):
-    """What PyTorch fuses; its parts and its sequence are those of its plain peer."""
+    """PyTorch's fused operations; the parts and the sequence are those of its plain peer."""
 
     OPERATIONS = ("all_gather_linear", "linear_reduce_scatter")
 
@@ -103,7 +103,7 @@ class AsyncTp(Sequence):
 
 
 class CublasMp(Sequence):
-    """What cuBLASMp does in one call, beside one another or in sequence; its parts are those of its plain peer."""
+    """cuBLASMp's operations in one call, overlapped or in sequence; the parts are those of its plain peer."""
 
     def __init__(self, peer, operands, library, dtype):
         super().__init__(peer, operands)
@@ -116,7 +116,7 @@ class CublasMp(Sequence):
         self.run, *self.others = calls.values()
 
     def wrong(self):
-        """Of all that it runs: what `run` has left, then the others."""
+        """Counts the wrong elements of all calls: of the result of `run`, then of the others."""
         wrong = super().wrong()
         for call in self.others:
             self.prepare()

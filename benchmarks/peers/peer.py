@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers of Tandem's collectives: who runs them, and in which memory."""
+"""The peers of Tandem's collectives, and the memory that they use."""
 
 import torch
 import torch.distributed as dist
@@ -7,11 +7,11 @@ import torch.distributed as dist
 from columns import COLLECTIVES
 
 ALIGNMENT = 4096
-ONE_SHOT_BYTES = 4 << 20  # beyond, every rank reads too much
+ONE_SHOT_BYTES = 4 << 20  # for larger sizes, every rank reads too much
 
 
 class Plain:
-    """Memory as torch gives it."""
+    """Memory that torch allocates."""
 
     def __init__(self, device):
         self.device = device
@@ -24,8 +24,8 @@ class Plain:
 
 
 class Symmetric:
-    """One allocation that the ranks of a group read from one another, or that their NCCL has registered. Each case cuts
-    its tensors out of it, at the same offsets on all ranks."""
+    """One allocation that the ranks of a group read from each other, or that is registered with their NCCL. Each case
+    takes its tensors from it, at the same offsets on all ranks."""
 
     def __init__(self, device, size, group):
         import torch.distributed._symmetric_memory as symmetric_memory
@@ -55,7 +55,7 @@ class Peer:
         self.captures = captures  # whether its calls can be captured in a CUDA graph
 
     def takes(self, operation, size):
-        """Whether it does this, of so many bytes."""
+        """Whether it supports this operation on so many bytes."""
         return operation in self.operations
 
     def gather(self, out, x, async_op=False):
@@ -65,7 +65,7 @@ class Peer:
         dist.reduce_scatter_tensor(out, x, group=self.group)
 
     def sums_of(self, x):
-        """Where the sums of x go."""
+        """The tensor for the sums of x."""
         return x
 
     def add_up(self, out, x):
@@ -79,7 +79,7 @@ class Peer:
 
 
 class TwoShot(Peer):
-    """PyTorch's kernel on symmetric memory that adds up shards and gathers them, in place."""
+    """PyTorch's kernel on symmetric memory in which each rank sums a shard and all gather the sums, in place."""
 
     def __init__(self, memory, group):
         super().__init__("two-shot", memory, group, ("all_reduce", ))
@@ -89,7 +89,7 @@ class TwoShot(Peer):
 
 
 class OneShot(Peer):
-    """PyTorch's kernel on symmetric memory with which every rank reads all that its peers have."""
+    """PyTorch's kernel on symmetric memory in which every rank reads everything that its peers have."""
 
     def __init__(self, memory, group):
         super().__init__("one-shot", memory, group, ("all_reduce", ))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Tandem and its peers are measured on. Without torch."""
+"""The cases on which Tandem and its peers are measured. Does not need torch."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    # Sizes in bytes, each as many times the one before.
-    shards: tuple  # a rank gives to all_gather, gets of reduce_scatter, and gives each rank in all_to_all
-    reduced: tuple  # the whole of all_reduce
-    spread: tuple  # the whole of broadcast
-    beside_bytes: int  # a rank gives to the all_gather beside a product
-    beside_shape: tuple  # that product's M, N, K
+    # Sizes in bytes. Within each tuple they grow by a constant factor.
+    shards: tuple  # input of all_gather, output of reduce_scatter, input of all_to_all for each rank
+    reduced: tuple  # the whole tensor of all_reduce
+    spread: tuple  # the whole tensor of broadcast
+    beside_bytes: int  # what a rank passes to the all_gather that is concurrent with a GEMM
+    beside_shape: tuple  # M, N, K of that GEMM
     shapes: dict  # operation: its (M, N, K)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What everyone is measured on in one turn."""
+    """What all are measured on in one turn."""
     way: str  # eager, graph, or beside a product
     operation: str
-    sizes: tuple = ()  # of a collective: bytes, as SIZE of `tandem bench` counts them
-    forms: tuple = ()  # of a collective: apart, in place
-    shape: tuple = ()  # of a product: M, N, K
+    sizes: tuple = ()  # for a collective: bytes, as SIZE in `tandem bench`
+    forms: tuple = ()  # for a collective: apart (out-of-place), in place
+    shape: tuple = ()  # for a GEMM: M, N, K
 
     @property
     def name(self):
@@ -32,16 +32,16 @@ class Case:
 
 
 REDUCING = ((8192, 8192, 28672), (8192, 8192, 8192), (4096, 12288, 49152), (1024, 8192, 28672), (64, 8192, 28672))
-FEW_TOKENS = 1024  # up to here linear operations run in graphs, too: eager, the caller's part hides them
+FEW_TOKENS = 1024  # up to here linear operations also run in graphs: in eager mode launch overhead hides them
 PLANS = {
-    # The shapes that others publish.
+    # Shapes that others have published results for.
     "node": Plan(
         shards=(MIB, 8 * MIB, 64 * MIB), reduced=tuple(1024 << 2 * i for i in range(9)), spread=(MIB, 8 * MIB, 64 * MIB),
         beside_bytes=64 * MIB, beside_shape=(8192, 8192, 8192),
         shapes={"all_gather_linear": ((8192, 57344, 8192), (4096, 49152, 12288), (8192, 10240, 8192), (1024, 28672, 8192),
                                       (64, 28672, 8192)),
                 "linear_reduce_scatter": REDUCING, "linear_all_reduce": REDUCING}),
-    # For machines without GPUs, or with fewer than ranks.
+    # For machines without GPUs, or with fewer GPUs than ranks.
     "small": Plan(
         shards=(16384, 65536), reduced=(1024, 65536), spread=(1024, 65536),
         beside_bytes=65536, beside_shape=(128, 96, 64),
@@ -51,17 +51,17 @@ PLANS = {
 
 
 def dtypes(device):
-    """Of everything, and of what goes on beside a product."""
+    """The dtype of everything else, and the one of the cases that overlap a collective with a GEMM."""
     return ("bf16", "f16") if device == "cuda" else ("f32", "f32")
 
 
 def ways(device):
-    """How calls are made: each by itself, and where that is possible, many in one CUDA graph."""
+    """How calls are made: each by itself and, if the device can, many in one CUDA graph."""
     return ("eager", "graph") if device == "cuda" else ("eager", )
 
 
 def cases(plan, device, ranks):
-    """In the order in which one would miss them: a limit of time cuts off the last ones."""
+    """Ordered by importance: a time limit cuts off the last ones."""
     sharded = tuple(ranks * size for size in plan.shards)
     every = ways(device)
 
@@ -73,7 +73,7 @@ def cases(plan, device, ranks):
                 if way == "eager" or shape[0] <= FEW_TOKENS]
 
     return [
-        # All reductions are compared in one way: in place, as most peers do them, and as graphs where there are any.
+        # All reductions are compared in one form and way: in place, as most peers do them, and in graphs if possible.
         *collective("all_reduce", plan.reduced, ("in place", ), every[-1:]),
         *collective("all_gather", sharded, ("apart", "in place")),
         Case("beside", "all_gather", (ranks * plan.beside_bytes, ), ("apart", "in place"), plan.beside_shape),
@@ -85,7 +85,7 @@ def cases(plan, device, ranks):
 
 
 def most_bytes(plan, ranks):
-    """What the largest case has in tensors that ranks read from one another, in 2 bytes an element or as many as that."""
+    """Upper bound of a case's bytes that ranks read from each other, with up to 4 bytes per element."""
     exchanges = [2 * ranks * size for size in plan.shards]
     gathers = [(ranks + 1) * plan.beside_bytes]
     gathers += [2 * 4 * m * k for m, _, k in plan.shapes["all_gather_linear"]]
@@ -94,7 +94,7 @@ def most_bytes(plan, ranks):
 
 
 def tandem_arguments(case, options):
-    """What `tandem bench OPERATION` is told besides; `options` are those of add_arguments."""
+    """The other arguments of `tandem bench OPERATION`; `options` are those of add_arguments."""
     dtype, beside_dtype = dtypes(options.device)
     words = ["--device", options.device, "-d", beside_dtype if case.way == "beside" else dtype]
     if case.sizes:
@@ -106,14 +106,14 @@ def tandem_arguments(case, options):
     if case.shape:
         words += ["--beside" if case.way == "beside" else "--shape", ",".join(map(str, case.shape))]
     if case.operation == "linear_all_reduce" and options.device == "cuda":
-        words.append("--symmetric")  # as one-shot's and two-shot's sums are
+        words.append("--symmetric")  # as one-shot's and two-shot's results are
     if case.way == "graph":
         return [*words, "--iters", str(options.calls), "-G", str(options.launches)]
     return [*words, "--iters", str(options.iters)]
 
 
 def add_arguments(parser):
-    """What the plan's users are told alike."""
+    """The arguments that all scripts which use the plan share."""
     parser.add_argument("--size", choices=PLANS, default="small", help="node or small (default)")
     parser.add_argument("--device", choices=("host", "cuda"), default="host", help="host (default) or cuda")
     parser.add_argument("--iters", type=int, default=20, help="timed calls (default 20)")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("common", "transformer_layer")]
 
-# Multicast stays off, and async TP is the one of this page: chunks beside products.
+# Multicast stays off, and async TP is the variant that overlaps chunks with GEMMs.
 os.environ |= {"NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 os.environ.pop("TORCH_SYMM_MEM_ENABLE_NATIVE_ASYNC_TP", None)
 
@@ -67,16 +67,16 @@ def arguments():
 
 
 def shared_bytes(mine):
-    """What the first rank has."""
+    """The first rank's value, on all ranks."""
     all_of_them = [mine]
     dist.broadcast_object_list(all_of_them, src=0)
     return all_of_them[0]
 
 
 def captured(body, calls):
-    """A CUDA graph of so many calls."""
+    """A CUDA graph of `calls` calls."""
     graph = torch.cuda.CUDAGraph()
-    # Where a capture fails, the stream of before is current again.
+    # If a capture fails, this makes the previous stream current again.
     with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(calls):
             body()
@@ -84,16 +84,16 @@ def captured(body, calls):
 
 
 def copy_engine_group(ranks, device):
-    """A group whose NCCL shall leave the SMs alone."""
+    """A group whose NCCL should not use SMs."""
     nccl = dist.ProcessGroupNCCL.Options()
     nccl.config.cta_policy = dist.ProcessGroupNCCL.NCCL_CTA_POLICY_ZERO
     group = dist.new_group(list(range(ranks)), backend="nccl", pg_options=nccl)
-    dist.all_reduce(torch.zeros(1, device=device), group=group)  # memory is registered with communicators that exist
+    dist.all_reduce(torch.zeros(1, device=device), group=group)  # memory is registered only with existing communicators
     return group
 
 
 class Comparison:
-    """Cases of the plan, one after the other, and at each of their places all peers in turns."""
+    """Runs the cases of the plan one after the other, with all peers in turns at each place of a case."""
 
     def __init__(self, options, device):
         self.options, self.device = options, device
@@ -101,7 +101,7 @@ class Comparison:
         self.dtype, self.beside_dtype = plans.dtypes(options.device)
         self.timing = Timing(device, ahead=True)
         self.peers, self.reasons, self.entries, self.notes = [], {}, [], []
-        self.fuses = False  # whether async TP has the memory that it needs
+        self.fuses = False  # whether there is the memory that async TP needs
         self.cublasmp = None
 
     def save(self):
@@ -121,11 +121,11 @@ class Comparison:
         self.reasons.setdefault((peer, reason), []).append(where)
 
     def attempt(self, peer, where, make):
-        """What `make` returns, if it does so on all ranks; otherwise None, and the reason is kept."""
+        """What `make` returns, if it succeeds on all ranks; otherwise None, and the reason is recorded."""
         made, why = None, "failed on another rank"
         try:
             made = make()
-        except Exception as error:  # whatever a peer throws: the others are still worth measuring
+        except Exception as error:  # whatever a peer raises: the others are still worth measuring
             why = f"{type(error).__name__}: {first_line(error)}"
         if agreed(made is not None, self.device):
             return made
@@ -133,9 +133,9 @@ class Comparison:
         return None
 
     def meet_peers(self):
-        """Finds out who is there."""
+        """Determines which peers are available."""
         ranks, plain = dist.get_world_size(), Plain(self.device)
-        room = 2 * plans.most_bytes(self.plan, ranks)  # two peers, side by side
+        room = 2 * plans.most_bytes(self.plan, ranks)  # for two peers at the same time
         world = dist.group.WORLD
         if self.options.memory == "registered":
             def registered():
@@ -171,7 +171,7 @@ class Comparison:
                     lambda yes: agreed(yes, self.device)))
 
     def checked(self, place, makers, graphs=False):
-        """{peer: case} of those whose result was right; the others' entries are made."""
+        """{peer: case} for the peers whose result was right; entries for the others are added."""
         for peer in self.peers:
             peer.memory.begin()
         cases = {}
@@ -180,7 +180,7 @@ class Comparison:
             case = make()
             case.prepare()
             case.run()
-            if graphs:  # of what has run before: first runs connect and allocate
+            if graphs:  # only after an eager run: first runs connect and allocate
                 case.prepare()
                 captured(case.run, 1).replay()
             return case, case.wrong()
@@ -199,7 +199,7 @@ class Comparison:
         return cases
 
     def time(self, bodies, graphs):
-        """Medians of a call, in microseconds."""
+        """Median times of a call, in microseconds."""
         if not bodies:
             return []
         calls, iterations = (self.options.calls, self.options.launches) if graphs else (1, self.options.iters)
@@ -207,7 +207,7 @@ class Comparison:
         return [seconds * 1e6 / calls for seconds in self.timing.in_turns(timed, self.options.warmup, iterations)]
 
     def time_calls(self, place, cases, graphs):
-        """Entries of a collective's cases."""
+        """Adds the entries of a collective's cases."""
         for case in cases.values():
             case.settle()
         for name, us in zip(cases, self.time([case.run for case in cases.values()], graphs)):
@@ -215,7 +215,7 @@ class Comparison:
         self.save()
 
     def time_parts(self, place, cases, graphs=False):
-        """Entries of cases that have parts, a sequence and perhaps an overlap."""
+        """Adds the entries of cases that have parts, a sequence and possibly an overlap."""
         bodies = {(name, part): body for name, case in cases.items()
                   for part, body in zip(TIMES, (case.gemm, case.comm, case.sequence, case.overlap)) if body}
         medians = dict(zip(bodies, self.time(bodies.values(), graphs)))
@@ -295,12 +295,12 @@ class Comparison:
             self.collective(case)
         else:
             self.linear(case)
-        if self.device.type == "cuda":  # which it has for itself until here
+        if self.device.type == "cuda":  # returns the memory that torch has kept
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
 
     def finish(self):
-        """What is to be said at the end."""
+        """Adds the final notes."""
         if self.cublasmp:
             algorithms = ", ".join(f"{operation} {' and '.join(names)}"
                                    for operation, names in self.cublasmp.algorithms.items())
@@ -342,7 +342,7 @@ def main():
     else:
         device = torch.device("cuda", local % torch.cuda.device_count())
         torch.cuda.set_device(device)
-        # Products sum in fp32, as Tandem's do.
+        # GEMMs accumulate in fp32, as Tandem's do.
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         if options.shared:
@@ -350,7 +350,7 @@ def main():
             dist.init_process_group("gloo", timeout=timeout)
         else:
             dist.init_process_group("nccl", timeout=timeout, device_id=device)
-        # NCCL's copy-engine collectives are not for the default stream.
+        # NCCL's copy-engine collectives do not support the default stream.
         with torch.cuda.stream(torch.cuda.Stream()):
             comparison = Comparison(options, device)
             comparison.run()

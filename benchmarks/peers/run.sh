@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tandem and its peers on the same shapes, in turns, in the same columns. Build the target tandem-cli first.
+# Compares Tandem with its peers on the same shapes, in turns, in the same columns. Build the target tandem-cli first.
 set -uo pipefail
 
 usage() {
@@ -34,8 +34,8 @@ device=host
 python=python3
 out=
 limit=3600
-plan=()     # what all are told
-pytorch=()  # what PyTorch is told besides
+plan=()     # arguments for all programs
+pytorch=()  # additional arguments for PyTorch
 while (($#)); do
   case $1 in
     --ranks) ranks=$2; shift 2 ;;
@@ -59,11 +59,11 @@ tandem=$build/tools/tandem
 needs "$tandem" tandem-cli
 into "$out"
 
-# left_out NAME REASON: a line of the table.
+# left_out NAME REASON: adds a line to the table.
 left_out() { echo "$1: $2" >>"$out/left_out.txt"; }
 : >"$out/left_out.txt"
 
-memories=(symmetric)  # whose peers run
+memories=(symmetric)  # the kinds of memory whose peers run
 if [[ $device == cuda ]]; then
   gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || gpus=0
   if ((ranks > gpus)); then

@@ -19,17 +19,17 @@ from columns import (PEERS, TIMES, algbw, bus_factor, from_pytorch, from_tandem,
                      taken)
 
 SAME = ("ranks", "device")
-SLOWER_THAN_SEQUENCE = 1.01  # and no more may an overlap be
-LEVEL = 0.05  # so much two runs of one thing may differ
+SLOWER_THAN_SEQUENCE = 1.01  # an overlap may take at most this many times its sequence's time
+LEVEL = 0.05  # two runs of the same thing may differ by this fraction
 
 
 def load(folder, pattern):
-    """{path: document}, in order."""
+    """{path: document}, sorted."""
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(pattern))}
 
 
 def together(entries):
-    """{place: {peer: (#wrong, {time: median of the rounds})}}; no times of what was wrong once."""
+    """{place: {peer: (#wrong, {time: median of the rounds})}}; no times if any round was wrong."""
     runs = {}
     for entry in entries:
         runs.setdefault(entry.place, {}).setdefault(entry.peer, []).append(entry)
@@ -51,19 +51,19 @@ def text(value, digits=1):
 
 
 def relative(peer, peers):
-    """A peer's time / Tandem's."""
+    """A peer's time / Tandem's time."""
     own, other = (taken(name, peers.get(name, (0, {}))[1]) for name in ("tandem", peer))
     return other / own if own and other else None
 
 
 def efficiency(peer, place, times):
-    """T_ideal / T of an overlap."""
+    """T_ideal / T for an overlap."""
     best, whole = ideal(times), taken(peer, times)
     return best / whole if is_overlap(place) and best and whole else None
 
 
 def best_peer(peers):
-    """Who is the fastest of the others."""
+    """The fastest of the peers other than Tandem."""
     others = {peer: taken(peer, times) for peer, (_, times) in peers.items() if peer != "tandem" and taken(peer, times)}
     return min(others, key=others.get, default=None)
 
@@ -111,8 +111,8 @@ def ratio_lines(places):
 
 
 def miss_lines(places):
-    """Where Tandem is behind a peer, or by more than 1 % behind its own sequence; how often, and how often it is clearly
-    ahead of all peers."""
+    """Lists where Tandem is behind a peer, or more than 1 % behind its own sequence; and counts that, and how often
+    Tandem is clearly ahead of all peers."""
     lines, judged, clear = [], 0, 0
     for place, peers in places.items():
         own, best = peers.get("tandem", (0, {}))[1], best_peer(peers)
@@ -129,7 +129,7 @@ def miss_lines(places):
 
 
 def remarks(tandem, pytorch, left_out):
-    """What one must know of the figures, each thing once."""
+    """What readers must know about the figures, without duplicates."""
     said = [f"{name}: left out, {reason}" for name, _, reason in (line.partition(": ") for line in left_out)]
     for document in pytorch:
         said += [f"PyTorch {document['torch']}, {document['library']}"] + document["left_out"] + document["notes"]

@@ -21,14 +21,14 @@ from pathlib import Path
 
 import plan
 
-PATIENCE = 150  # seconds for a case, or for ranks to start: more than what these allow themselves for one operation
+PATIENCE = 150  # seconds for a case, or for ranks to start: more than the timeouts that these have for one operation
 LAST_WORDS = 15  # lines
 
 
 class Program:
-    """What runs in a session of its own. What it says is kept for when it fails."""
+    """A program in its own session. Its output is kept in case it fails."""
 
-    failed = 0  # how many have
+    failed = 0  # how many programs have failed
 
     def __init__(self, command, **more):
         self.log = tempfile.TemporaryFile("w+", errors="replace")
@@ -36,7 +36,7 @@ class Program:
                                         start_new_session=True, **more)
 
     def ended(self, seconds):
-        """Its exit status; who lasts longer than that is ended."""
+        """Its exit status; it is terminated if it takes longer than that."""
         for how in (signal.SIGTERM, signal.SIGKILL):
             try:
                 return self.process.wait(seconds)
@@ -46,7 +46,7 @@ class Program:
         return self.process.wait()
 
     def finish(self, name, seconds, right=(0, )):
-        """Waits for it; if it fails, counts that and shows its last words."""
+        """Waits for it; if it fails, counts that and prints its last lines."""
         status = self.ended(seconds)
         if status in right:
             return
@@ -57,7 +57,7 @@ class Program:
 
 
 class Ranks(Program):
-    """PyTorch's, which stay and run the cases that they are asked for (asked.py), until nobody can ask any more."""
+    """PyTorch's ranks, which run the cases that are requested (asked.py) until the requester has ended."""
 
     def __init__(self, command):
         self.socket, theirs = socket.socketpair()
@@ -68,14 +68,14 @@ class Ranks(Program):
             super().__init__(command, stdin=theirs)
 
     def answer(self, text):
-        """Whether that comes next: before they end, and in time."""
+        """Whether this is the next answer: before the ranks end, and in time."""
         try:
             return self.answers.readline() == f"{text}\n"
         except OSError:
             return False
 
     def run(self, name):
-        """Whether they have done it."""
+        """Whether the ranks have finished the case."""
         try:
             self.socket.sendall(f"{name}\n".encode())
         except OSError:
@@ -95,7 +95,7 @@ class Tandem:
         self.program = None
 
     def get_ready(self):
-        """Starts nothing."""
+        """Nothing to start."""
 
     def measure(self, case):
         options = self.options
@@ -111,7 +111,7 @@ class Tandem:
 
 
 class Pytorch:
-    """Its ranks with one kind of memory, for a round. Where they end over a case, others start for the next one."""
+    """PyTorch's ranks with one kind of memory, for a round. If they end during a case, others start for the next."""
 
     def __init__(self, options, number, memory):
         self.options, self.number, self.memory = options, number, memory
@@ -124,14 +124,14 @@ class Pytorch:
         options = self.options
         told = [word for name in ("size", "device", "iters", "calls", "launches")
                 for word in (f"--{name}", getattr(options, name))]
-        patience = PATIENCE * (len(options.memory) + 1)  # others have their turns meanwhile
+        patience = PATIENCE * (len(options.memory) + 1)  # includes the turns of the others
         self.ranks = Ranks([
             options.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", options.ranks,
             Path(__file__).with_name("pytorch.py"), *told, *options.pytorch, "--memory", self.memory, "--asked", patience,
             "--json", options.out / f"pytorch.{self.number}.{self.memory}.{self.starts}.json"])
 
     def get_ready(self):
-        """Whoever does not get so far is not started again."""
+        """Ranks that fail to start are not started again."""
         if self.ranks and not self.ranks.ready:
             self.ranks.ready = self.ranks.answer("ready")
             if not self.ranks.ready:
@@ -169,10 +169,10 @@ def arguments():
 
 
 def run_round(options, number, cases, is_over):
-    """The names of the cases that were not run, since time was over."""
+    """Returns the names of the cases that were not run for lack of time."""
     left = list(cases)
     sides = [] if is_over() else [Tandem(options, number), *(Pytorch(options, number, memory) for memory in options.memory)]
-    patience = 0  # with what still runs where something is thrown
+    patience = 0  # for programs that still run when an exception is raised
     try:
         for side in sides:
             side.get_ready()
@@ -191,7 +191,7 @@ def run_round(options, number, cases, is_over):
 
 def main():
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what it has started ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # also ends what it started
     cases = plan.cases(plan.PLANS[options.size], options.device, options.ranks)
     over = time.monotonic() + options.limit
     for number in range(1, options.rounds + 1):

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the layer's results must be, in fp64, and how far each element may be off."""
+"""The layer's expected results, in fp64, and the error that each element may have."""
 
 import math
 
 import layer
 import values
 
-# Each result is a product of two of its part's tensors, of which this says which, and over which of their dimensions
-# they are summed: y = x·Wᵀ, dx = dy·W, dw = dyᵀ·x. Tensors are x (0), the weight (1) and dy (2).
+# Results are y = x·Wᵀ, dx = dy·W and dw = dyᵀ·x of a part's tensors: x (0), the weight (1) and dy (2). LIKE: the tensor
+# whose sizes and split a result has.
 LIKE = {"y": "y", "dx": "x", "dw": "weight"}
 ROWS_AT_ONCE = 2048
 
 
 def lines(torch, part, tensor, tokens, seed, chosen, along_rows, device):
-    """[len(chosen), terms] in fp64: the chosen rows, or columns, of a generated tensor. `chosen` is a range."""
+    """[len(chosen), terms] in fp64: the chosen rows or columns of a generated tensor. `chosen` is a range."""
     rows, columns = layer.sizes_of(part, ("x", "weight", "y")[tensor], tokens)
     key = values.key_of(seed, 3 * part.number + tensor)
     if not len(chosen):
@@ -26,15 +26,15 @@ def lines(torch, part, tensor, tokens, seed, chosen, along_rows, device):
 
 
 def compare(torch, part, result, tokens, seed, ranks, rank, own, other=None, only=None):
-    """Compares a rank's block of a result with fp64 sums: (compared, #wrong, largest error / what is allowed).
+    """Compares a rank's block of a result with fp64 sums: (compared, #wrong, largest error / its bound, apart).
 
-    `own` is (block, roundings), `other` the same of who else computed it, or None: then the difference between the two
-    is held against the sum of what each is allowed. `only`: how many rows to compare, evenly spread; None for all.
+    `own` is (block, roundings); `other` is the same from another program, or None. `apart`: the largest difference
+    between the two, relative to the sum of their bounds. `only`: how many rows to compare, evenly spread; None: all.
 
     An element is right if
         |out - sum| <= sqrt(2 K) eps32 sum|a b| + eps (|sum| + roundings · sum over ranks |its partial sum|)
-    where eps is of the block's dtype: K terms are multiplied and added in fp32, and what is stored, or travels as a
-    partial sum, is rounded, the latter `roundings` times.
+    where eps is that of the block's dtype: K terms are multiplied and added in fp32; the stored result is rounded once,
+    and partial sums that are transferred `roundings` times.
     """
     (first, last), (left, right) = layer.block_of(part, LIKE[result], tokens, ranks, rank)
     device = own[0].device
@@ -66,7 +66,7 @@ def compare(torch, part, result, tokens, seed, ranks, rank, own, other=None, onl
             block, roundings = out
             eps = torch.finfo(block.dtype).eps / 2
             allowed = math.sqrt(2 * terms) * 2.0 ** -24 * magnitude
-            # What was rounded once may be rounded again.
+            # What has been rounded once may be rounded again.
             allowed += eps * (1 + 2 * eps) * (exact.abs() + roundings * (partials if travels else 0))
             got = block[some[0] - first:some[-1] - first + 1:step].to(torch.float64)
             return got, allowed

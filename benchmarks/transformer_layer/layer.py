@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layer's sizes and what each rank has of it, as examples/transformer_layer/layer.hpp has them. Without torch."""
+"""The layer's sizes and each rank's share of it, as in examples/transformer_layer/layer.hpp. Does not need torch."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ SIZES = {  # tokens, hidden, MLP, QKV
 class Part:
     name: str
     number: int
-    splits_outputs: bool  # column-parallel; else the inputs are split: row-parallel
+    splits_outputs: bool  # column-parallel; false: the inputs are split (row-parallel)
     inputs: int
     outputs: int
 
@@ -24,19 +24,19 @@ def parts_of(hidden, mlp, qkv):
 
 
 def shard(whole, ranks, rank):
-    """[begin, end) of what a rank has: shards of ceil(whole / ranks), the last ones shorter or empty."""
+    """[begin, end) of a rank's shard: shards have ceil(whole / ranks), the last ones fewer or none."""
     size = -(-whole // ranks)
     begin = min(rank * size, whole)
     return begin, min(begin + size, whole)
 
 
 def sizes_of(part, operand, tokens):
-    """Rows and columns of a global tensor: x, weight or y. Gradients are as what they are the gradients of."""
+    """Rows and columns of a global tensor: x, weight or y. A gradient has the sizes of what it is the gradient of."""
     return {"x": (tokens, part.inputs), "weight": (part.outputs, part.inputs), "y": (tokens, part.outputs)}[operand]
 
 
 def block_of(part, operand, tokens, ranks, rank):
-    """[begin, end) of the rows and of the columns of a global tensor that a rank has."""
+    """[begin, end) of a rank's rows, and of its columns, of a global tensor."""
     rows, columns = sizes_of(part, operand, tokens)
     by_columns = operand == ("y" if part.splits_outputs else "x") or (operand == "weight" and not part.splits_outputs)
     if by_columns:

@@ -74,17 +74,17 @@ def arguments():
 
 
 def waited(tensor):
-    """The tensor, once it is there: the ends of a part's communication are asynchronous until somebody reads them."""
+    """The tensor, once it is complete: communication at the ends of a part is asynchronous until its result is read."""
     return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
 class SplitLinear(nn.Module):
-    """One part, split by PyTorch; a rank gives and gets its local tensors."""
+    """One part, split by PyTorch; its inputs and outputs are a rank's local tensors."""
 
     def __init__(self, part, mesh, weight, sizes):
         super().__init__()
         self.mesh, self.sizes = mesh, sizes
-        # A column-parallel layer is given its shard of the tokens, a row-parallel one its share of the features.
+        # A column-parallel layer's input is a shard of the tokens, a row-parallel one's a share of the features.
         self.given = Shard(0) if part.splits_outputs else Shard(1)
         style = (ColwiseParallel(input_layouts=Shard(0)) if part.splits_outputs
                  else RowwiseParallel(output_layouts=Shard(0)))
@@ -92,7 +92,7 @@ class SplitLinear(nn.Module):
         self.linear = parallelize_module(linear, mesh, style).to_empty(device=weight.device)
         with torch.no_grad():
             self.linear.weight.to_local().copy_(weight)
-        # Only shards of one size may come without their whole's.
+        # The size of the whole may be omitted only if all shards have the same size.
         self.even = all(size % mesh.size() == 0 for size in sizes)
 
     def forward(self, x):
@@ -103,8 +103,8 @@ class SplitLinear(nn.Module):
 
 
 class Layer:
-    """The parts, run in one of the modes. Forward keeps what backward needs, as autograd does. In a model, each part's
-    result goes into the next one's input: so each is waited for before the next begins."""
+    """The parts, run in one of the modes. The forward pass keeps what the backward pass needs, as autograd does. In a
+    model, each part's result is the next one's input: so each is waited for before the next begins."""
 
     def __init__(self, parts, modules, operands):
         self.parts, self.modules, self.operands = parts, modules, operands
@@ -135,7 +135,7 @@ class Layer:
 
 
 def make_layer(mode, parts, operands, mesh, options):
-    """A layer in this mode that has run once, forward and backward; or why there is none."""
+    """A layer in this mode that has run once, forward and backward; or the reason why there is none."""
     if mode == "async":
         if options.device != "cuda":
             return None, "needs CUDA"
@@ -150,21 +150,21 @@ def make_layer(mode, parts, operands, mesh, options):
     everything = range(len(parts))
     try:
         if mode != "plain":
-            # One forward function is compiled for each part and mode; the option keeps the modes apart.
+            # One forward function is compiled for each part and mode; the options distinguish the modes.
             torch._dynamo.config.recompile_limit = 64
             options_of = {"options": {"_micro_pipeline_tp": True}} if mode == "async" else {}
             modules = [torch.compile(module, **options_of) for module in modules]
         made = Layer(parts, modules, operands)
-        made.forward(everything)  # compiles both ways
+        made.forward(everything)  # compiles forward and backward
         made.backward(everything)
         made.forget()
         return made, ""
-    except Exception as error:  # whatever a compiler throws: the others are still worth measuring
+    except Exception as error:  # whatever a compiler raises: the others are still worth measuring
         return None, f"failed ({type(error).__name__}: {first_line(error)})"
 
 
 def fused_operations(made):
-    """How many of an iteration's operations are products fused with their communication."""
+    """How many operations of an iteration are GEMMs fused with their communication."""
     everything = range(len(made.parts))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         made.forward(everything)
@@ -175,15 +175,15 @@ def fused_operations(made):
 
 
 def saved(folder, part, result, like, dtype, device):
-    """This rank's block of a result, as the example has saved it."""
+    """This rank's block of a result that the example has saved."""
     content = bytearray((folder / f"{part.name}.{result}.{dist.get_rank()}").read_bytes())
     flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
     return flat.reshape(like.shape).to(device)
 
 
 def check(made, parts, options, device, with_saved):
-    """[compared, #wrong, largest error / bound] of PyTorch's results, over all ranks; and the same of the example's, and
-    the largest difference between the two, relative to the sum of their bounds."""
+    """[compared, #wrong, largest error / bound] of PyTorch's results, over all ranks; and the same for the example's,
+    with the largest difference between the two, relative to the sum of their bounds."""
     ranks, rank = dist.get_world_size(), dist.get_rank()
     everything = range(len(parts))
     made.forward(everything)
@@ -192,7 +192,7 @@ def check(made, parts, options, device, with_saved):
     for i, part in enumerate(parts):
         for result, out in made.results(i).items():
             about = (torch, part, result, options.tokens, options.seed, ranks, rank)
-            # A ring rounds what it adds up at each hop.
+            # A ring rounds at each hop what it has summed.
             own = (out, ranks)
             found = exact.compare(*about, own, only=options.rows)
             ours = [ours[0] + found[0], ours[1] + found[1], max(ours[2], found[2])]
@@ -206,7 +206,7 @@ def check(made, parts, options, device, with_saved):
 
 
 def bodies_of(made, count):
-    """(part, pass, what comes before, what is timed)."""
+    """(part, pass, what runs before, what is timed)."""
     everything = range(count)
 
     def both():
@@ -222,7 +222,7 @@ def bodies_of(made, count):
 
 
 def expect_same_layer(options, ranks):
-    """What was saved must be of this very layer."""
+    """Exits unless the saved results are of this layer."""
     document = json.loads((options.compare / "layer.json").read_text(encoding="utf-8"))
     mine = {name: getattr(options, name) for name in ("tokens", "hidden", "mlp", "qkv", "dtype", "seed")} | {"ranks": ranks}
     for name, value in mine.items():
@@ -238,7 +238,7 @@ def main():
     device = torch.device("cuda", local) if options.device == "cuda" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        # Products sum in fp32, as Tandem's do.
+        # GEMMs accumulate in fp32, as Tandem's do.
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=180),
@@ -288,12 +288,12 @@ def main():
             document["saved"] = {"compared": theirs[0], "wrong": theirs[1], "worst": theirs[2], "apart": theirs[3]}
             say(f"# Tandem's: {theirs[0]} elements compared, #wrong {theirs[1]}, largest error {theirs[2]:.3f} of the bound; "
                 f"from PyTorch's {theirs[3]:.3f} of both bounds")
-        if ours[1] == 0:  # no speed of a wrong result
+        if ours[1] == 0:  # no speed for a wrong result
             layers[mode] = made
 
     cases = {mode: list(bodies_of(made, len(parts))) for mode, made in layers.items()}
     count = len(next(iter(cases.values()))) if cases else 0
-    order = [(mode, number) for number in range(count) for mode in cases]  # all of one case in turns
+    order = [(mode, number) for number in range(count) for mode in cases]  # all modes of a case in turns
     timing = Timing(device, rest=options.rest * 1e-3)
     medians = timing.in_turns([cases[mode][number][2:] for mode, number in order], options.warmup, options.iters)
     taken = {place: seconds * 1e6 for place, seconds in zip(order, medians)}

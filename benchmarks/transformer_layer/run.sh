@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The linear parts of one transformer layer through Tandem and through PyTorch, in turns, checked against each other.
-# Build the target transformer_layer first.
+# Compares the linear parts of one transformer layer in Tandem and in PyTorch, in turns, and checks them against each
+# other. Build the target transformer_layer first.
 set -uo pipefail
 
 usage() {
@@ -29,9 +29,9 @@ ranks=4
 device=host
 python=python3
 out=
-layer=()    # what both are told
-tandem=()   # what Tandem is told besides
-pytorch=()  # what PyTorch is told besides
+layer=()    # arguments for both
+tandem=()   # additional arguments for Tandem
+pytorch=()  # additional arguments for PyTorch
 while (($#)); do
   case $1 in
     --ranks) ranks=$2; shift 2 ;;

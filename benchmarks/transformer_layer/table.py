@@ -18,12 +18,12 @@ SAME = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "ranks", "dev
 
 
 def load(folder, name):
-    """The rounds' documents, in order."""
+    """The rounds' documents, sorted."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(f"{name}.*.json"))]
 
 
 def tandem_rows(document):
-    """{(part, pass): {column: us}}, without the halves of a backward pass, which PyTorch does not have apart."""
+    """{(part, pass): {column: us}}, without the parts of a backward pass, which PyTorch does not time separately."""
     return {(row["part"], row["pass"]): {"GEMM": row["gemm_us"], "sequence": row["sequence_us"], "Tandem": row["tandem_us"]}
             for row in document["rows"] if row["pass"] not in ("dgrad", "wgrad")}
 
@@ -44,7 +44,7 @@ def medians(rounds):
 
 
 def verdict(name, rounds):
-    """One line: of all rounds of one program, or of one of its ways, how many elements were wrong."""
+    """One line: how many elements were wrong in all rounds of one program or mode."""
     return (f"# {name}: {sum(r['compared'] for r in rounds)} elements compared, #wrong {sum(r['wrong'] for r in rounds)}, "
             f"largest error {max(r['worst'] for r in rounds):.3f} of the bound")
 

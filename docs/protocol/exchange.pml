@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exchange: what a rank signals in iteration i + 1 comes after all that it read in iteration i.
+// An exchange: a rank's signals of iteration i + 1 come after all of its reads of iteration i.
 #if MUTATION == READ_LATE
 #define PIECE (i - 1)
 #else
@@ -8,7 +8,7 @@
 #define PIECE_TO_READ buffer[SLOT(me, FROM, plan, PIECE % SLOTS)]
 
 #if OPENED
-Word opened[WORDS];   // every rank: I have come so far
+Word opened[WORDS];   // from every rank: I have begun this iteration
 #endif
 #define THEIR_OPENED opened[WORD(TO, me, plan, 0)]
 #define MY_OPENED opened[WORD(me, FROM, plan, 0)]

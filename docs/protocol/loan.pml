@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loan: a rank's caller has written its memory, and will write it again when the run has ended.
-Word drained[WORDS];  // a reader: I have read what you lent me
-byte lent[RANKS];     // which of its slots a rank lends; where the loan lies, in the code
+// A loan: a rank's caller has written the memory that is lent, and will write it again when the run has ended.
+Word drained[WORDS];  // from a reader: I have read what you lent me
+byte lent[RANKS];     // which of its slots a rank lends; in the code, the location of the loan
 
 #define LENDS(rank) (!ROOTED || i % 2 == (rank))
 #define MY_DRAINED drained[WORD(me, FROM, plan, 0)]
@@ -10,7 +10,7 @@ byte lent[RANKS];     // which of its slots a rank lends; where the loan lies, i
 #define THEIR_DRAINED drained[WORD(FROM, me, plan, 0)]
 #define LENT_TO_ME buffer[SLOT(me, FROM, plan, lent[FROM])]
 
-// The memory of a rank that is dead cannot be read: who tries waits for the news.
+// The memory of a rank that is dead cannot be read: a rank that tries waits until it hears of the failure.
 #if FAULTS
 #define READABLE (!dead[FROM] || RELEASED)
 #else
@@ -75,9 +75,9 @@ proctype Lender(byte me; byte plan) {
 }
 
 #if SUMMED
-// An all_reduce in place. Rank r reads chunk r of its peers' inputs, and lends its sum. That says also that r has read:
-// so it lets each peer put this sum where chunk r of its input was, which that one still lends.
-Word reduced[WORDS];  // a rank: I have added up my chunk, and lend it
+// An all_reduce in place. Rank r reads chunk r of its peers' inputs, and lends its sum. That signal also says that r has
+// read the inputs. So each peer may put this sum where chunk r of its own input was, although it still lends that memory.
+Word reduced[WORDS];  // from a rank: I have summed my chunk, and lend it
 byte chunks[RANKS * RANKS];
 
 #define INPUT (2 * i)

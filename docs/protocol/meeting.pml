@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of kernels that meet.
+// Meetings: each block of a kernel synchronizes with the same block of the peer's kernel, before it works on the peer's
+// memory and again afterwards.
 
-#define BLOCKS 2      // each has words of its own, and half of each payload
-Word met[RANKS * RANKS * BLOCKS];  // a block: I have come so far
-byte begun[RANKS];    // the kernel that runs on a rank, whose blocks may begin
-byte ended[RANKS];    // blocks of all kernels
+#define BLOCKS 2      // each has its own words, and half of each payload
+Word met[RANKS * RANKS * BLOCKS];  // from a block: I have begun, or I am done
+byte begun[RANKS];    // number of the kernel that runs on a rank: its blocks may begin
+byte ended[RANKS];    // number of blocks that have ended on a rank, of all kernels
 
-// Two ranks: each has one peer, whatever k says. A kernel in a rank's stream begins when what is in front of it has
-// ended, and ends when all its blocks have.
+// A rank's stream. There are two ranks: each has one peer, whatever k says. A kernel in the stream begins when what is in
+// front of it has ended, and ends when all its blocks have ended.
 proctype Stream(byte me; byte plan) {
   byte i = 1;
   byte k = 1;
@@ -60,7 +61,8 @@ inline work() {
 #define MET_BEHIND SIGNALLED(MY_BLOCK)
 #endif
 
-// It meets the peer's same block before, and again behind: both times on the same words, which count on.
+// A block meets the peer's same block before its work, and again afterwards: both times on the same words, which continue
+// to count.
 proctype Block(byte me; byte plan; byte block) {
   byte i = 1;
   byte k = 1;

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals and credits, the protocol by which ranks write into each other's buffers. README.md beside this file tells it
-// in words; scripts/check_model.sh checks it, and that each mutation below is found. Here are the signals, and what may fail;
-// those who use them are in slots.pml, exchange.pml, loan.pml and meeting.pml. What is modelled is memory/slots on
-// memory/signal_pad on device/signal:
+// Signals and credits: the protocol by which ranks write into each other's buffers. README.md in this folder describes
+// it in words. scripts/check_model.sh checks it, and checks that each mutation below is found. This file has the signals
+// and what may fail; their users are in slots.pml, exchange.pml, loan.pml and meeting.pml. The model is of memory/slots,
+// which uses memory/signal_pad, which uses device/signal:
 //
-//   - Each rank writes one payload for each peer in each iteration, as an all_gather does, into one of two slots: the
-//     peer's, or (PULL) its own, which all peers read. Writing and reading are different streams, hence different
-//     processes here.
+//   - Payload:  each rank writes one payload for each peer in each iteration, as an all_gather does, into one of two
+//               slots: the peer's, or (PULL) its own, which all peers read. Writing and reading are different streams,
+//               hence different processes here.
 //   - Order:    a signal follows its data.
-//   - Credit:   no put without one; the owner of a slot grants it after the slot's last reader. Or (EXCHANGE) each rank
-//               has one stream, in which it writes, signals all peers, waits for all and reads; no credit is granted,
-//               since who writes a slot again has had a signal from everybody that came after the last read.
+//   - Credit:   no put without a credit; the owner of a slot grants it after the slot's last reader. Or (EXCHANGE) each
+//               rank has one stream, in which it writes, signals all peers, waits for all of them, and reads. No credit
+//               is granted then: a rank that writes a slot again has had a signal from everybody that came after the
+//               last read.
 //   - Loan:     (LOAN) a rank signals that its own memory may be read where it is, and has it back when every reader
 //               has signalled that it has read. Or (MEETING) a rank meets its peers before it works on their memory,
-//               and again behind, each block of a kernel by itself: the first says `ready`, the second `drained`.
-//   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph. Who waited for such a word resets
-//               it before doing what lets the other side write it again.
-//   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline or for who left), at any point. Every wait of
-//               a failed rank ends at once and its streams go on, over garbage. What was read counts only if no member
-//               has failed.
+//               and again afterwards, each block of a kernel by itself: the first meeting says `ready`, the second
+//               `drained`.
+//   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph would. A rank
+//               that has waited for such a word resets it before it does what lets the other side write it again.
+//   - Failure:  a rank dies, or gives up (an abort, a wait at its deadline or for a rank that has left), at any point.
+//               Every wait of a failed rank ends at once, and its streams go on, over garbage. What was read counts
+//               only if no member has failed.
 //
 // An execution is sequentially consistent here: the model is of the protocol. That data becomes visible before its signal
-// is what release and acquire at system scope give; mutation 1 is what happens without.
+// follows from release and acquire at system scope; mutation 1 is what happens without these.
 //
 // Every loop is bounded and every step goes forward, so each run is finite. A run that cannot go on before all streams
-// have ended is what spin calls an invalid end state. Together that is progress, whatever rank is delayed where: spin
+// have ended is what spin calls an invalid end state. Together that is progress, wherever any rank is delayed: spin
 // takes every interleaving.
 
 #ifndef RANKS
@@ -38,7 +40,7 @@
 #define SLOTS 2
 #endif
 #ifndef PLANS
-#define PLANS 1       // 2: two plans run beside each other, each on streams, words and slots of its own
+#define PLANS 1       // 2: two plans run concurrently, each on streams, words and slots of its own
 #endif
 #ifndef CAPTURED
 #define CAPTURED 0    // bit p: plan p is captured
@@ -47,37 +49,38 @@
 #define FAULTS 0      // 1: one rank dies or gives up, at any point
 #endif
 #ifndef UPWARD
-#define UPWARD 0      // 1: a rank writes only for those above it, as a broadcast does: fewer states
+#define UPWARD 0      // 1: a rank writes only for the ranks above it, as a broadcast does: fewer states
 #endif
 #ifndef PARTS
-#define PARTS 1       // 2: each half of a payload has an arrival, counted on the same word (eager pushes)
+#define PARTS 1       // 2: each half of a payload has an arrival signal, counted on the same word (eager pushes)
 #endif
 #ifndef PULL
 #define PULL 0        // 1: a rank writes its own slot, once for all peers, and they read it there
 #endif
 #ifndef EXCHANGE
-#define EXCHANGE 0    // 1: signals are the credits (eager): into the own slot (PULL), or into a mailbox at each peer
+#define EXCHANGE 0    // 1: signals are the credits (eager): ranks write their own slot (PULL), or a mailbox at each peer
 #endif
 #ifndef OPENED
-#define OPENED 0      // 1: an exchange begins with a round of signals of its own, as it must where slots do not alternate
+#define OPENED 0      // 1: an exchange begins with an extra round of signals, as it must where slots do not alternate
 #endif
 #ifndef LOAN
-#define LOAN 0        // 1: a rank lends its peers memory of its own, which is its caller's again after each run (PULL)
+#define LOAN 0        // 1: a rank lends its peers its own memory, which is its caller's again after each run (PULL)
 #endif
 #ifndef ROOTED
-#define ROOTED 0      // 1: only one rank lends, 0 and 1 in turn, as in broadcasts; rank 2 hears from them alone
+#define ROOTED 0      // 1: only one rank lends, 0 and 1 alternately, as in broadcasts; rank 2 hears only from these
 #endif
 #ifndef SUMMED
-#define SUMMED 0      // 1: what is lent is an all_reduce's input, and then its sums, which take the input's place
+#define SUMMED 0      // 1: a rank lends an all_reduce's input, and then its sums, which replace the input
 #endif
 #ifndef MEETING
-#define MEETING 0     // 1: blocks of kernels meet the peer's, and read its memory (PULL) or write into it (two ranks)
+#define MEETING 0     // 1: blocks of kernels meet the peer's blocks, and read (PULL) or write its memory (two ranks)
 #endif
 #ifndef MUTATION
 #define MUTATION 0
 #endif
 
-// The mutations. Each breaks one rule, and scripts/check_model.sh knows how that must show.
+// The mutations. Each breaks one rule; scripts/check_model.sh knows which failure spin must find.
+// The comments say what the mutated model does wrong.
 #define SIGNAL_BEFORE_DATA 1   // the signal overtakes its data, as it may inside one batch of copies (pushes)
 #define CREDIT_BEFORE_READ 2   // a slot is granted before its last reader has read
 #define SLOT_WITHOUT_CREDIT 3  // one of the slots is written without taking its credit (pushes)
@@ -86,13 +89,13 @@
 #define CREDIT_NOT_RESET 6     // a 0/1 credit is taken, but not reset
 #define DEAF_WAIT 7            // a wait does not watch for failure
 #define LONELY_CHECK 8         // a rank counts its results unless it has itself heard of a failure
-#define NO_CHECK 9             // a rank counts its results without looking
-#define PART_NOT_AWAITED 10    // a payload comes in two parts, and the second is read with the first one's arrival
+#define NO_CHECK 9             // a rank counts its results without looking at any control word
+#define PART_NOT_AWAITED 10    // a payload comes in two parts, and the second is read after the first one's arrival signal
 #define READ_LATE 11           // exchanges: a payload is read only after the next one was signalled
-#define NOT_DRAINED 12         // a lender does not wait until all have read; one block does not, in the meeting behind
+#define NOT_DRAINED 12         // a lender does not wait until all have read; of a meeting, one block skips the second wait
 #define NOT_READY 13           // a loan is read before it was signalled; a block works before it has met its peers
 
-// A word of a signal pad. It lies with the rank that waits on it, and one peer writes it.
+// A word of a signal pad. It is stored at the rank that waits on it, and one peer writes it.
 typedef Word {
   byte value;  // released by the writer
   byte put;    // the writer's own count
@@ -109,8 +112,8 @@ typedef Word {
 Word arrival[WORDS];  // the writer: your slot is filled
 Word credit[WORDS];   // the owner: you may fill my slot
 
-// A slot's payload has two halves, written and read one after the other: a read in the middle of a write shows, and so
-// does a write between the first reader and the last. What iteration i writes is i.
+// A slot's payload has two halves, written and read one after the other. So a read in the middle of a write shows, and
+// so does a write between the first reader and the last. Iteration i writes the value i.
 typedef Slot {
   byte first;
   byte last;
@@ -122,7 +125,7 @@ typedef Slot {
 #endif
 Slot buffer[PLANS * RANKS * RANKS * SLOTS];
 
-bool dead[RANKS];    // the process is gone: nothing of it runs any more
+bool dead[RANKS];    // the rank's process is gone: nothing of it runs any more
 bool failed[RANKS];  // the rank's control word: its waits end, its results do not count
 
 #if RANKS == 2
@@ -138,9 +141,9 @@ bool failed[RANKS];  // the rank's control word: its waits end, its results do n
 #endif
 
 // Whether what `me` has read so far counts. A rank's streams write garbage only after its own control word was set, and
-// no word is ever cleared; so who looks at every member's word after the read, in any order, learns of all garbage that it
-// can have read. A rank's own word is not enough: a peer may have failed, and written garbage here, before this rank hears
-// of it.
+// no word is ever cleared. So a rank that looks at every member's word after the read, in any order, learns of all garbage
+// that it can have read. Its own word is not enough: a peer may have failed, and written garbage here, before this rank
+// hears of it.
 #if MUTATION == LONELY_CHECK
 #define COUNTS (!failed[me])
 #elif MUTATION == NO_CHECK
@@ -151,7 +154,7 @@ bool failed[RANKS];  // the rank's control word: its waits end, its results do n
 
 #define IS_CAPTURED(plan) ((CAPTURED >> (plan)) & 1)
 
-// A wait ends when the word has what is waited for, or when its rank has failed.
+// A wait ends when the word has the value that is waited for, or when its rank has failed.
 #if FAULTS && MUTATION != DEAF_WAIT
 #define RELEASED failed[me]
 #else
@@ -180,7 +183,7 @@ inline reset_signal(word) {
   fi
 }
 
-// How many peers a rank writes for, and reads from. Upward, those come first in rotated order.
+// How many peers a rank writes for, and reads from. With UPWARD, those peers come first in rotated order.
 #if UPWARD
 #define READERS(r) (RANKS - 1 - r)
 #define WRITERS(r) (r)
@@ -203,8 +206,8 @@ inline next(peers) {
 #define UNLESS_DEAD
 #endif
 
-// A rank's peers, one after the other: those that it writes for in rotated order, and those that it reads from in the order
-// in which that comes.
+// A rank's peers, one after the other: those that it writes for, in rotated order (TO), and those that it reads from, in
+// the order in which their data arrive (FROM).
 #define TO ((me + k) % RANKS)
 #define MY_CREDIT credit[WORD(me, TO, plan, i % SLOTS)]
 #define THEIR_ARRIVAL arrival[WORD(TO, me, plan, i % SLOTS)]
@@ -239,7 +242,7 @@ inline wait_all(words) {
 #endif
 
 #if FAULTS
-// One rank dies, or gives up: its user calls abort, or one of its waits comes to its deadline.
+// One rank dies, or gives up: its user calls abort, or one of its waits misses its deadline.
 proctype Fault() {
   if
   :: dead[0] = true
@@ -253,7 +256,7 @@ proctype Fault() {
   fi
 }
 
-// Each living rank hears of it some time later, by its sockets, and fails too.
+// Each living rank hears of it at some later time, through its sockets, and fails too.
 #define HEARS(r) atomic { !OUT(r) && (SOMEBODY_FAILED || SOMEBODY_DEAD) -> failed[r] = true }
 proctype Liveness() {
 end:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads in slots, with credits: what writes them, and what reads them.
+// Payloads in slots, with credits: the stream that writes them, and the stream that reads them.
 
 #if MUTATION == SLOT_WITHOUT_CREDIT
 #define NEEDS_CREDIT (i % SLOTS == 0)
@@ -66,7 +66,7 @@ push:
 }
 #endif
 
-// The stream that reads what its peers have written, in the order in which it comes.
+// The stream that reads what its peers have written, in the order in which their data arrive.
 proctype Reader(byte me; byte plan) {
   byte i = 1;
   byte k = 1;
@@ -84,7 +84,7 @@ proctype Reader(byte me; byte plan) {
 #endif
        d_step {
          right = right && SLOT_TO_READ.last == i;
-         // Results are counted later, by Team::synchronize; now is when the fewest failures are known.
+         // The code checks results later, in Team::synchronize. Here, at once, is when the fewest failures are known.
          assert(right || !COUNTS);
          right = false
        };

@@ -14,11 +14,11 @@ SUFFIXES = (".hpp", ".cpp", ".h", ".cuh", ".cu")
 STRING = r'"(?:\\.|[^"\\\n])*"'
 COMMENT = r"//[^\n]*|/\*.*?\*/"
 SKIPPED = re.compile(rf"{STRING}|'(?:\\[^'\n]+|\\'|[^'\\\n])'|{COMMENT}", re.DOTALL)
-# Not a member's: Team::abort ends a team, takes its reason, and is welcome.
+# Not for members: Team::abort, which takes a reason, ends a team only.
 ENDING = re.compile(r"(?<![\w.>:])(?:std\s*::\s*|::\s*)?"
                     r"(?:(?P<name>_?exit|_Exit|quick_exit|terminate|raise|assert|__trap|__builtin_trap)\s*\(|"
                     r"abort\s*\(\s*\))")
-TRAP = re.compile(r"\btrap\s*;")  # of PTX, which is text to the host's compiler
+TRAP = re.compile(r"\btrap\s*;")  # in PTX, which is text to the host's compiler
 
 
 def blank(match):

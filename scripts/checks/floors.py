@@ -16,7 +16,7 @@ import tree
 
 FLOORS = ["base", "device", "team", "memory", "collective", "linear"]
 TOP = len(FLOORS)  # tools, examples, benchmarks, tests/support: above all floors
-FOLDERS = ["include", "src", "tests", "examples", "benchmarks"]  # an include begins below them
+FOLDERS = ["include", "src", "tests", "examples", "benchmarks"]  # includes are relative to these
 SUFFIXES = (".hpp", ".cpp", ".h", ".cuh", ".cu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -40,7 +40,7 @@ def floor_of(parts):
     """(floor, kind) of a file by its path; None for one that this check does not know."""
     if parts[:2] == ("include", "tandem") and parts[2] in FLOORS:
         return FLOORS.index(parts[2]), "public"
-    if parts == ("include", "tandem", "tandem.hpp"):  # all that most programs use, of every floor
+    if parts == ("include", "tandem", "tandem.hpp"):  # includes what most programs use, of every floor
         return TOP - 1, "public"
     if parts[0] in ("src", "tests") and parts[1] in FLOORS:
         return FLOORS.index(parts[1]), parts[0]

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import tree
 
-# What a link leads to. Of a link in brackets only what follows the label is matched: a label may go on in the next
-# line, or hold an image with a target of its own.
+# What a link points to. For a link in brackets only what follows the label is matched, since a label may continue in
+# the next line, or contain an image with a target of its own.
 TARGET = r"\s*(?:<(?P<{0}_in_angles>[^<>\n]*)>|(?P<{0}>(?:[^\s()<>]|\([^\s()]*\))+))"
 TITLE = r"""(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?"""
 LINK = re.compile("|".join([
@@ -18,7 +18,7 @@ LINK = re.compile("|".join([
     r"^[ \t>]*\[(?!\^)[^\]]+\]:" + TARGET.format("reference") + TITLE + r"[ \t]*$",      # [label]: target "title"
     r"""<(?:a|img)\s[^>]*?\b(?:href|src)\s*=\s*(?P<mark>["'])(?P<html>.*?)(?P=mark)""",  # <a href="target">
 ]), re.MULTILINE | re.IGNORECASE)
-# A span of code may go on in the next line, but not beyond the end of its paragraph.
+# A code span may continue in the next line, but not beyond the end of its paragraph.
 CODE = re.compile(r"(?<![`\\])(`+)(?!`)(?:(?!\n\s*(?:\n|[-*+] |\d+[.)] |[#>|])).)*?(?<!`)\1(?!`)", re.DOTALL)
 ELSEWHERE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 

@@ -7,7 +7,7 @@ import sys
 
 import tree
 
-# Written so that this file does not find itself.
+# Written so that it does not match itself.
 PLACES = re.compile(r"(?<![\w.$})/-])/(?:" + "|".join(["work", "root", "workspace", r"home/\w+", r"Users/\w+"]) + r")(?=[/\s\"'`:,;)]|$)")
 
 

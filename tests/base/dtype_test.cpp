@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-/// The nearest number of `bits` mantissa bits and this smallest normal exponent, ties to even, by arithmetic alone.
+/// The nearest number of a format with these parameters, ties to even, computed without any bit manipulation.
 double nearest(double value, int mantissa_bits, int smallest_exponent, double largest) {
   if (value == 0 || std::isnan(value) || std::isinf(value)) return value;
   int exponent = 0;
@@ -69,10 +69,11 @@ TEST(Scalar, EachBFloat16SurvivesTheWayThroughFloat) {
 }
 
 TEST(Scalar, FloatsRoundToTheNearestTiesToEven) {
-  // Steps of a prime stride visit all exponents and many mantissas, ties among them.
+  // An odd stride visits all exponents and many mantissas; `low` is the bits below: ties of both formats, upwards and
+  // downwards, and their neighbours.
   for (std::uint64_t u = 0; u < 0x1'0000'0000ULL; u += 65'521 * 3) {
-    for (const std::uint32_t tie : {0U, 0x1000U, 0x8000U}) {
-      const auto value = std::bit_cast<float>((static_cast<std::uint32_t>(u) & 0xffff0000U) | tie);
+    for (const std::uint32_t low : {0U, 0x0fffU, 0x1000U, 0x1001U, 0x3000U, 0x7fffU, 0x8000U, 0x8001U, 0xf000U}) {
+      const auto value = std::bit_cast<float>((static_cast<std::uint32_t>(u) & 0xffff0000U) | low);
       if (std::isnan(value)) continue;
       ASSERT_EQ(static_cast<double>(static_cast<float>(Half(value))), nearest(value, 10, -14, 65504)) << value;
       ASSERT_EQ(static_cast<double>(static_cast<float>(BFloat16(value))), nearest(value, 7, -126, 0x1.fep127)) << value;

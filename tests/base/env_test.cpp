@@ -69,7 +69,7 @@ TEST(Env, TakesOpenMPsThreadsUnlessItHasItsOwn) {
   EXPECT_EQ(read({{"OMP_NUM_THREADS", "4,2"}}).gemm_threads, 4);
   EXPECT_EQ(read({{"OMP_NUM_THREADS", "4"}, {"TANDEM_GEMM_THREADS", "auto"}}).gemm_threads, 4);
   EXPECT_EQ(read({{"OMP_NUM_THREADS", "4"}, {"TANDEM_GEMM_THREADS", "2"}}).gemm_threads, 2);
-  // Malformed ones are OpenMP's to complain about.
+  // Complaining about malformed values is left to OpenMP.
   for (const char* malformed : {"", "four", "0", "-1", "4x", "99999999999"}) {
     EXPECT_EQ(read({{"OMP_NUM_THREADS", malformed}}).gemm_threads, 0) << malformed;
   }
@@ -128,7 +128,7 @@ TEST(Env, VariablesOfAnInstallationAreLetPass) {
   }
 }
 
-// docs/environment.md holds the table as it is here. To renew it, put the table that this prints into the page.
+// docs/environment.md must contain this table. To update it, copy the table that a failure prints into the page.
 TEST(Env, ItsTableIsTheOneOfTheDocuments) {
   std::ifstream page(TANDEM_SOURCE_DIR "/docs/environment.md");
   std::ostringstream text;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t mebi = std::int64_t{1} << 20;
 
 std::string table(std::int64_t most, std::size_t element_bytes) {
-  // By bytes, as plans choose: kernels take multiples of 16 alone.
+  // By bytes, as plans choose: only sizes that are multiples of 16 take a kernel.
   const auto of_bytes = [=](std::int64_t count) -> std::string_view {
     const std::int64_t bytes = count * static_cast<std::int64_t>(element_bytes);
     if (bytes <= 2048) return "mail";

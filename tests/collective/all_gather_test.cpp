@@ -15,7 +15,7 @@ std::vector<Shape> shapes(std::int64_t n) {
   return {{0, 4}, {n, 1}, {1, 5}, {7 * n, 3}, {n + 1, 13}, {2 * n - 1, 1}, {3 * n - 2, 257}, {4096 * n, 1}};
 }
 
-/// Every form of one gather, each checked in every byte on this rank. `plain` takes the plain views.
+/// Checks every byte of the result of every form of one gather, on this rank. `plain` runs the forms with plain views.
 void check_all_forms(const Team& team, AllGather& gather, AllGather& plain, const Shape& shape, DType dtype,
                      std::uint64_t id) {
   const Stream stream(team.device());
@@ -46,7 +46,7 @@ void check_all_forms(const Team& team, AllGather& gather, AllGather& plain, cons
     shard.set(mine);
     GuardedTensor out(team, sizes, dtype, 3 - offset);
     plain(shard.view(), out.view(), stream);
-    // The input may be used again in the stream's order: this must not reach a peer that still reads.
+    // Later work on the stream may overwrite the input: a peer that still reads it must not see that.
     team.device().fill(stream, shard.view().data(), std::byte{0x7F}, mine.size());
     team.synchronize(stream);
     expect_bytes(out.get(), expected, "plain, " + what);
@@ -115,13 +115,13 @@ TEST_P(AllGatherTest, SaysWhichAlgorithmARunTakes) {
     const std::string_view smallest = gather.algorithm(4, Tensors::symmetric_output);
     if (team.device().sends_letters()) {
       EXPECT_EQ(smallest, "mail");
-      // Letters of two ranks may be of 2 KiB.
+      // Between two ranks, a letter may have 2 KiB.
       EXPECT_EQ(gather.algorithm(512, Tensors::symmetric_output) == "mail", team.size() == 2);
       EXPECT_NE(gather.algorithm(513, Tensors::symmetric_output), "mail");
     } else {
       EXPECT_EQ(smallest, team.size() == 1 ? "push" : "one_kernel");
     }
-    // Two ranks meet sooner than more do.
+    // With two ranks the direct kernel wins from a smaller size on than with more.
     if (team.device().meets() && team.size() > 1) {
       constexpr std::int64_t pack = 16 / sizeof(float);
       const std::int64_t sent = std::int64_t{team.size() == 2 ? 768 : 2048} << 10;
@@ -129,7 +129,7 @@ TEST_P(AllGatherTest, SaysWhichAlgorithmARunTakes) {
       EXPECT_EQ(gather.algorithm(mailed, Tensors::symmetric_output), "one_kernel");
       EXPECT_EQ(gather.algorithm(mailed + pack, Tensors::symmetric_output), "direct_kernel");
     }
-    // Shards that no vector access fits are left to the copy engines.
+    // Shards whose size does not fit vector accesses are left to copies.
     EXPECT_EQ(gather.algorithm((4 << 20) - 1, Tensors::symmetric_output), "push");
   });
 }
@@ -160,7 +160,7 @@ TEST_P(AllGatherTest, PushesTinyAndEmptyShards) {
 TEST_P(AllGatherTest, PushesLongShardsFromElsewhere) {
   run([](World& world) {
     const Team& team = world.team();
-    const std::int64_t count = (std::int64_t{4} << 20) + 5;  // bytes: more than cross while a copy to a peer starts
+    const std::int64_t count = (std::int64_t{4} << 20) + 5;  // bytes: their transfer outlasts the start of a copy
     const auto shard_bytes = static_cast<std::size_t>(count);
     AllGather gather(team, {.count = count, .dtype = u8}, {.algorithm = "push"});
     SymmetricTensor gathered = symmetric(team, {team.size() * count}, u8);
@@ -177,7 +177,7 @@ TEST_P(AllGatherTest, PushesLongShardsFromElsewhere) {
       shard.set(moved_bytes(round, team.rank(), shard_bytes));
       delay_somebody(team, stream, draws, 2000);
       gather(shard.view(), gathered, stream);
-      // In the stream's order behind all copies, that into this rank's own tensor among them.
+      // In stream order after all copies, including the one into this rank's own tensor.
       team.device().fill(stream, shard.view().data(), std::byte{0x7F}, shard_bytes);
       team.synchronize(stream);
       expect_bytes(get(gathered), expected, "round " + std::to_string(round));
@@ -215,12 +215,12 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
     for (std::uint64_t round = 0; round < 20; ++round) {
       const auto data = [&](int rank) { return moved_bytes(round, rank, shard_bytes); };
       const bool in_place = round % 2 == 0;
-      poison(gathered);  // nobody may write it before this rank starts
+      poison(gathered);  // no peer may write it before this rank starts
       copy.poison();
       shard.set(data(team.rank()));
       delay_somebody(team, comm, draws, 2000);
       if (in_place) {
-        // In the stream's order: who waits for this shard waits for this.
+        // In stream order before `start`: a wait for this shard covers this copy, too.
         team.device().copy(
             comm,
             {.dst = gathered.memory().data() + place(team.rank()), .src = shard.view().data(), .bytes = shard_bytes});
@@ -248,7 +248,7 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
   });
 }
 
-// Its pushes are on the stream of start; whoever comes behind finish may change what they read.
+// The pushes are queued on the stream of `start`; work after `finish`, on any stream, may overwrite what they read.
 TEST_P(AllGatherTest, WhatStartWasGivenMayBeChangedBehindFinish) {
   run([](World& world) {
     const Team& team = world.team();

@@ -13,7 +13,7 @@ namespace {
 
 class AllReduceTest : public CollectiveTest {};
 
-/// `plain` takes the plain views.
+/// Checks every form of one all-reduce; `plain` runs those between plain views, `into_plain` symmetric to plain.
 void check_all_forms(const Team& team, AllReduce& all_reduce, AllReduce& plain, std::int64_t count, DType dtype,
                      std::uint64_t id, AllReduce* into_plain = nullptr) {
   const Stream stream(team.device());
@@ -39,7 +39,7 @@ void check_all_forms(const Team& team, AllReduce& all_reduce, AllReduce& plain, 
   };
 
   plain(input.view(), out.view(), stream);
-  // Both may be used again in the stream's order: this must not reach a peer that still reads.
+  // Later work on the stream may overwrite both tensors: a peer that still reads them must not see that.
   GuardedTensor seen(team, sizes, dtype);
   team.device().copy(stream, {.dst = seen.view().data(), .src = out.view().data(), .bytes = mine.size()});
   team.device().fill(stream, out.view().data(), std::byte{0x7F}, mine.size());
@@ -189,7 +189,7 @@ TEST_P(AllReduceTest, SubTeamsInOddOrders) {
 TEST_P(AllReduceTest, OneMultiprocessorIsEnough) {
   run([](World& world) {
     const Team& team = world.team();
-    constexpr std::int64_t count = 50'001;  // more than 128 KiB, for which a kernel takes all its blocks
+    constexpr std::int64_t count = 50'001;  // 200 KB: without the limit, kernels would use several blocks
     std::vector<std::string> algorithms{"auto", "two_shot"};
     if (world.device().exchanges_mail()) algorithms.insert(algorithms.end(), {"one_kernel", "one_kernel_two_shot"});
     std::uint64_t id = 7000;
@@ -205,14 +205,14 @@ TEST_P(AllReduceTest, OneMultiprocessorIsEnough) {
   });
 }
 
-// In place and out of place, of a number of elements that divides by nothing. Every element, in integers.
+// In place and out of place, for a count without useful divisors. Integers, so that every element is compared exactly.
 TEST_P(AllReduceTest, LargeSumsOfSymmetricTensors) {
   if (device() == DeviceType::host) GTEST_SKIP() << "the host sums tensors of any size in the same way";
   if (ranks() > 3) GTEST_SKIP() << "tensors of so many ranks' large sums say no more than those of three";
   run([](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
-    constexpr std::int64_t chunk = 16 << 20;  // bytes, for which a kernel takes all the blocks that it may
+    constexpr std::int64_t chunk = 16 << 20;  // bytes; for such chunks a kernel uses as many blocks as it may
     const std::int64_t count = chunk / static_cast<std::int64_t>(size_of(i32)) * team.size() + 12'345;
     SymmetricTensor input = symmetric(team, {count}, i32);
     SymmetricTensor out = symmetric(team, {count}, i32);

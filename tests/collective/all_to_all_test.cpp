@@ -17,7 +17,7 @@ Bytes part(std::uint64_t id, int from, int to, std::int64_t count, DType dtype) 
                      static_cast<std::size_t>(count) * size_of(dtype));
 }
 
-/// Runs every form that takes a matrix of counts, and without one (`equal`) those that take none.
+/// Runs every form with a matrix of counts and, if all counts are equal (`equal`), also the forms without a matrix.
 void check_all_forms(const Team& team, AllToAll& all_to_all, AllToAll& plain, std::span<const std::int64_t> counts,
                      bool equal, DType dtype, std::uint64_t id, std::int64_t offset = 1) {
   const Stream stream(team.device());
@@ -52,7 +52,7 @@ void check_all_forms(const Team& team, AllToAll& all_to_all, AllToAll& plain, st
   input.set(mine);
 
   plain(input.view(), out.view(), counts, stream);
-  // The input may be used again in the stream's order: this must not reach a peer that still reads.
+  // Later work on the stream may overwrite the input: a peer that still reads it must not see that.
   team.device().fill(stream, input.view().data(), std::byte{0x7F}, mine.size());
   team.synchronize(stream);
   expect_bytes(out.get(), expected, "plain, " + what);
@@ -96,7 +96,7 @@ void check_all_forms(const Team& team, AllToAll& all_to_all, AllToAll& plain, st
 std::vector<std::int64_t> matrix(int n, std::uint64_t id, std::uint64_t limit) {
   Draws draws(id);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(n * n));
-  // Every third pair has nothing to say.
+  // On average, at least a third of the pairs exchange nothing.
   for (auto& count : counts) count = draws.below(3) == 0 ? 0 : static_cast<std::int64_t>(draws.below(limit));
   return counts;
 }
@@ -132,7 +132,7 @@ TEST_P(AllToAllTest, EveryFormDtypeAndSize) {
   });
 }
 
-// What is chosen is the same on all ranks, whatever a rank has to say itself.
+// All ranks must choose the same algorithm, although the counts of their own rows and columns differ.
 TEST_P(AllToAllTest, LargePartsTakeAKernelWhereVectorAccessesFit) {
   run([](World& world) {
     const Team& team = world.team();
@@ -149,7 +149,7 @@ TEST_P(AllToAllTest, LargePartsTakeAKernelWhereVectorAccessesFit) {
     std::vector<std::int64_t> counts(n * n, 1000);
     counts[n - 1] = large;
     check_all_forms(team, plan, plan, counts, false, f32, 8400, 0);
-    counts.back() = 3;  // the last rank's to itself alone
+    counts.back() = 3;  // only the last rank's part for itself is that small
     check_all_forms(team, plan, plan, counts, false, f32, 8401, 0);
   });
 }
@@ -172,7 +172,7 @@ TEST_P(AllToAllTest, SubTeamsInOddOrders) {
   });
 }
 
-// Larger than what goes in packets, and as large as one kernel's mailboxes.
+// At and above the packet limit (128 KiB to all peers together), and close to the size of one kernel's mailboxes.
 TEST_P(AllToAllTest, LongPartsInOneKernel) {
   run([](World& world) {
     const Team& team = world.team();
@@ -193,7 +193,7 @@ TEST_P(AllToAllTest, LongPartsInOneKernel) {
   });
 }
 
-// A pair of ranks that has nothing to say, in most runs, must not overtake each other all the same.
+// Two ranks that exchange nothing in most runs must not overtake each other either.
 TEST_P(AllToAllTest, RunsWithFewPartsFollowEachOtherWithoutAPause) {
   run([](World& world) {
     const Team& team = world.team();

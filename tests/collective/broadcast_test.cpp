@@ -32,7 +32,7 @@ void check_symmetric(const Team& team, Broadcast& broadcast, std::int64_t count,
   const Bytes other = moved_bytes(id + 1, root, bytes);
   GuardedTensor input(team, {count}, dtype, 1);
   if (team.rank() == root) {
-    // The root may write its tensor again in the stream's order, though others may still be reading.
+    // Later work on the root's stream may overwrite its tensor: a peer that still reads it must not see that.
     GuardedTensor seen(team, {count}, dtype);
     team.device().copy(stream, {.dst = seen.view().data(), .src = tensor.memory().data(), .bytes = bytes});
     team.device().fill(stream, tensor.memory().data(), std::byte{0x7F}, bytes);
@@ -60,7 +60,7 @@ void check_plain(const Team& team, Broadcast& broadcast, std::int64_t count, DTy
   if (team.rank() == root) input.set(expected);
   broadcast(input.view(), out.view(), root, stream);
   broadcast(input.view(), root, stream);
-  // The root's tensor may be used again in the stream's order: this must not reach a peer that still reads.
+  // Later work on the stream may overwrite the root's tensor: a peer that still reads it must not see that.
   GuardedTensor seen(team, {count}, dtype);
   team.device().copy(stream, {.dst = seen.view().data(), .src = input.view().data(), .bytes = bytes});
   team.device().fill(stream, input.view().data(), std::byte{0x7F}, bytes);
@@ -120,7 +120,7 @@ TEST_P(BroadcastTest, EveryRootByMailAndInOneKernel) {
   });
 }
 
-// Larger than what goes in packets, and as large as one kernel's mailboxes.
+// At and above the packet limit (128 KiB to all peers together), and close to the size of one kernel's mailboxes.
 TEST_P(BroadcastTest, LongTensorsInOneKernel) {
   run([](World& world) {
     const Team& team = world.team();
@@ -140,7 +140,7 @@ TEST_P(BroadcastTest, LongTensorsInOneKernel) {
   });
 }
 
-// Each of the others passes a share on: by copies what is large, in one kernel from much less on.
+// Every rank but the root passes a share on: by copies for large tensors, in one kernel from much smaller sizes on.
 TEST_P(BroadcastTest, SharesArePassedOn) {
   run([](World& world) {
     const Team& team = world.team();
@@ -149,7 +149,7 @@ TEST_P(BroadcastTest, SharesArePassedOn) {
     for (const char* algorithm : {"push", "direct_kernel"}) {
       const bool kernel = std::string_view(algorithm) == "direct_kernel";
       if (kernel && !team.device().meets()) continue;
-      // Neither the last share nor the last vector is whole; nor, of the last two, the last word.
+      // The last share and 16-byte vector are always partial, and in the last two sizes the last 8-byte word.
       const std::int64_t most = !cuda ? 600'008 : kernel ? 4'000'008 : 32'000'008;
       if (!kernel && team.size() > 2) {
         EXPECT_LT(passed_on_above(team.device().costs(), team.size() - 1), static_cast<std::size_t>(most - 7));
@@ -165,14 +165,14 @@ TEST_P(BroadcastTest, SharesArePassedOn) {
     EXPECT_NE(automatic.algorithm(mailed, Tensors::symmetric_output), "direct_kernel");
     EXPECT_EQ(automatic.algorithm(mailed + 1, Tensors::symmetric_output), "direct_kernel");
     EXPECT_EQ(automatic.algorithm(4'000'000, Tensors::symmetric_output), "direct_kernel");
-    // Between plain views, too, a piece of staging memory after the other.
+    // Also between plain views, in one piece of staging memory after another.
     Broadcast pieces(team, {.count = 4'000'000, .dtype = u8}, {.piece_bytes = 1'000'001});
     for (Broadcast* plan : {&automatic, &pieces}) {
       EXPECT_NE(plan->describe().find("staged: through two slots, by direct_kernel's kernel"), std::string::npos)
           << plan->describe();
       check_plain(team, *plan, 4'000'000 - 5, u8, 1, id += 2);
     }
-    // A budget of multiprocessors leaves what is large to copies: of more than three ranks, pieces of 32 MiB are.
+    // With an SM limit, large pieces are left to copies: with more than three ranks, those of 32 MiB are.
     Broadcast bounded(team, {.count = 40'000'000, .dtype = u8}, {.sms = 4});
     EXPECT_EQ(bounded.describe().find("through two slots of the root") != std::string::npos, team.size() > 3)
         << bounded.describe();
@@ -180,7 +180,7 @@ TEST_P(BroadcastTest, SharesArePassedOn) {
   });
 }
 
-// Who passes on in one run is the root of another, somebody is late, and some runs are too small for shares.
+// A rank that passes shares on in one run is the root of another, one rank is late, some runs are too small for shares.
 TEST_P(BroadcastTest, RootsTakeTurnsWhileSharesArePassedOn) {
   run([](World& world) {
     const Team& team = world.team();
@@ -218,7 +218,7 @@ TEST_P(BroadcastTest, RootsTakeTurnsWhileSharesArePassedOn) {
         }
         plan(inputs[run].view(), tensor, root, stream);
         if (run % 2 == 1) delay_somebody(team, stream, draws, 3000);
-        // Before the next run writes there.
+        // Before the next run overwrites it.
         team.device().copy(
             stream, {.dst = kept[run].view().data(), .src = tensor.memory().data(), .bytes = kept[run].view().bytes()});
       }
@@ -246,7 +246,7 @@ TEST_P(BroadcastTest, RootsTakeTurnsWithoutAPause) {
         return moved_bytes(10000 + run, 0, static_cast<std::size_t>(tensors[run].view().numel()));
       };
       for (int run = 0; run < runs; ++run) {
-        // Mostly two of them, so that one has often been the root but one run ago.
+        // Mostly one of two roots, so that a rank has often been the root in the previous run.
         const auto n = static_cast<std::uint64_t>(team.size());
         roots.push_back(static_cast<int>(draws.below(4) == 0 ? draws.below(n) : (n - 1) * draws.below(2)));
         tensors.emplace_back(team, Dims{run % 7 == 3 && options.piece_bytes == 0 ? 99'999 : 1000}, u8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TANDEM_CHECK=runs: ranks that give a run different arguments all hear of it, before anything is queued.
+// TANDEM_CHECK=runs: if ranks pass different arguments to a run, every rank gets an error before anything is queued.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -30,7 +30,7 @@ class ComparedRuns : public OnEachDevice {
 TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
   on_three([](World& world) {
     const Team& team = world.team();
-    const bool odd = team.rank() == 2;  // this one is given something else
+    const bool odd = team.rank() == 2;  // this rank is passed other arguments
     const Stream stream(team.device());
     AllGather all_gather(team, {.count = 9, .dtype = f32});
     ReduceScatter reduce_scatter(team, {.count = 9, .dtype = f32});
@@ -57,7 +57,7 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
     expect_error<InvalidArgument>([&] { all_reduce(either, stream); }, {"a run of 9 elements, symmetric tensor "});
     expect_error<InvalidArgument>([&] { all_reduce(of(9), either, stream); }, {"a plain view into symmetric tensor "});
     expect_error<InvalidArgument>([&] { all_reduce(either, into(9), stream); }, {"into a plain view"});
-    // Nothing at all is something else, too.
+    // An empty run also differs from one that is not empty.
     expect_error<InvalidArgument>([&] { all_reduce(of(odd ? 0 : 6), into(odd ? 0 : 6), stream); },
                                   {"a run of 0 elements"});
     expect_error<InvalidArgument>([&] { odd ? all_reduce(one, stream) : all_reduce(of(9), into(9), stream); },
@@ -83,7 +83,7 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
     expect_error<InvalidArgument>([&] { odd ? broadcast(of(9), 0, stream) : all_reduce(of(9), into(9), stream); },
                                   {"make different calls", "'AllReduce'", "'Broadcast'"});
 
-    // None of these has left anything behind, and what is alike runs.
+    // None of these errors leaves anything behind: runs with equal arguments work.
     for (int i = 0; i < 3; ++i) {
       all_reduce(of(9), into(9), stream);
       all_gather.start(of(3), one, stream);

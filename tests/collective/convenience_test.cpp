@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that run a plan which the team keeps: each gives the right result, and makes its plan once.
+// The functions that run a plan cached by the team: each gives the right result, and creates its plan only once.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,9 +18,9 @@ namespace tandem::testing {
 namespace {
 
 constexpr std::int64_t part = 100;
-constexpr std::int64_t uneven = 20;  // rank j gets this · (j + 1) elements of each rank, where counts are given
+constexpr std::int64_t uneven = 20;  // by counts, rank j gets this · (j + 1) elements from each rank
 
-/// Every convenience function, each between tensors of its own.
+/// Every convenience function, each with tensors of its own.
 class Functions {
  public:
   explicit Functions(const Team& team)
@@ -40,7 +40,7 @@ class Functions {
       put(function.input, [&](std::int64_t i) { return value(me_, i); });
     }
   }
-  /// Queues all of them: returns without any other rank, unless a plan is made.
+  /// Queues all functions. Needs no other rank to take part, unless a plan is created.
   void call() const {
     for (const Function& function : functions_) function.call();
   }
@@ -58,8 +58,8 @@ class Functions {
  private:
   struct Function {
     std::string name;
-    TensorView input;   ///< where this rank's data lie
-    TensorView result;  ///< may be a part of it, or around it
+    TensorView input;   ///< where this rank's data is
+    TensorView result;  ///< may be a part of `input`, or contain it
     std::function<void()> call;
     std::function<std::int32_t(std::int64_t)> expected;
   };
@@ -223,7 +223,7 @@ TEST_P(ConvenienceTest, FunctionsKeepTheirPlans) {
     for (int round = 0; round < 3; ++round) {
       functions.fill(round);
       team.barrier();
-      // Making a plan is collective, and a plan is there after the first round: then each rank calls on its own.
+      // Creating a plan is collective, and happens only in the first round: later each rank calls on its own.
       for (int turn = 0; turn < team.size(); ++turn) {
         if (round == 0 ? turn == 0 : turn == team.rank()) functions.call();
         if (round != 0) team.barrier();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that follow each other without a pause: reuse of buffers and slots, several plans, teams and streams at once.
+// Back-to-back runs: reuse of buffers and slots, several plans, teams and streams at once.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -58,7 +58,7 @@ TEST_P(InterleavingTest, OnePlanOnChangingStreams) {
     const Team& team = world.team();
     const std::array<Stream, 3> streams{Stream(team.device()), Stream(team.device()), Stream(team.device())};
     AllReduce all_reduce(team, {.count = 5000, .dtype = i64}, {.piece_bytes = 4096});
-    // A chain: each run adds up what the last one made. One that begins before the last one's end adds up poison.
+    // A chain: each run sums the previous one's result. A run that begins before the previous one ended sums poison.
     std::vector<GuardedTensor> chain;
     for (int link = 0; link <= links; ++link) chain.emplace_back(team, Dims{5000}, i64);
     std::vector<std::int64_t> wanted(5000);
@@ -83,9 +83,9 @@ TANDEM_COLLECTIVE_SUITE(InterleavingTest);
 
 class CollectiveStress : public ::testing::TestWithParam<int> {};
 
-/// Each `sequence` draws other operations, counts and delays.
+/// Each `sequence` gives a different series of operations, counts and delays.
 template <typename Element> void stress(World& world, std::uint64_t sequence, int batches) {
-  // Small operations of a piece, large ones of a few.
+  // Small operations take one piece, large ones a few.
   Player<Element> player(world.team(), sequence, runs, {.small = 50, .large = 1500});
   for (int batch = 0; batch < batches; ++batch) {
     for (int run = 0; run < runs; ++run) player.play(500);
@@ -93,8 +93,8 @@ template <typename Element> void stress(World& world, std::uint64_t sequence, in
   }
 }
 
-/// 10^5 operations of all kinds and of four dtypes over teams of 2, 3 and 4, with random ranks delayed at random
-/// points; TANDEM_TEST_SCALE scales it.
+/// 10^5 operations of all kinds, in four dtypes, on teams of 2, 3 and 4, with random ranks delayed at random points;
+/// TANDEM_TEST_SCALE scales the number.
 TEST_P(CollectiveStress, RandomOperationsAndDelays) {
   const auto batches = static_cast<int>(std::ceil(1e5 / 3 / 4 / runs * stress_scale()));
   run_ranks(GetParam(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of more than 2^31 and 2^32 elements and bytes, by each algorithm that is for such sizes.
+// Collectives of more than 2^31 and 2^32 elements and bytes, by each algorithm that is meant for such sizes.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -24,17 +24,16 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::int64_t large_bytes = std::int64_t{9} << 29;  // 4.5 GiB; half of it is more than 2^31, too
+constexpr std::int64_t large_bytes = std::int64_t{9} << 29;  // 4.5 GiB; half of it is still more than 2^31 bytes
 
-/// The numbers that a rank gives: whole ones from 0 to 63, which are exact in every dtype, as sums of two are.
+/// A rank's input: whole numbers from 0 to 63, which all dtypes used here represent exactly, as they do sums of two.
 std::function<double(std::int64_t)> numbers_of(int rank) {
   return [rank_key = key(seed(), {static_cast<std::uint64_t>(rank)})](std::int64_t i) {
     return static_cast<double>(random_bits(rank_key, static_cast<std::uint64_t>(i)) & 63U);
   };
 }
 
-/// A tensor's elements, which come again and again. Their period is odd: what is 2^31 or 2^32 places away is another
-/// one.
+/// A tensor's elements, repeated with an odd period, so that the elements at distances of 2^31 and 2^32 differ.
 class Pattern {
  public:
   Pattern(DType dtype, const std::function<double(std::int64_t)>& element) : element_bytes_(size_of(dtype)) {
@@ -47,12 +46,12 @@ class Pattern {
     }
   }
 
-  /// Of the sum of what both ranks give.
+  /// The pattern of the sum of both ranks' inputs.
   static Pattern of_sum(DType dtype) {
     return {dtype, [first = numbers_of(0), second = numbers_of(1)](std::int64_t i) { return first(i) + second(i); }};
   }
 
-  /// Makes `view` its beginning.
+  /// Fills `view` with the pattern, from its beginning.
   void fill(Device& device, const Stream& stream, const TensorView& view) const {
     auto* const memory = view.data_as<std::byte>();
     std::size_t done = std::min(bytes_.size(), view.bytes());
@@ -65,7 +64,7 @@ class Pattern {
     stream.synchronize();
   }
 
-  /// Fails the test unless `view` is what it is from element `first` on.
+  /// Fails the test unless `view` holds the pattern from element `first` on.
   void expect_in(Device& device, const TensorView& view, std::int64_t first, const std::string& what) const {
     std::vector<std::byte> got(bytes_.size());
     for (std::int64_t at = 0; at < view.numel();) {
@@ -91,7 +90,7 @@ class Pattern {
   Bytes bytes_;
 };
 
-/// One rank's two large tensors, one of them symmetric, and what ranks give to each other.
+/// One rank's two large tensors, one of them symmetric, and the inputs of all ranks.
 struct Large {
   static constexpr int ranks = 2;
 
@@ -111,13 +110,13 @@ struct Large {
   [[nodiscard]] static TensorView part(const TensorView& view, int rank) {
     return view.narrow(0, rank * (view.numel() / ranks), view.numel() / ranks);
   }
-  /// Runs `run` with this input and with another output, which all ranks have poisoned.
+  /// Calls `queue` after filling `input` with `content` and poisoning `out`, on all ranks.
   void run(const Pattern& content, const TensorView& input, const TensorView& out, const std::function<void()>& queue) {
     content.fill(device, stream, input);
     device.fill(stream, out.data(), poison_of(out.dtype()), out.bytes());
     run(queue);
   }
-  /// When everybody has filled its tensors.
+  /// Calls `queue` once all ranks have filled their tensors.
   void run(const std::function<void()>& queue) {
     team.synchronize(stream);
     team.barrier();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong use of the collectives: each gets an error that says what was given, what is allowed, and on which rank.
+// Misuse of the collectives: each gives an error that says what was given, what is allowed, and on which rank.
 #include <array>
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -74,7 +74,7 @@ TEST_P(CollectiveMisuseOn, TensorsThatDoNotFit) {
     expect_error<InvalidArgument>([&] { broadcast(eight, -1, stream); }, {"root -1 was given"});
     expect_error<InvalidArgument>([&] { broadcast(sixteen, 0, stream); }, {"out has 16 elements", "at most 8"});
 
-    // None of these has left anything behind: the plans still work.
+    // None of these errors leaves anything behind: the plans still work.
     all_reduce(eight, eight, stream);
     broadcast(eight, 1, stream);
     team.synchronize(stream);
@@ -129,7 +129,7 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
                                   {"known: auto, push, pull, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = -1, .dtype = f32}); }, {"a count of -1"});
-    // Two ranks' parts of these would have more elements than 64 bits count.
+    // The parts for two ranks would have 2^63 elements, more than a signed 64-bit count can hold.
     expect_error<InvalidArgument>(
         [&] { AllToAll(team, {.count = std::int64_t{1} << 62U, .dtype = u8}); },
         {"AllToAll on rank", "a count of 4611686018427387904; allowed: 0 to 281474976710656"});
@@ -182,7 +182,7 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
 TEST_P(CollectiveMisuseOn, AlgorithmsOfSymmetricTensorsTakeNoPlainViews) {
   on(2, [](World& world) {
     const Team& team = world.team();
-    if (!team.device().meets()) return;
+    if (!team.device().meets()) GTEST_SKIP() << "this device has no kernels on peers' symmetric tensors";
     const Stream stream(team.device());
     const Buffer memory(team.shared_device(), 8 * sizeof(float));
     const TensorView eight(memory.data(), {8}, f32, team.device().id());
@@ -250,7 +250,7 @@ TEST_P(CollectiveMisuseOn, WhatTheDeviceHasNotCannotBeAskedFor) {
     if (!device.exchanges_mail()) expect_none("one_kernel", "has no kernel for it");
     if (!device.meets()) expect_none("direct_kernel", "does not have it");
     if (!why_no_loans(team).empty()) expect_none("fetch", why_no_loans(team));
-    // The ranks can go on.
+    // After the errors, the ranks can continue.
     const SymmetricTensor tensor = symmetric(team, {8}, f32);
     const Stream stream(team.device());
     AllReduce plan(team, spec);
@@ -261,7 +261,7 @@ TEST_P(CollectiveMisuseOn, WhatTheDeviceHasNotCannotBeAskedFor) {
 
 TANDEM_ON_EACH_DEVICE(CollectiveMisuseOn);
 
-/// From now on no other process of this user may read this one's memory, nor may this one read such.
+/// From now on, processes of this user cannot read this one, nor can this one read others that have called this.
 void forbid_reading() {
   ::prctl(PR_SET_DUMPABLE, 0);
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
@@ -279,7 +279,7 @@ TEST(CollectiveMisuse, RanksThatMayNotReadEachOther) {
     expect_says(why_no_loans(team), {"rank", " cannot read rank ", "Operation not permitted"});
     expect_error<Unsupported>([&] { AllReduce(team, {.count = 8}, {.algorithm = "fetch"}); },
                               {"'fetch' was asked for", "Operation not permitted"});
-    // What was not asked for goes another way, and says so.
+    // If "fetch" was not requested, another algorithm runs, and `describe` says why.
     constexpr std::int64_t count = 100'000;
     AllGather gather(team, {.count = count, .dtype = i32});
     expect_says(gather.describe(),

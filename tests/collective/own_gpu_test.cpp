@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as some launchers start them: each sees its own GPU only, and knows it as number 0.
+// Ranks as some launchers start them: each sees only its own GPU, as device 0.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -16,7 +16,7 @@
 namespace tandem::testing {
 namespace {
 
-/// Of the GPUs that this process sees, leaves it one. CUDA must not have been started.
+/// Makes one of the GPUs that this process sees the only visible one. CUDA must not be initialized yet.
 void see_one_gpu(int rank) {
   std::vector<std::string> gpus;
   if (const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES"); seen != nullptr) {

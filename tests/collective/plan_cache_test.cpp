@@ -23,7 +23,7 @@ using testing::contents_of;
 using testing::expect_error;
 using testing::expect_says;
 
-/// A folder of its own for each test, and a log that can be read.
+/// Gives each test a folder of its own, and a log that can be read.
 class PlanCaches : public ::testing::Test {
  protected:
   [[nodiscard]] std::string at(const std::string& name) const { return folder_.at(name); }
@@ -56,7 +56,7 @@ TEST_F(PlanCaches, FindWhatWasKept) {
   EXPECT_EQ(again.find("one", log()), other);
   EXPECT_EQ(again.find("two", log()), other);
   EXPECT_EQ(logged(), "");
-  // The file, and nothing beside it.
+  // The folder holds the file and nothing else.
   EXPECT_EQ(std::distance(fs::directory_iterator(at("a/folder")), fs::directory_iterator()), 1);
 }
 
@@ -108,7 +108,7 @@ TEST_F(PlanCaches, RefuseWhatIsNoLine) {
     expect_error<InvalidArgument>([&] { cache.keep(key, some); }, {cache.path(), "tabs"});
   }
   expect_error<InvalidArgument>([&] { cache.keep("two", {.algorithm = "a\tb", .groups = 0, .seconds = 1}); }, {"a\tb"});
-  for (const double seconds : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e305}) {  // the file has microseconds
+  for (const double seconds : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e305}) {  // 1e305 s is too many microseconds
     expect_error<InvalidArgument>([&] { cache.keep("two", {.algorithm = "direct", .groups = 0, .seconds = seconds}); },
                                   {cache.path(), "'two'", "number"});
   }
@@ -131,7 +131,7 @@ TEST_F(PlanCaches, LoseNothingOfThoseWhoKeepAtOnce) {
       const PlanCache cache(at("plans"));
       for (int i = 0; i < each; ++i) {
         cache.keep(key(writer, i), some);
-        EXPECT_EQ(cache.find(key(writer, i), log()), some);  // readers meet no half of a file
+        EXPECT_EQ(cache.find(key(writer, i), log()), some);  // readers never see a partly written file
       }
     });
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every plan does, whatever it is a plan of.
+// What all kinds of plans have in common.
 #include "tandem/collective/plan.hpp"
 
 #include <cstdint>
@@ -27,7 +27,7 @@ TEST(Plans, ThousandsOfAKindLeaveOneName) {
   });
 }
 
-/// What two ranks write into their logs at this level while they make a team, a tensor and a plan.
+/// What two ranks log at this level while they create a team, a tensor and a plan.
 std::string log_of(LogLevel level) {
   const std::string path = ::testing::TempDir() + "tandem-plans-" + std::to_string(::getpid()) + ".";
   Env env;

@@ -21,7 +21,7 @@
 
 namespace tandem::testing {
 
-/// Elements a rank of small and of large operations, and of those so small that they go by mail.
+/// Elements per rank of small and of large operations, and of those that are so small that they go by mail.
 struct Extents {
   std::int64_t small;
   std::int64_t large;
@@ -30,7 +30,7 @@ struct Extents {
 inline constexpr Extents some_pieces{600, 3000};
 inline constexpr std::size_t piece = 4096;
 
-/// What one operation is: a collective, and where its data are. Plain tensors, unless the name says otherwise.
+/// The kind of an operation: a collective, and which tensors it uses: plain ones, unless the name says otherwise.
 enum class Play : std::uint8_t {
   gather,
   gather_in_place,
@@ -75,9 +75,9 @@ inline constexpr std::array play_names{
 };
 static_assert(play_names.size() == static_cast<std::size_t>(Play::broadcast_by_fetch) + 1);
 
-/// Queues operations on one team and one stream, all through the same few tensors, and keeps each result in a place of
-/// its own; checks them when the stream has been synchronised. All ranks draw the same operations. Data are whole
-/// numbers, so that sums are exact, and each element says where and when it comes from.
+/// Queues operations on one team and one stream, all through the same few tensors, copies each result to a place of its
+/// own, and checks the results after synchronizing the stream. All ranks draw the same operations. Data is whole
+/// numbers, so that sums are exact; each element depends on its rank, run and index.
 template <typename Element> class Player {
  public:
   /// For up to `runs` operations between two checks.
@@ -102,7 +102,7 @@ template <typename Element> class Player {
 
   [[nodiscard]] StreamRef stream() const { return stream_; }
 
-  /// Queues one operation: fresh data into the shared input, the operation, its result out of the shared output.
+  /// Queues one operation: fresh data into the shared input, the run, and its result out of the shared output.
   void play(std::uint64_t longest_delay_us) {
     if (draws_.below(16) == 0) delay_somebody(team_, stream_, draws_, longest_delay_us);
     const std::int64_t n = team_.size();
@@ -174,10 +174,10 @@ template <typename Element> class Player {
     }
   }
 
-  /// What was queued so far was captured, and is replayed from now on, on the same data: every `check` looks at it.
+  /// Call when the runs so far have been captured: from now on they are replayed on the same data, and always checked.
   void repeats_what_was_played() { repeated_ = results_.size(); }
 
-  /// Waits, checks every element of every result so far, and makes fresh data.
+  /// Synchronizes, checks every element of every result so far, and uploads fresh data.
   void check() {
     team_.synchronize(stream_);
     std::vector<Element> all(outputs_.bytes() / sizeof(Element));
@@ -186,7 +186,7 @@ template <typename Element> class Player {
       const Element* const got = all.data() + index * static_cast<std::size_t>(total());
       if (!check(results_[index], got)) break;
     }
-    // Whatever is found, the next operations begin in front: behind these there is no place for them.
+    // Also after a failure, the next operations start at the first free place: there is none after these results.
     results_.resize(repeated_);
     prepare();
   }
@@ -224,7 +224,7 @@ template <typename Element> class Player {
   [[nodiscard]] std::int64_t total() const { return extents_.large * team_.size(); }
   [[nodiscard]] static TensorView front(const TensorView& view, std::int64_t count) { return view.narrow(0, 0, count); }
 
-  /// How much each rank sends to each other: up to `most`, often nothing.
+  /// Draws how much each rank sends to each other: up to `most`, nothing in about half of the cases.
   void draw_counts(std::int64_t most) {
     for (int pair = 0; pair < team_.size() * team_.size(); ++pair) {
       const auto drawn = static_cast<std::int64_t>(draws_.below(2 * static_cast<std::uint64_t>(most) + 1));
@@ -245,14 +245,14 @@ template <typename Element> class Player {
     return all;
   }
 
-  /// Element i of what `rank` puts into run `run`.
+  /// Element i of the input of `rank` to run `run`.
   [[nodiscard]] Element value(std::uint64_t run, int rank, std::int64_t i) const {
     const std::uint64_t bits =
         random_bits(salt_ + run * 131 + static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i));
     return static_cast<Element>(bits % 1000000);
   }
 
-  /// Makes the inputs of the next runs.
+  /// Uploads the inputs of the next runs.
   void prepare() {
     std::vector<Element> all;
     all.reserve(inputs_.bytes() / sizeof(Element));
@@ -260,19 +260,19 @@ template <typename Element> class Player {
       for (std::int64_t i = 0; i < total(); ++i) all.push_back(value(run, team_.rank(), i));
     }
     team_.device().upload(place(inputs_), all.data(), all.size() * sizeof(Element));
-    // Results that nobody writes again are to show.
+    // Poisons the results, so that one that no run writes is noticed.
     const Stream stream(team_.device());
     team_.device().fill(stream, outputs_.data(), std::byte{0xFF}, outputs_.bytes());
     stream.synchronize();
   }
 
-  // Both in the stream's order, so that a buffer that is used too early or too late shows.
+  // `write` and `keep` are in stream order, so that a run that uses a buffer too early or too late gives wrong results.
   void write(const TensorView& view) {
     team_.device().copy(stream_, {.dst = view.data(), .src = place(inputs_), .bytes = view.bytes()});
   }
   void keep(const TensorView& view) {
     team_.device().copy(stream_, {.dst = place(outputs_), .src = view.data(), .bytes = view.bytes()});
-    team_.device().fill(stream_, view.data(), std::byte{0xFF}, view.bytes());  // nobody else may still read or write it
+    team_.device().fill(stream_, view.data(), std::byte{0xFF}, view.bytes());  // no peer may still read or write it
   }
   [[nodiscard]] Element* place(const Buffer& buffer) const {
     return buffer.data_as<Element>() + static_cast<std::int64_t>(results_.size()) * total();
@@ -346,9 +346,9 @@ template <typename Element> class Player {
   Buffer inputs_;
   Buffer outputs_;
   std::uint64_t run_ = 0;
-  std::vector<std::int64_t> counts_;  // of the operation that is being queued
+  std::vector<std::int64_t> counts_;  // of the operation being queued
   std::vector<Result> results_;
-  std::size_t repeated_ = 0;  // of the results, those that replays make again
+  std::size_t repeated_ = 0;  // the first results, which replays produce again
 };
 
 }  // namespace tandem::testing

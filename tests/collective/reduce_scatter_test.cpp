@@ -10,7 +10,7 @@ namespace {
 
 class ReduceScatterTest : public CollectiveTest {};
 
-/// `plain` takes the plain views.
+/// Checks every form of one reduce-scatter; `plain` runs the forms with plain views.
 void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, ReduceScatter& plain, std::int64_t rows,
                      std::int64_t columns, DType dtype, std::uint64_t id) {
   const Stream stream(team.device());
@@ -37,7 +37,7 @@ void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, ReduceScat
     expect_bytes(input.get(), mine, "plain input, " + what);
     shard.poison();
     plain(input.view(), shard.view(), stream);
-    // The input may be used again in the stream's order: this must not reach a peer that still reads.
+    // Later work on the stream may overwrite the input: a peer that still reads it must not see that.
     team.device().fill(stream, input.view().data(), std::byte{0x7F}, mine.size());
     team.synchronize(stream);
     expect_bytes(shard.get(), staged, "plain, again, " + what);
@@ -45,7 +45,7 @@ void check_all_forms(const Team& team, ReduceScatter& reduce_scatter, ReduceScat
     set(symmetric_input, mine);
     shard.poison();
     reduce_scatter(symmetric_input, shard.view(), stream);
-    // The input may be used again in the stream's order: this must not reach a peer that still reads.
+    // Later work on the stream may overwrite the input: a peer that still reads it must not see that.
     team.device().fill(stream, symmetric_input.memory().data(), std::byte{0x7F}, mine.size());
     team.synchronize(stream);
     expect_bytes(shard.get(), staged, "the same bits from a symmetric tensor, " + what);
@@ -102,7 +102,7 @@ TEST_P(ReduceScatterTest, ReadsTinyAndEmptyShardsDirectly) {
   run([](World& world) {
     const Team& team = world.team();
     const int n = team.size();
-    // "auto" would take shards of these sizes through staging memory.
+    // "auto" would sum shards of these sizes through staging memory.
     ReduceScatter reduce_scatter(team, {.count = 8, .dtype = f32}, {.algorithm = "direct"});
     const Stream stream(team.device());
     for (int rows = 0; rows <= 2 * n; ++rows) {

@@ -35,7 +35,7 @@ class Collectives {
   Collectives(const Team& team, ReplayedRuns& runs, std::int64_t count, DType dtype = f32)
       : team_(team), runs_(runs), count_(count), total_(count * team.size()), dtype_(dtype) {}
 
-  /// Every collective, by each algorithm, from and into plain and symmetric tensors.
+  /// Every collective, by each algorithm, with plain and symmetric tensors.
   void add_all() {
     gathers();
     scatters();
@@ -43,7 +43,7 @@ class Collectives {
     exchanges();
     broadcasts();
   }
-  /// What large messages take from and into symmetric tensors.
+  /// The collectives on symmetric tensors, by the algorithms that are meant for large messages.
   void add_large() {
     const Inputs shared = inputs(total_);
     for (const char* algorithm : {"push", "direct_kernel"}) gather_in_place(algorithm, shared);
@@ -64,7 +64,7 @@ class Collectives {
  private:
   using Inputs = std::shared_ptr<const std::array<GuardedTensor, 2>>;
 
-  /// Two sets of whole numbers of this rank's own.
+  /// Two sets of whole numbers, different on each rank.
   [[nodiscard]] Inputs inputs(std::int64_t count) {
     return std::make_shared<const std::array<GuardedTensor, 2>>(std::array{input(count), input(count)});
   }
@@ -89,7 +89,7 @@ class Collectives {
   [[nodiscard]] static CollectiveOptions by(const char* algorithm) {
     return {.algorithm = algorithm, .piece_bytes = piece};
   }
-  /// From plain tensors into plain ones, with each of the options: `run(plan, input, output)`.
+  /// Adds runs between plain tensors, one with each of the options: `run(plan, input, output)`.
   template <typename Plan, typename Spec, typename Run>
   void plain(const Spec& spec, std::int64_t given, std::int64_t made, const std::vector<CollectiveOptions>& all,
              const Run& run) {
@@ -100,7 +100,7 @@ class Collectives {
                 [plan, output, run, in = inputs(given)](int set) { run(*plan, of(in, set), output->view()); });
     }
   }
-  /// In place of a symmetric tensor, whose `made` elements from `begin` on are the result: `run(plan, tensor)`.
+  /// Adds an in-place run on a symmetric tensor; its `made` elements from `begin` are the result: `run(plan, tensor)`.
   template <typename Plan, typename Spec, typename Run>
   void in_place(const Spec& spec, std::int64_t begin, std::int64_t made, const char* algorithm, const Inputs& in,
                 const Run& run) {
@@ -156,7 +156,7 @@ class Collectives {
     for (const char* algorithm : {"two_shot", "direct_kernel"}) reduce_in_place(algorithm, inputs(total_));
   }
 
-  /// Equal parts, or less for some pairs of ranks, between plain tensors, into symmetric ones and out of them.
+  /// Equal parts, and parts by counts, between plain tensors, into symmetric ones and out of them.
   void exchanges() {
     const AllToAllSpec spec{.count = count_, .dtype = dtype_};
     std::vector<CollectiveOptions> options = plain_or_mail_options(team_, piece);
@@ -226,7 +226,7 @@ class Collectives {
     plain<Broadcast>(spec, total_, total_, options, [this](Broadcast& plan, const auto& from, const auto& into) {
       plan(from, into, team_.size() - 1, runs_.stream());
     });
-    // A root that is another one's reader in between.
+    // Runs with alternating roots: the root of one run is a reader in the next.
     plain<Broadcast>(spec, total_, total_, options, [this](Broadcast& plan, const auto& from, const auto& into) {
       for (const int root : {0, team_.size() - 1, 0}) plan(from, into, root, runs_.stream());
     });
@@ -243,13 +243,13 @@ class Collectives {
 
 int replays_of(double all) { return static_cast<int>(std::ceil(all * stress_scale())); }
 
-/// Over the node's GPUs (up to 4), or two ranks that share one.
+/// On the node's GPUs (up to 4), or two ranks that share one.
 int ranks_on(DeviceType type) { return std::clamp(device_count(type), 2, 4); }
 
 constexpr std::chrono::seconds limit{580};
 
-/// 10^4 replays of every collective by each algorithm, so small that one letter is enough and of some pieces;
-/// TANDEM_TEST_SCALE scales it, and the others.
+/// 10^4 replays of every collective by each algorithm, with messages that fit in one letter and messages of several
+/// pieces. TANDEM_TEST_SCALE scales the number of replays, here and in the other tests.
 TEST_P(ReplayStress, EveryCollective) {
   const int replays = replays_of(1e4);
   on(ranks_on(GetParam()),
@@ -282,7 +282,7 @@ TEST_P(ReplayStress, EveryCollectiveInBf16BesideAnotherTeams) {
      {.limit = limit});
 }
 
-/// 10^4 of messages that mailboxes just do not take: more than 2 MiB a rank.
+/// 10^4 replays with slightly more than 2 MiB per rank: with three ranks, more than "auto" sends through mailboxes.
 TEST_P(ReplayStress, MessagesThatMailboxesDoNotTake) {
   const int replays = replays_of(1e4);
   on(ranks_on(GetParam()),
@@ -295,7 +295,7 @@ TEST_P(ReplayStress, MessagesThatMailboxesDoNotTake) {
      {.limit = limit});
 }
 
-/// Messages so large that copies spread the sums.
+/// 500 replays with larger messages: 16 MiB per rank.
 TEST_P(ReplayStress, LargeMessages) {
   const int replays = replays_of(500);
   on(ranks_on(GetParam()),

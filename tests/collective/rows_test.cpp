@@ -42,7 +42,7 @@ TEST(Rows, PlacesGoOnInTheNextRow) {
   }
 }
 
-/// A tensor whose rows lie in wider ones, the rest of which has to stay poisoned.
+/// A tensor whose rows are parts of wider ones, the rest of which must stay poisoned.
 class Strided {
  public:
   Strided(const Team& team, std::int64_t rows, std::int64_t columns, DType dtype, std::int64_t before,
@@ -61,7 +61,7 @@ class Strided {
     whole_.set(std::span<const std::byte>(bytes));
   }
   void poison() { whole_.poison(); }
-  /// The elements, after a check that all between the rows is as it was.
+  /// The elements; checks that everything between the rows is still poisoned.
   [[nodiscard]] Bytes get() const {
     Bytes dense;
     const Bytes bytes = whole_.get();
@@ -113,7 +113,7 @@ TEST_P(StridedTest, AllGather) {
           expected.insert(expected.end(), shard.begin(), shard.end());
         }
         const std::string what = describe_case(team, {rows, columns}, dtype);
-        // Some ranks' rows lie together, others' do not: nobody else has to know.
+        // The rows are contiguous on some ranks only: this is local, and no other rank has to know.
         const std::int64_t gap = team.rank() % 2 == 0 ? 3 : 0;
         Strided shard(team, my_rows.count, columns, dtype, gap, 2 * gap);
         Strided out(team, rows, columns, dtype, 1, gap);
@@ -167,7 +167,7 @@ TEST_P(StridedTest, AllToAll) {
         }
         const std::string what = describe_case(team, {rows, columns}, dtype);
         Strided input(team, rows, columns, dtype, 2, 1);
-        // Other rows than the input's, of as many elements.
+        // The output's rows differ from the input's, but have as many elements in all.
         Strided out(team, rows * columns, 1, dtype, 0, team.rank() % 2);
         input.set(data(team.rank()));
         exchange(input.view(), out.view(), stream);
@@ -235,7 +235,7 @@ TEST_P(StridedTest, WhatTakesNoRowsSaysSo) {
     const TensorView crossed(whole.view().data(), {2 * team.size(), 6}, {1, 2}, f32, whole.view().device());
     expect_error<InvalidArgument>([&] { strided(shard, crossed, stream); },
                                   {"gathered", "strides [1, 2]", "each row must be dense"});
-    // In the place of this rank's rows, but only as far as the first.
+    // Begins at this rank's rows of `columns`, but only the first row coincides: the strides differ.
     const TensorView place = columns.narrow(0, 2 * std::int64_t{team.rank()}, 2);
     const TensorView tight(place.data(), {2, 6}, f32, columns.device());
     expect_error<InvalidArgument>([&] { strided(tight, columns, stream); },
@@ -253,7 +253,7 @@ TANDEM_COLLECTIVE_SUITE(StridedTest);
 
 class StridedCapture : public CollectiveTest {};
 
-// Several on their way at once, each turn with fresh data.
+// Several runs are in flight at once; each turn has fresh data.
 TEST_P(StridedCapture, ReplaysAndEagerRunsTakeTurns) {
   run([](World& world) {
     const Team& team = world.team();

@@ -29,50 +29,49 @@ struct Shape {
   std::int64_t columns;
 };
 
-/// The random input of `rank` in case `id`, which every rank can make: any bits at all, since what moves must not look
-/// at them; or values of a dtype with arithmetic.
+/// The random input of `rank` in case `id`, which every rank can compute: arbitrary bits, since collectives that only
+/// move data must not interpret them; or values of a dtype with arithmetic.
 [[nodiscard]] Bytes moved_bytes(std::uint64_t id, int rank, std::size_t bytes);
 [[nodiscard]] std::vector<double> summed_values(std::uint64_t id, int rank, std::int64_t count, DType dtype);
 [[nodiscard]] Bytes stored(std::span<const double> values, DType dtype);
 
-/// The bytes of this rank's part of a symmetric tensor.
+/// Write, poison and read this rank's part of a symmetric tensor.
 void set(const SymmetricTensor& tensor, std::span<const std::byte> bytes);
 void poison(const SymmetricTensor& tensor);
 [[nodiscard]] Bytes get(const SymmetricTensor& tensor);
 /// A symmetric tensor after its rendezvous.
 [[nodiscard]] SymmetricTensor symmetric(const Team& team, const Dims& sizes, DType dtype);
 
-/// Fail the test unless every byte, or every element within the oracle's bound, is right.
+/// Fail the test unless every byte is equal, or every element is within the oracle's bound.
 void expect_bytes(const Bytes& got, const Bytes& expected, const std::string& what);
 void expect_values(const Bytes& got, const Expected& expected, const std::string& what);
-/// The part [first, first + count) of what is expected.
+/// The elements [first, first + count) of `whole`.
 [[nodiscard]] Expected part_of(const Expected& whole, std::int64_t first, std::int64_t count);
 /// Collective. Fails the test unless `bytes` are equal on all ranks.
 void expect_same_on_all_ranks(const Team& team, std::span<const std::byte> bytes, const std::string& what);
 
-/// Puts a pause of up to `longest_us` into the stream of one rank that `draws` pick; every rank draws the same.
+/// Delays the stream of one rank by up to `longest_us`; `draws`, which are equal on all ranks, choose rank and delay.
 void delay_somebody(const Team& team, StreamRef stream, Draws& draws, std::uint64_t longest_us);
 
-/// Has plain views read where they are, whatever their size.
+/// Options that read plain views in place, whatever their size.
 [[nodiscard]] CollectiveOptions fetching(std::size_t piece_bytes = 0);
-/// Whether this team's ranks can do that.
+/// Whether this team's ranks can run `fetching`.
 [[nodiscard]] bool can_fetch(const Team& team);
 /// "auto", and `fetching` if ranks can.
 [[nodiscard]] std::vector<CollectiveOptions> plain_options(const Team& team, std::size_t piece_bytes = 0);
-/// The same, and those algorithms that take symmetric tensors as well, if the device has them: "mail", "one_kernel".
+/// `plain_options`, and "mail" and "one_kernel", which also take symmetric tensors, if the device has them.
 [[nodiscard]] std::vector<CollectiveOptions> plain_or_mail_options(const Team& team, std::size_t piece_bytes = 0);
 
-/// Whether such a plan takes plain views and symmetric tensors alike.
+/// Whether a plan with these options takes both plain views and symmetric tensors.
 [[nodiscard]] bool takes_all_tensors(const CollectiveOptions& options);
 
 /// "bf16[4, 8], rank 1 of 3"
 [[nodiscard]] std::string describe_case(const Team& team, const Dims& sizes, DType dtype);
 
-/// Orders of a world's ranks that are worth a sub-team: all of them backwards, and every second one, unsorted.
+/// Orders of a world's ranks for sub-teams: all ranks in reverse, and every second one, unsorted.
 [[nodiscard]] std::vector<std::vector<int>> odd_orders(int ranks);
 
-/// A suite that runs for each type of device and each team size; where there is no such device, it skips with the
-/// reason.
+/// A suite that runs for each type of device and each team size; skips, with the reason, if there is no such device.
 class CollectiveTest : public ::testing::TestWithParam<std::tuple<DeviceType, int>> {
  protected:
   void SetUp() override;
@@ -83,7 +82,7 @@ class CollectiveTest : public ::testing::TestWithParam<std::tuple<DeviceType, in
 
 [[nodiscard]] std::string name_of_case(const ::testing::TestParamInfo<CollectiveTest::ParamType>& info);
 
-/// What is tried on this team. On CUDA, where ranks may take turns on one GPU, larger teams try fewer.
+/// The dtypes to test on this team: on CUDA, where ranks may take turns on one GPU, larger teams test fewer.
 [[nodiscard]] std::span<const DType> moved_dtypes(const Team& team);
 [[nodiscard]] std::span<const DType> summed_dtypes(const Team& team);
 

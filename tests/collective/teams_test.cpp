@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several teams of the same ranks: what one waits for holds up nobody who makes, or lets go of, another's plans.
+// Several teams of the same ranks: a wait of one team delays no rank that creates or destroys another team's plans.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t few_elements = 1000;
 
-/// A plan on a team of its own, with what it sums.
+/// A plan on a team of its own, with the tensor that it sums.
 struct Sum {
   explicit Sum(World& world)
       : team(world.team({0, 1})),
@@ -49,13 +49,13 @@ struct Sum {
   Stream stream;
 };
 
-/// Set by one rank for the other.
+/// Set by one rank for the other to see.
 using Flag = Shared<std::atomic<bool>>;
 
 class TwoTeams : public OnEachDevice {
  protected:
   static void wait_for(const Flag& flag) {
-    const auto end = Clock::now() + 20s;  // a test that hangs would not say why
+    const auto end = Clock::now() + 20s;  // rather than hang: a hanging test does not say why
     while (!*flag && Clock::now() < end) std::this_thread::sleep_for(1ms);
     EXPECT_TRUE(*flag);
   }
@@ -93,13 +93,13 @@ TEST_P(TwoTeams, ATeamIsLetGoWhileItWaitsItself) {
       EXPECT_FALSE(stream.query()) << "nothing was waited for";
       *waits = true;
     }
-    stream.synchronize();  // into memory that is still there
+    stream.synchronize();  // the run must not have used memory that was freed
     world.team().check();
     world.team().barrier();
   });
 }
 
-// The order of calls is free across teams, so neither rank may wait for its stream before it makes the plan.
+// The order of calls is free across teams, so neither rank may wait for its stream before it creates the plan.
 TEST_P(TwoTeams, APlanOfOneIsMadeBeforeOrAfterARunOfTheOther) {
   on(2, [](World& world) {
     Sum first(world);

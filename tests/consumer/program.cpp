@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's program: it sees Tandem's public headers, tandem::tandem, and nothing else of this repository.
+// A user's program: it uses Tandem's public headers and tandem::tandem, and nothing else of this repository.
 #include <cstdio>
 
 #include "tandem/base/dims.hpp"
@@ -18,7 +18,7 @@ int main() {
       static_cast<void>(tandem::parse_dtype("float31"));
       std::fprintf(stderr, "float31 was taken for a dtype\n");
       return 1;
-    } catch (const tandem::InvalidArgument& error) {  // an exception crosses the library's border as its own type
+    } catch (const tandem::InvalidArgument& error) {  // the library's exceptions are caught by their type here
       std::printf("%s\n", error.what());
     }
     const tandem::World world = tandem::init();

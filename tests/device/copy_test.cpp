@@ -31,9 +31,9 @@ TEST_P(CopyTest, CopiesAnyNumberOfBytes) {
 TEST_P(CopyTest, CopiesRows) {
   Stream stream(device());
   for (int round = 0; round < 50; ++round) {
-    // Now and then so much that the host stores past its caches.
+    // Now and then rows of at least a page, more than 4 MiB in all, which the host stores past its caches.
     const bool much = round % 10 == 9;
-    const auto rows = static_cast<std::size_t>(much ? random_between(260, 300) : random_between(0, 40));
+    const auto rows = static_cast<std::size_t>(much ? random_between(1030, 1060) : random_between(0, 40));
     const auto width = static_cast<std::size_t>(much ? random_between(4096, 5000) : random_between(1, 300));
     const std::size_t dst_pitch = width + static_cast<std::size_t>(random_between(0, 40));
     const std::size_t src_pitch = width + static_cast<std::size_t>(random_between(0, 40));
@@ -66,7 +66,7 @@ TEST_P(CopyTest, CopiesBatches) {
     const Buffer target = upload(std::vector<std::byte>(total + 1, poison));
     std::vector<Copy> copies;
     std::vector<std::byte> expected(total + 1, poison);
-    // The pieces come out in reverse.
+    // The target holds the pieces in reverse order.
     std::size_t at = 0;
     for (const std::size_t size : sizes) {
       const std::size_t to = total - at - size;
@@ -76,7 +76,7 @@ TEST_P(CopyTest, CopiesBatches) {
       at += size;
     }
     device().copy_batch(stream, copies);
-    copies.clear();  // the device keeps its own
+    copies.clear();  // the device must have copied the list
     stream.synchronize();
     ASSERT_EQ(download<std::byte>(target), expected) << count << " copies";
   }

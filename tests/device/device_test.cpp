@@ -74,7 +74,7 @@ TEST(OpenDevice, SaysWhyThereIsNoCuda) {
   }
 }
 
-// Else every test on a GPU would skip itself, and all would have passed.
+// Otherwise every GPU test would be skipped, and the run would pass without testing anything.
 TEST(OpenDevice, FindsAGpuWhereThereIsToBeOne) {
   const char* const needed = std::getenv("TANDEM_TEST_NEEDS_GPU");
   if (needed == nullptr || std::strcmp(needed, "1") != 0) GTEST_SKIP() << "TANDEM_TEST_NEEDS_GPU is not 1";

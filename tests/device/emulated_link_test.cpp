@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the host's emulated link takes its time, and only that.
+// Transfers over the host's emulated link take as long as they should, and other work takes no longer.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -33,7 +33,7 @@ class EmulatedLinkTest : public OnDevice {
     source_ = memory(bytes);
     target_ = memory(4 * bytes);
   }
-  // The i-th transfer of `count` bytes each; they do not touch each other.
+  // The i-th of several transfers of `count` bytes each, to disjoint destinations.
   [[nodiscard]] Copy crossing(std::size_t i = 0, std::size_t count = bytes) const {
     return {.dst = target_.data_as<std::byte>() + i * count, .src = source_.data(), .bytes = count, .path = Path::link};
   }
@@ -42,7 +42,7 @@ class EmulatedLinkTest : public OnDevice {
     work();
     return Clock::now() - begin;
   }
-  /// For what is not to take long: the machine may hold up some.
+  /// For upper bounds on a duration: other load on the machine may delay some of the attempts.
   template <typename Work> Clock::duration fastest_of_five(Work&& work) {
     auto fastest = Clock::duration::max();
     for (int i = 0; i < 5; ++i) fastest = std::min(fastest, timed(work));
@@ -178,7 +178,7 @@ TEST_P(EmulatedLinkTest, WhatOtherWorkStoresTakesItsTime) {
   EXPECT_GE(took, transfer + latency);
 }
 
-// However late the thread is that stands for it: here it adds up for longer than the one byte is on the way.
+// However late the thread that queues it on the link: here that thread sums for longer than its one byte is in transit.
 TEST_P(EmulatedLinkTest, ATransferBeginsWhenTheOneBeforeItHasArrived) {
   constexpr std::int64_t most = 16 << 20;
   Stream stream(device());
@@ -201,7 +201,7 @@ TEST_P(EmulatedLinkTest, ATransferBeginsWhenTheOneBeforeItHasArrived) {
   auto alone = Clock::duration::max();
   auto both = Clock::duration::max();
   const auto limit = [&] { return std::max<Clock::duration>(alone, 4 * transfer + 2 * latency) + 2 * transfer; };
-  // Others may hold the cores up: a device that did one after the other would not get below this in any round.
+  // Repeated since other load may delay a round; a device that did one after the other would exceed this in all.
   for (int i = 0; i < 5 || (i < 50 && both >= limit()); ++i) {
     alone = std::min(alone, adding());
     both = std::min(both, timed([&] {
@@ -223,7 +223,7 @@ TEST_P(EmulatedLinkTest, OtherStreamsComputeMeanwhile) {
     device().launch(communication, [&begun] { begun.fetch_add(1); });
     device().copy(communication, crossing());
     while (begun.load() < round) std::this_thread::yield();
-    std::this_thread::sleep_for(2ms);  // into the copy
+    std::this_thread::sleep_for(2ms);  // the copy is in transit by now
     device().launch(compute, [&computed] { computed.fetch_add(1); });
     compute.synchronize();
     meanwhile = !communication.query();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <gtest/gtest.h>
+#include <memory>
 #include <thread>
 
 #include "device/on_device.hpp"
@@ -14,7 +15,7 @@ using namespace std::chrono_literals;
 
 class EventTest : public OnDevice {
  protected:
-  // Work that ends when `go_` is set, and says so.
+  // Queues work that ends when `go_` is set, and then sets `passed_`.
   void block(StreamRef stream) {
     device().launch(stream, [this] {
       while (!go_.load()) std::this_thread::yield();
@@ -84,7 +85,7 @@ TEST_P(EventTest, RecordingAgainLeavesEarlierHoldsAlone) {
   event.record(early);
   event.hold(late);
   device().launch(late, [&] { right = passed_.load(); });
-  event.record(other);  // passed at once, but `late` still waits for the first mark
+  event.record(other);  // complete at once, but `late` still waits for the first record
   EXPECT_TRUE(event.query());
   std::this_thread::sleep_for(2ms);
   EXPECT_FALSE(late.query());
@@ -94,7 +95,7 @@ TEST_P(EventTest, RecordingAgainLeavesEarlierHoldsAlone) {
 }
 
 TEST_P(EventTest, AHoldIsOnWhatWasRecordedBeforeIt) {
-  // The stream goes on after the mark, and who holds the mark does not wait for that.
+  // A stream that waits for the event must not wait for work that was queued after the event was recorded.
   if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
   Stream early(device());
   Stream late(device());
@@ -110,16 +111,24 @@ TEST_P(EventTest, AHoldIsOnWhatWasRecordedBeforeIt) {
 
 TEST_P(EventTest, OutlivesItsStream) {
   Event event(device());
+  const auto ran = std::make_shared<std::atomic<bool>>(false);  // the function may end after this test if that fails
+  const auto seen = std::make_shared<std::atomic<bool>>(false);
   {
     Stream stream(device());
-    device().launch(stream, [] { std::this_thread::sleep_for(5ms); });
+    device().launch(stream, [ran] {
+      std::this_thread::sleep_for(5ms);
+      ran->store(true);
+    });
     event.record(stream);
   }
   Stream other(device());
   event.hold(other);
+  device().launch(other, [ran, seen] { seen->store(ran->load()); });
   event.synchronize();
+  EXPECT_TRUE(ran->load());
   EXPECT_TRUE(event.query());
   other.synchronize();
+  EXPECT_TRUE(seen->load());
 }
 
 TEST_P(EventTest, TellsTime) {

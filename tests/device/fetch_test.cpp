@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t lent_bytes = 1'100'000;
 
-/// A process that writes what it alone has into its own copy of `data`, and stays until it is told to end.
+/// A process that inverts its own copy of `data`, so that only it has these bytes, and runs until `end`.
 class Lender {
  public:
   explicit Lender(std::vector<std::byte>& data) {
@@ -60,7 +60,7 @@ class Lender {
   ::pid_t process_ = -1;
 };
 
-/// Empty where this process may read what the lender has.
+/// Empty if this process may read the lender's memory.
 std::string why_not_readable(Device& device, const Lender& lender, const std::vector<std::byte>& data) {
   std::uint64_t value = 0;
   const std::string why = device.read_process(lender.process(), data.data(), &value, sizeof(value));
@@ -71,7 +71,7 @@ class HostFetchTest : public OnDevice {
  protected:
   [[nodiscard]] WaitControl* control() { return &control_.words; }
 
-  /// Runs a fetch of `bytes` at `offset` of what begins at `address` in `process`, into `to`.
+  /// Fetches `to.size()` bytes from `offset` bytes after `address` in `process`.
   void fetch(std::int64_t process, const void* address, std::size_t offset, std::span<std::byte> to) {
     const Stream stream(device());
     Loan loan;
@@ -87,7 +87,7 @@ class HostFetchTest : public OnDevice {
                    control());
     stream.synchronize();
   }
-  /// The same of a process that has ended, of which the news comes later.
+  /// Fetches from a process that has ended, of which this rank is told later, by `news`.
   void fetch_from_ended_process(const std::function<void()>& news) {
     std::vector<std::byte> data = random_bytes(64);
     Lender lender(data);
@@ -128,7 +128,7 @@ TEST_P(HostFetchTest, ReadsAnyBytesOfAnotherProcess) {
   }
 }
 
-// Some CPUs copy slowly where the destination lies a little further into its page: what goes another way then is right.
+// Some CPUs copy slowly if the destination lies slightly further into its page than the source: checks the detour, too.
 TEST_P(HostFetchTest, ReadsToAnyPlaceInAPage) {
   constexpr std::size_t page = 4096;
   std::vector<std::byte> data = random_bytes(lent_bytes);

@@ -25,10 +25,10 @@ inline std::string text(const GemmSpec& s) {
          (s.bias ? " bias " : " ") + name(s.activation);
 }
 
-/// Products held against fp64, element by element.
+/// Compares GEMMs with an fp64 reference, element by element.
 class GemmTest : public OnDevice {
  protected:
-  // Rows of one product's pieces, in order; empty: it runs as one.
+  // The rows of the runs that a GEMM is split into, in order; empty: a single run.
   using Pieces = std::vector<std::int64_t>;
 
   template <typename T, typename Out>
@@ -60,7 +60,7 @@ class GemmTest : public OnDevice {
     const std::unique_ptr<Gemm> gemm = device().gemm(spec, algorithms_);
     EXPECT_FALSE(gemm->describe().empty());
     const void* const bias_data = spec.bias ? bias_memory.data() : nullptr;
-    // Nothing of the weights that the same object multiplied before may be left in what counts.
+    // The pieces run with other weights first: packed weights must not be left over in the runs that are checked.
     const Buffer other_b = upload(random_values<T>(random(), b.size()));
     if (pieces.empty()) {
       gemm->run(stream, {.a = a_memory.data(),
@@ -97,7 +97,7 @@ class GemmTest : public OnDevice {
     const auto at = [](std::int64_t row, std::int64_t ld, std::int64_t column) {
       return static_cast<std::size_t>(row * ld + column);
     };
-    // Rows of A and columns of B, each in one piece.
+    // Gathers the rows of A, or the columns of B, so that each is contiguous.
     const auto lines = [&](const std::vector<T>& from, std::int64_t count, std::int64_t ld, bool along_columns) {
       std::vector<double> values;
       values.reserve(static_cast<std::size_t>(count * run_k));
@@ -131,10 +131,10 @@ class GemmTest : public OnDevice {
         if (spec.bias) total += to_double(bias[static_cast<std::size_t>(j)]);
         if (spec.bias) magnitude += std::abs(to_double(bias[static_cast<std::size_t>(j)]));
         const double expected = gelu(spec.activation, total);
-        // A library's own epilogue may round the sum before the activation, or take the hardware's tanh: then it is
-        // held to the output's precision of what was summed (the slope of GELU is at most 1.13).
+        // A library's epilogue may round the sum before the activation, or use the hardware's tanh: the error may then
+        // be relative to the terms, in the output's precision (the slope of GELU is at most 1.13).
         const bool coarse = !on_host() && spec.activation != Activation::none && size_of(spec.out_dtype) == 2;
-        // A library may also round the product to the output's dtype before it adds beta · D.
+        // A library may also round the product to the output's dtype before it adds beta · C.
         const double product_rounded = !on_host() && beta != 0.0F ? epsilon(spec.out_dtype) * magnitude : 0.0;
         const double bound = product_rounded + (2 * std::sqrt(static_cast<double>(run_k)) + 10) * unit * magnitude +
                              epsilon(spec.out_dtype) * (std::abs(expected) + (coarse ? 1.25 * magnitude : 0.0)) +
@@ -166,7 +166,7 @@ class GemmTest : public OnDevice {
     check(spec, std::reduce(pieces.begin(), pieces.end()), -1, -1.0F, pieces);
   }
 
-  // Every combination of transposes, dtypes, epilogues, pitches and run-time extents, at random sizes.
+  // All transposes and dtypes, with random sizes, epilogues, leading dimensions and run-time extents.
   void check_random(std::int64_t rounds, std::int64_t largest) {
     struct Types {
       DType in;
@@ -200,8 +200,8 @@ class GemmTest : public OnDevice {
     }
   }
 
-  bool apart_ = false;                     // beta multiplies a C that is not D
-  std::vector<GemmAlgorithm> algorithms_;  // that products are checked by; none: the device's own
+  bool apart_ = false;                     // beta multiplies a separate C, not D
+  std::vector<GemmAlgorithm> algorithms_;  // for the checked GEMMs; empty: the device chooses
 };
 
 }  // namespace tandem::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One product in several runs that share its weights.
+// One GEMM split into several runs that share its weights.
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ TEST_P(GemmPiecesTest, IsRightInPiecesThatShareWeights) {
         const std::int64_t k = random_between(1, 130);
         GemmSpec spec{.m = 90, .n = n, .k = k, .transpose_b = transpose_b, .ldb = (transpose_b ? k : n) + padding};
         check_pieces(spec, {17, 1, 40, 17});
-        check_pieces(spec, {0, 33, 0, 1});  // the first may have no rows
+        check_pieces(spec, {0, 33, 0, 1});  // the first run, and others, may have no rows
         spec.bias = true;
         spec.activation = activation;
         check_pieces(spec, {17, 1, 40, 17});
@@ -36,9 +36,9 @@ TEST_P(GemmPiecesTest, IsRightInLongPiecesAndInMany) {
   GemmSpec spec{.m = 1200, .n = 67, .k = 41, .transpose_b = true};
   check_pieces(spec, {600, 71, 529});
   check_pieces(spec, {71, 600, 529});
-  check_pieces({.m = 160, .n = 1024, .k = 70}, {100, 60});  // rows of weights that lie a multiple of 4 KiB apart
+  check_pieces({.m = 160, .n = 1024, .k = 70}, {100, 60});  // the weights' rows have a stride of 4 KiB
   check_pieces({.m = 160, .n = 70, .k = 1024, .transpose_b = true}, {100, 60});
-  Pieces growing;  // of more lengths than a device keeps kernels for
+  Pieces growing;  // more different lengths than the host keeps kernels for
   for (std::int64_t rows = 1; rows <= 45; ++rows) growing.push_back(rows);
   check_pieces(spec, growing);
   spec.bias = true;
@@ -74,7 +74,7 @@ TEST_P(GemmPiecesTest, IsRightInPiecesOfAnyKind) {
 }
 
 TEST_P(GemmPiecesTest, LeavesSharedWeightsAloneInBetween) {
-  // Of 300 rows, with a last step: the host does that in blocks, which share weights of their own.
+  // With a bias the host runs these 300 rows in blocks that share packed weights, even if other runs do not.
   const std::int64_t n = 40;
   const GemmSpec spec{.m = 300, .n = n, .k = n, .bias = true};
   std::vector<float> identity(static_cast<std::size_t>(n * n));
@@ -105,7 +105,7 @@ TEST_P(GemmPiecesTest, LeavesSharedWeightsAloneInBetween) {
 
 TANDEM_ON_EACH_DEVICE(GemmPiecesTest);
 
-/// Pieces that several threads share, and whose weights one of them packs.
+/// Each run is split among several threads, one of which packs the shared weights.
 class SharedGemmPiecesTest : public GemmPiecesTest {
  protected:
   [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 3}; }
@@ -137,7 +137,7 @@ TEST(HostGemm, SaysWhetherItPacksWeightsForPieces) {
 #if defined(__x86_64__) && __has_include(<oneapi/dnnl/dnnl.h>)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") != 0;
-  const bool same_version = device->gemm(spec)->describe().starts_with("oneDNN 2.6.");  // Debian 12's, as its headers
+  const bool same_version = device->gemm(spec)->describe().starts_with("oneDNN 2.6.");  // as Debian 12's headers
   EXPECT_TRUE(packs(spec) || !avx2 || !same_version);
 #endif
 }

@@ -59,7 +59,7 @@ TEST_P(GemmTest, IsRightForRandomShapes) { check_random(12, 90); }
 
 TEST_P(GemmTest, IsRightByEachOfItsAlgorithms) {
   const GemmSpec shapes[] = {{.m = 136, .n = 72, .k = 264, .beta = 0.5F},
-                             {.m = 16, .n = 24, .k = 3000, .bias = true},  // with its k split
+                             {.m = 16, .n = 24, .k = 3000, .bias = true},  // k is split
                              {.m = 67, .n = 41, .k = 53, .bias = true, .activation = Activation::gelu_tanh}};
   for (GemmSpec spec : shapes) {
     for (const int layout : {0, 1, 2, 3}) {
@@ -69,7 +69,7 @@ TEST_P(GemmTest, IsRightByEachOfItsAlgorithms) {
         spec.dtype = dtype;
         spec.out_dtype = layout == 3 ? f32 : dtype;
         const std::vector<std::string> names = device().gemm(spec)->algorithms(spec.m);
-        // Of 16 bits on odd addresses there may be none.
+        // For 16-bit operands with odd leading dimensions the library may offer none.
         if (!device().has_gemm_algorithms() || dtype == f32) {
           EXPECT_EQ(!names.empty(), device().has_gemm_algorithms()) << text(spec);
         }
@@ -78,7 +78,7 @@ TEST_P(GemmTest, IsRightByEachOfItsAlgorithms) {
           algorithms_ = {{.m = spec.m, .name = name}};
           expect_says(device().gemm(spec, algorithms_)->describe(), {name, "tuned for m = " + std::to_string(spec.m)});
           check(spec);
-          check(spec, spec.m - 3, spec.k - 8);  // which it may not fit
+          check(spec, spec.m - 3, spec.k - 8);  // extents that the algorithm may not support
           if (HasFatalFailure()) return;
         }
         algorithms_.clear();
@@ -98,7 +98,7 @@ TEST_P(GemmTest, NamesItsAlgorithmsForEveryone) {
   EXPECT_EQ(gemm->algorithms(128), another->gemm(half)->algorithms(128));
   EXPECT_TRUE(gemm->algorithms(0).empty());
   if (!device().has_gemm_algorithms()) return;
-  // For pieces alone, and for pieces and the whole.
+  // Algorithms for pieces only, then for pieces and for the whole.
   std::vector<GemmAlgorithm> algorithms{{.m = 128, .name = another->gemm(half)->algorithms(128).back()}};
   expect_says(device().gemm(spec, algorithms)->describe(), {"tuned for m = 128,"});
   algorithms.insert(algorithms.begin(), {.m = 256, .name = gemm->algorithms(256).back()});
@@ -139,7 +139,7 @@ TEST_P(GemmTest, LeavesMultiprocessorsToOthers) {
 }
 
 TEST_P(GemmTest, IsRightAcrossPanels) {
-  // Larger than the panels that 16-bit operands go through, by a little.
+  // Slightly more than a multiple of the panels (256, 512, 512) in which the host widens 16-bit operands.
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       for (const DType dtype : {f32, bf16}) {
@@ -173,7 +173,7 @@ TEST_P(GemmTest, TakesNothingAtAll) {
   }
 }
 
-// The sums themselves are compared with fp64 by the linear layers' tests.
+// Compares with separate GEMM and map operations, bit by bit. The linear layers' tests compare the sums with fp64.
 TEST_P(GemmTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
   constexpr std::int64_t m = 37;
   constexpr std::int64_t n = 53;
@@ -233,7 +233,7 @@ TEST_P(GemmTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
   }
 }
 
-// Rows on 16 bytes, 16-bit results and the tanh form: what a library may do in its epilogue, before it rounds the sums.
+// Rows aligned to 16 bytes, 16-bit results and gelu_tanh: a library may fuse these, and activate unrounded sums.
 TEST_P(GemmTest, KeepsWhatItActivatesAlsoInALibrarysEpilogue) {
   constexpr std::int64_t m = 300;
   constexpr std::int64_t n = 136;
@@ -272,7 +272,7 @@ TEST_P(GemmTest, KeepsWhatItActivatesAlsoInALibrarysEpilogue) {
       for (const T value : download<T>(buffer)) values.push_back(static_cast<double>(static_cast<float>(value)));
       return values;
     };
-    // That `got` is what `kind` makes of `aux` and `y`, but for roundings and for what a hardware's tanh is off by
+    // Expects `got` to be `kind` applied to `aux` and `y`, up to rounding and to the error of the hardware's tanh
     // (2^-11), which the derivative multiplies by a cubic.
     const auto expect_near = [&](MapKind kind, const Buffer& y, const Buffer& got) {
       device().map(stream, {.kind = kind,
@@ -372,12 +372,12 @@ TEST_P(BuiltinGemmTest, IsRightAcrossItsBlocks) {
 
 INSTANTIATE_TEST_SUITE_P(Host, BuiltinGemmTest, ::testing::Values(DeviceType::host), type_name);
 
-/// Products that several threads share, however few cores there are.
+/// GEMMs that are split among three threads, however few cores there are.
 class SharedGemmTest : public GemmTest {
  protected:
   [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 3}; }
 
-  /// Worth three threads, and dividing by nothing.
+  /// `spec` must be large enough for three threads.
   void check_shared(const GemmSpec& spec) {
     expect_says(device().gemm(spec)->describe(), {"on 3 threads"});
     check(spec);
@@ -415,7 +415,7 @@ class LargeCrewGemmTest : public GemmTest {
   [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 16}; }
 };
 
-// Whoever of the crew comes first does them, of whatever number.
+// Whichever members of the crew are first do the two parts, so a member's number may exceed the number of parts.
 TEST_P(LargeCrewGemmTest, IsRightInFewerPartsThanThreads) {
   for (const DType dtype : {f32, bf16}) {
     const GemmSpec spec{.m = 203, .n = 411, .k = 307, .dtype = dtype, .out_dtype = dtype};

@@ -15,10 +15,10 @@ constexpr int narrow = 201;      // 176 x 128
 constexpr int low = 29;          // 128 x 160
 constexpr int large = 248;       // 320 x 128
 constexpr int square = 209;      // 192 x 192
-constexpr int others[]{31, 32};  // which are not compared
+constexpr int others[]{31, 32};  // tiles that best_tile does not compare
 
-// What cuBLASLt 13.1 offers on H200, and which was the fastest there of those that are compared, or as fast within one
-// percent.
+// The tiles that cuBLASLt 13.1 offers on an H200, in its order, and the fastest there of those that best_tile compares,
+// or one within one percent of it.
 TEST(GemmTiles, AreThoseThatWereFastest) {
   struct Row {
     std::int64_t rows;
@@ -60,8 +60,8 @@ TEST(GemmTiles, WhatTheLibraryRanksFirstIsTakenWhereNothingIsKnown) {
 
 TEST(GemmTiles, FewerMultiprocessorsMakeOtherWaves) {
   const std::vector<int> ranked{large, wide};
-  EXPECT_EQ(best_tile(ranked, 2560, 6144, 132), 0U);  // three waves of 384 tiles, and four of 480
-  EXPECT_EQ(best_tile(ranked, 2560, 6144, 120), 1U);  // four, and four smaller ones
+  EXPECT_EQ(best_tile(ranked, 2560, 6144, 132), 0U);  // 384 tiles in three waves, 480 in four
+  EXPECT_EQ(best_tile(ranked, 2560, 6144, 120), 1U);  // four waves each, the latter of smaller tiles
 }
 
 }  // namespace

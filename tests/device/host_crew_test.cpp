@@ -43,7 +43,7 @@ TEST(HostCrew, MembersHelpAndEachDoesOnePartAtATime) {
   std::array<std::atomic<int>, size> busy{};
   std::mutex mutex;
   std::set<std::thread::id> threads;
-  // Each part stays until all members have one: it could not end otherwise.
+  // Each part waits (for up to 30 s) until every member has one, so no member can do two of them.
   std::atomic<int> arrived = 0;
   crew.run(size, [&](int /*part*/, int member) {
     EXPECT_EQ(busy[static_cast<std::size_t>(member)].fetch_add(1), 0);
@@ -95,7 +95,7 @@ TEST(HostCrew, SaysWhatAPartThrewWhenAllAreDone) {
     EXPECT_EQ(error.what(), std::string("part 3"));
   }
   EXPECT_EQ(done, 9);
-  crew.run(2, [&](int part, int /*member*/) { done = part; });  // and it works on
+  crew.run(2, [&](int part, int /*member*/) { done = part; });  // the crew is still usable
 }
 
 }  // namespace

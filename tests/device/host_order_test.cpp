@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only the host promises: true asynchrony of its streams under random delays, and threads that help.
+// What only the host device promises: truly asynchronous streams under random delays, and waiting threads that help.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -30,8 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 class HostOrderTest : public OnDevice {};
 
-// Random tasks on random streams, ordered by random events, while random streams are synchronised. A clock for each
-// stream (how many of its tasks have run) is checked by each task against what must have run before it.
+// Random tasks on random streams, ordered by random events, while random streams are synchronised. Each task checks,
+// by vector clocks (how many tasks of each stream have run), that everything ordered before it has run.
 TEST_P(HostOrderTest, StreamsAndEventsUnderRandomDelays) {
   constexpr std::size_t stream_count = 5;
   constexpr std::size_t event_count = 4;
@@ -82,11 +82,11 @@ TEST_P(HostOrderTest, StreamsAndEventsUnderRandomDelays) {
   for (std::size_t s = 0; s < stream_count; ++s) EXPECT_EQ(ran[s].load(), queued[s]);
 }
 
-// Two threads queue on one stream, each burst held back: what a burst writes first, its last task still finds. Bursts
-// are longer and shorter than what is held at most, and some hand over on their way, for a heavy task.
+// Two threads queue corked bursts on one stream: no other task may run between those of a burst, so its check finds
+// what it wrote. Bursts are both longer and shorter than the limit of held tasks; a heavy task submits some early.
 TEST_P(HostOrderTest, WhatIsHeldBackIsNotTornApart) {
   const Stream stream(device());
-  std::uint64_t cell = 0;  // the stream's tasks alone touch it, in its order
+  std::uint64_t cell = 0;  // accessed only by the stream's tasks, in order
   std::atomic<int> wrong{0};
   std::atomic<int> ran{0};
   constexpr int bursts = 400;
@@ -123,7 +123,7 @@ TEST_P(HostOrderTest, WhatIsHeldBackRunsWithoutAnybodyWaiting) {
   {
     const Corked corked(device(), stream);
     device().fill(stream, &cells[0], std::byte{1}, 8);
-    // One that fails keeps none of the others from running.
+    // A task that throws must not keep the others from running.
     device().launch(stream, [] { throw Unsupported("in between"); });
     device().fill(stream, &cells[1], std::byte{2}, 8);
   }
@@ -134,10 +134,10 @@ TEST_P(HostOrderTest, WhatIsHeldBackRunsWithoutAnybodyWaiting) {
   EXPECT_EQ(cells[0], 0x0101010101010101U);
   EXPECT_EQ(cells[1], 0x0202020202020202U);
   EXPECT_THROW(stream.synchronize(), Unsupported);
-  stream.synchronize();  // it is told of once
+  stream.synchronize();  // an error is reported once
 }
 
-// The same, with plain memory instead of atomics: a missing order shows under ThreadSanitizer.
+// Events order accesses to plain memory, without atomics: ThreadSanitizer reports a missing acquire or release.
 TEST_P(HostOrderTest, EventsPublishPlainMemory) {
   Stream first(device());
   Stream second(device());
@@ -160,14 +160,14 @@ TEST_P(HostOrderTest, EventsPublishPlainMemory) {
   EXPECT_EQ(wrong, 0);
 }
 
-/// How many pages this thread was the first to write to so far.
+/// This thread's minor page faults so far: pages that it was the first to touch.
 std::int64_t first_writes() {
   rusage used{};
   ::getrusage(RUSAGE_THREAD, &used);
   return used.ru_minflt;
 }
 
-// Light work calls no worker at once, and who waits is there already. Whose thread did it shows by its page faults.
+// Light work wakes no worker at once, since a thread that waits can do it itself. Page faults show which thread did it.
 TEST_P(HostOrderTest, WhoSynchronisesHelps) {
   constexpr std::size_t rounds = 500;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -206,7 +206,7 @@ TEST_P(HostOrderTest, AYieldGivesTheCoreToWhoWaitsForIt) {
   EXPECT_GT(given, rounds / 4) << "of " << rounds << "; without a yield a turn comes every few milliseconds";
 }
 
-// Nobody waits for the stream meanwhile: what is light is left to the pacemaker, unless it is flushed.
+// No thread synchronises the stream meanwhile, so light work is left to the pacemaker unless it is flushed.
 TEST_P(HostOrderTest, AFlushStartsLightWorkSooner) {
   constexpr int rounds = 31;
   Stream stream(device());
@@ -214,7 +214,7 @@ TEST_P(HostOrderTest, AFlushStartsLightWorkSooner) {
   const std::array put{SignalPut{.mine = &word, .theirs = &word}};
   std::uint64_t signals = 0;
   std::array<Clock::duration, 2> medians{};
-  // Others may hold the cores up, until a wake-up takes longer than what a flush saves.
+  // Repeated since other load may make a wake-up take longer than the time that a flush saves.
   for (int batch = 0; batch < 5 && 2 * medians[1] >= medians[0]; ++batch) {
     std::array<std::vector<Clock::duration>, 2> taken;
     for (int round = 0; round < 2 * rounds; ++round) {
@@ -236,7 +236,7 @@ TEST_P(HostOrderTest, AFlushStartsLightWorkSooner) {
   EXPECT_LT(2 * medians[1], medians[0]) << "medians in ns, and no better in five batches";
 }
 
-/// How often this process's other threads have gone to sleep so far.
+/// How often this process's other threads have gone to sleep (voluntary context switches) so far.
 std::int64_t sleeps_of_others() {
   std::int64_t sleeps = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -250,7 +250,7 @@ std::int64_t sleeps_of_others() {
   return sleeps;
 }
 
-// Each sleep that ends by a timer costs somebody's core more than a small collective takes.
+// Each timed sleep costs some core more time than a small collective takes, so the pacemaker must not tick often.
 TEST_P(HostOrderTest, NobodyLooksOftenAfterAStreamThatItsCallerDrains) {
   const Stream stream(device());
   const std::vector<std::byte> data(std::size_t{2} << 20);
@@ -271,7 +271,7 @@ TEST_P(HostOrderTest, NobodyLooksOftenAfterAStreamThatItsCallerDrains) {
 }
 
 TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {
-  // A chain through many streams, of which only the last is synchronised.
+  // A chain of dependencies through many streams, of which only the last one is synchronised.
   std::vector<Stream> streams;
   for (int i = 0; i < 20; ++i) streams.emplace_back(device());
   Buffer word = upload(std::vector<unsigned char>{0});

@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// What two ranks share: a word each, and a box of data in each direction.
+// Memory that two ranks share: a word for each, and a box of data in each direction.
 struct Shared {
   SignalWord words[2];
   std::uint64_t boxes[2][512];
@@ -44,7 +44,7 @@ class Mapping {
   Shared* shared_;
 };
 
-// One of two ranks: fills its own box, signals, waits, reads the other's box. Gives the number of wrong elements.
+// One of two ranks: fills its own box, signals, waits, reads the other's box. Returns the number of wrong elements.
 int exchange(Shared& shared, std::size_t me, int rounds, std::uint64_t delay_seed) {
   const auto device = open_device({});
   const Registered<WaitControl> page(device);
@@ -62,7 +62,7 @@ int exchange(Shared& shared, std::size_t me, int rounds, std::uint64_t delay_see
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<std::uint64_t>(round) * 1000 + me * 600 + i;
       if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
-      // Filled; then read; two signals a round, so that nobody writes what the other still reads.
+      // Two signals per round, after filling and after reading: no rank overwrites data that the other still reads.
       device->copy(stream, {.dst = shared.boxes[me], .src = mine.data(), .bytes = sizeof(shared.boxes[me])});
       device->signal(stream, {&put, 1});
       device->wait(stream, {&wait, 1}, control);
@@ -113,7 +113,7 @@ TEST_P(HostSignalTest, TwoProcessesExchange) {
   EXPECT_EQ(status, 0);
 }
 
-// Waits long enough on both sides that the waiter is asleep when the signal or the abort comes.
+// A rank that waits for a signal which no peer has put yet.
 struct Waiter {
   explicit Waiter(std::chrono::nanoseconds timeout) {
     control->timeout_ns = static_cast<std::uint64_t>(timeout.count());
@@ -134,13 +134,13 @@ struct Waiter {
 };
 
 TEST_P(HostSignalTest, ASleeperIsWoken) {
-  constexpr auto slice = 20ms;  // a sleeper looks up that often by itself
+  constexpr auto slice = 20ms;  // a sleeper checks that often without being woken
   const Waiter waiter(60s);
   SignalWord* const words = waiter.mapping.get().words;
   const SignalPut put{.mine = &words[1], .theirs = &words[0]};
   const auto device = open_device({});
   Stream stream(*device);
-  // Whether the waiter goes on soon, and before the slice that it sleeps in can end.
+  // Whether the waiter continues soon after the put, and before its sleep could have timed out.
   const auto is_woken = [&] {
     Clock::time_point awake_at = Clock::now();
     Clock::time_point put_at;
@@ -152,7 +152,7 @@ TEST_P(HostSignalTest, ASleeperIsWoken) {
         std::this_thread::sleep_for(100us);
       }
       EXPECT_LE(awake_at, limit) << "the waiter does not sleep";
-      std::this_thread::sleep_for(2ms);  // it counts itself as a sleeper, and then goes to sleep
+      std::this_thread::sleep_for(2ms);  // it counts itself as a sleeper before it sleeps
       put_at = Clock::now();
       device->signal(stream, {&put, 1});
       stream.synchronize();
@@ -162,7 +162,7 @@ TEST_P(HostSignalTest, ASleeperIsWoken) {
     peer.join();
     return went_on_at - put_at < 8ms && went_on_at - awake_at < slice;
   };
-  // Others may hold the cores up; but whom nobody wakes is in time in no round.
+  // Other load may delay some rounds, but a waiter that nobody wakes is never in time.
   int woken = 0;
   for (int batch = 0; batch < 5 && woken < 5; ++batch) {
     woken = 0;

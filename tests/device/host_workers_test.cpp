@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that run what streams of the host have queued.
+// The threads that run the work queued on the host's streams.
 #include <atomic>
 #include <csignal>
 #include <ctime>
@@ -15,8 +15,8 @@ namespace {
 
 class HostWorkersTest : public OnDevice {};
 
-// A program that waits for signals by sigwait may block them after the first work was queued: unblocked elsewhere, such
-// a signal would end the process.
+// A program that receives signals by sigwait may block them only after it has queued its first work: a worker thread
+// that does not block such a signal would then get it, and it would end the process.
 TEST_P(HostWorkersTest, SignalsAreTheProgramsOwn) {
   std::vector<Stream> streams;
   std::atomic<int> ran = 0;
@@ -25,7 +25,7 @@ TEST_P(HostWorkersTest, SignalsAreTheProgramsOwn) {
     device().launch(streams.back(), [&ran] { ++ran; });
     device().flush(streams.back());
   }
-  while (ran != 4) std::this_thread::yield();  // by threads of the device's
+  while (ran != 4) std::this_thread::yield();  // run by the device's own threads
   sigset_t one;
   sigset_t before;
   sigemptyset(&one);

@@ -22,7 +22,7 @@ constexpr std::size_t longest_letter = 300;
 
 class MailTest : public WithControl {
  protected:
-  /// `count` mailboxes, side by side.
+  /// `count` contiguous mailboxes.
   [[nodiscard]] Buffer mailboxes(std::size_t count) const {
     return upload(std::vector<std::byte>(count * mailbox_bytes(longest_letter)));
   }
@@ -36,7 +36,7 @@ class MailTest : public WithControl {
 
 TEST_P(MailTest, CarriesMessagesOfAllLengthsBothWays) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
-  // Two ranks, each with a device and a stream; two mailboxes in each direction, in turn.
+  // Two ranks, each with a device and a stream; two mailboxes in each direction, used alternately.
   const Buffer boxes = mailboxes(4);
   const std::vector<std::byte> data = random_bytes(2 * (longest_letter + 1));
   const auto rank_main = [&](std::size_t me, int& wrong) {
@@ -98,7 +98,7 @@ TEST_P(MailTest, WritesNoByteBesideTheMessages) {
 TEST_P(MailTest, MessagesAreAddedUpInTheirOrder) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
   const Buffer boxes = mailboxes(2);
-  // In this order the first two leave nothing; in any other, the small one is lost.
+  // The first two cancel exactly only if they are added before the third; otherwise the small value is lost.
   const std::vector<float> values{1e8F, -1e8F, 1.0F};
   std::vector<Letter> letters;
   std::vector<const void*> sources;
@@ -129,7 +129,7 @@ TEST_P(MailTest, MessagesArePutInPlacesOfTheirOwnAsFarAsThereIsRoom) {
     sources.push_back(mail_in(box));
   }
   constexpr std::byte untouched{0x5a};
-  for (const std::size_t total : {34U, 24U, 15U, 3U}) {  // all, in part, the second in the gap, the first in part
+  for (const std::size_t total : {34U, 24U, 15U, 3U}) {  // all; two; one and a part; a part of one
     std::vector<std::byte> out(40, untouched);
     std::vector<std::byte> expected = out;
     for (std::size_t i = 0; i < total; ++i) {
@@ -146,8 +146,8 @@ TEST_P(MailTest, MessagesArePutInPlacesOfTheirOwnAsFarAsThereIsRoom) {
   }
 }
 
-// Who sends early saves the peer's time; what comes before on the stream, or is waited for there, comes before all the
-// same.
+// Sending early saves the peer time, but a letter must still follow earlier work on its stream and the events that the
+// stream waits for.
 TEST_P(MailTest, ALetterSetsOutAtOnceUnlessSomethingComesBeforeIt) {
   if (!device().sends_letters()) GTEST_SKIP() << "this device sends no letters";
   const Buffer boxes = mailboxes(1);

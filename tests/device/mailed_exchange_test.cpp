@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t ranks = 3;
 constexpr std::size_t lanes = 4;
 constexpr std::size_t turns = 2;
-constexpr std::int64_t longest = 9008;  // elements of a slice: more than a block has threads, in either kind of access
+constexpr std::int64_t longest = 9008;  // elements of a slice: more accesses of any width than a block's threads
 constexpr std::int64_t longest_shard = std::int64_t{lanes} * longest;
 constexpr std::size_t packet_box = mailbox_bytes(longest * sizeof(double));
 constexpr std::size_t pitch = packet_box + (packet_box_bytes(longest * sizeof(double)) + 127) / 128 * 128;
@@ -31,7 +31,7 @@ constexpr std::byte untouched{0xA5};
 
 enum class By : std::uint8_t { mailboxes, packets };
 
-/// Ranks are streams of one device.
+/// The ranks are streams of one device.
 class MailedExchangeTest : public WithControl {
  protected:
   void SetUp() override {
@@ -53,7 +53,7 @@ class MailedExchangeTest : public WithControl {
                                          (owner * lanes * turns * ranks + writer) * pitch);
   }
 
-  /// What `me` runs, in as many lanes as there are; what does not depend on the rank is in `exchange`.
+  /// Runs the exchange of rank `me`; `exchange` has the fields that are equal on all ranks.
   void start(std::size_t me, By by, MailedExchange exchange, const void* input, void* out) {
     exchange.input = input;
     exchange.out = out;
@@ -87,12 +87,12 @@ struct Extent {
   std::int64_t shard;
 };
 
-// The last ones have slices of several accesses a thread; the last but two a rank without a shard.
+// The last ones need several accesses per thread; in {64'000, 32'000} rank 2 has no shard.
 constexpr Extent extents[]{{1, 1},      {3, 1},         {47, 16},         {48, 16},         {200, 80},
                            {1199, 400}, {20'000, 6672}, {64'000, 32'000}, {96'001, 32'016}, {107'999, 36'001}};
 
-/// Where the ranks' inputs begin, in elements; each output as the next rank's input. 16 bytes, or less, are what a
-/// thread takes at once, and what each rank can take is its own affair.
+/// Where each rank's input begins, in elements; each output begins where the next rank's input does. A thread accesses
+/// 16 bytes at a time, or fewer if alignment demands it, whatever the other ranks' alignments.
 struct Placement {
   std::array<std::int64_t, ranks> offsets;
   By by;
@@ -257,7 +257,7 @@ TEST_P(MailedExchangeTest, FormsFollowEachOtherInPlace) {
             form == MailedForm::all_gather ? own : whole, form == MailedForm::reduce_scatter ? own : whole);
     }
   };
-  // Each but the first two halves adds up what is equal on all ranks by then.
+  // The first two together are an all-reduce; each later one sums tensors that are equal on all ranks: times n.
   run(MailedForm::reduce_scatter, By::mailboxes);
   run(MailedForm::all_gather, By::packets);
   run(MailedForm::two_shot, By::packets);
@@ -279,7 +279,7 @@ constexpr std::array<Counts, 8> part_counts{{{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}}
                                              {{{400, 400, 400}, {400, 400, 400}, {400, 400, 400}}},
                                              {{{16, 0, 4096}, {48, 16, 0}, {0, 0, 0}}},
                                              {{{1000, 1, 999}, {0, 333, 4097}, {64, 65, 0}}},
-                                             // of a root
+                                             // from a root
                                              {{{0, 0, 0}, {5000, 5000, 5000}, {0, 0, 0}}},
                                              {{{36'016, 36'016, 36'016}, {36'016, 36'016, 36'016}, {36'016, 0, 16}}},
                                              {{{0, 36'001, 20'000}, {1, 0, 36'015}, {35'999, 7, 3}}}}};
@@ -297,12 +297,12 @@ TEST_P(MailedExchangeTest, PartsOfAllLengthsComeWhereTheyBelong) {
     }
     for (const Counts& counts : part_counts) {
       for (const auto& [offsets, by] : placements) {
-        for (const bool broadcasts : {false, true}) {  // the same part to all: those at the beginning of the input
+        for (const bool broadcasts : {false, true}) {  // the same part to all, from the input's beginning
           std::int64_t longest_part = 0;
           for (const auto& row : counts) longest_part = std::max(longest_part, *std::ranges::max_element(row));
           std::vector<Buffer> outs;
           std::vector<std::vector<std::byte>> wanted;
-          std::array<std::array<MailedPart, ranks>, ranks> parts{};  // kept until all have run
+          std::array<std::array<MailedPart, ranks>, ranks> parts{};  // outlive the runs
           for (std::size_t me = 0; me < ranks; ++me) {
             wanted.emplace_back(most * element, untouched);
             outs.push_back(upload(wanted.back()));
@@ -317,7 +317,7 @@ TEST_P(MailedExchangeTest, PartsOfAllLengthsComeWhereTheyBelong) {
                       .to = outs[me].data_as<std::byte>() + to,
                       .received = counts[rank][me]};
               if (!broadcasts) from += static_cast<std::size_t>(part.sent) * element;
-              std::size_t begin = static_cast<std::size_t>(offsets[rank]) * element;  // of it in that rank's input
+              std::size_t begin = static_cast<std::size_t>(offsets[rank]) * element;  // of the part in that input
               for (std::size_t before = 0; before < me && !broadcasts; ++before) {
                 begin += static_cast<std::size_t>(counts[rank][before]) * element;
               }
@@ -344,8 +344,8 @@ TEST_P(MailedExchangeTest, PartsOfAllLengthsComeWhereTheyBelong) {
   EXPECT_EQ(control_->failed, 0U);
 }
 
-// Roots take turns, so that each is the other's reader in between, and the third rank is late: it alone is to hold them
-// back.
+// Mostly ranks 0 and 2 alternate as roots, so each receives from the other in between, and rank 1 is late: waiting for
+// its empty messages is all that keeps them from overwriting its mailboxes.
 TEST_P(MailedExchangeTest, NoRootIsTwoExchangesAheadOfALateReader) {
   if (!device().exchanges_mail()) GTEST_SKIP() << "this device exchanges no mail";
   constexpr std::size_t runs = 40;
@@ -361,7 +361,7 @@ TEST_P(MailedExchangeTest, NoRootIsTwoExchangesAheadOfALateReader) {
     const auto root_of = [](std::size_t run) { return run % 7 == 6 ? std::size_t{1} : run % 2 * 2; };
     std::array<std::array<std::array<MailedPart, ranks>, ranks>, runs> parts{};
     device().launch(streams_[1], [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
-    for (std::size_t i = 0; i < runs; ++i) {  // run by run, since streams may share a queue of the device
+    for (std::size_t i = 0; i < runs; ++i) {  // run by run, since streams may share a hardware queue
       for (std::size_t me = 0; me < ranks; ++me) {
         auto& mine = parts[i][me];
         if (me == root_of(i)) {
@@ -396,9 +396,9 @@ TEST_P(MailedExchangeTest, NobodyOverwritesWhatALateRankHasNotRead) {
         inputs.push_back(upload(values));
         outs.push_back(upload(std::vector<std::int32_t>(runs, -1)));
       }
-      // One element: the other ranks have no shard, and in reduce_scatter nothing to wait for but a word of rank 0's.
+      // With one element only rank 0 has a shard: in reduce_scatter only its empty message holds its peers back.
       device().launch(streams_[0], [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
-      for (std::size_t i = 0; i < runs; ++i) {  // run by run, since streams may share a queue of the device
+      for (std::size_t i = 0; i < runs; ++i) {  // run by run, since streams may share a hardware queue
         for (std::size_t me = 0; me < ranks; ++me) {
           start(me, by, {.form = form, .count = 1, .shard = 1, .length = 1, .dtype = i32},
                 inputs[me].data_as<std::int32_t>() + i, outs[me].data_as<std::int32_t>() + i);

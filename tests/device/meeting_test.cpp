@@ -22,7 +22,7 @@ constexpr std::size_t ranks = 3;
 constexpr int blocks = 5;
 constexpr std::byte untouched{0xA5};
 
-/// Ranks are streams of one device.
+/// The ranks are streams of one device.
 class MeetingTest : public WithControl {
  protected:
   void SetUp() override {
@@ -44,9 +44,9 @@ class MeetingTest : public WithControl {
   [[nodiscard]] MeetingBlocks meeting(std::size_t me, int some = blocks) const {
     return {.peers = peers_[me], .pitch = ranks * sizeof(SignalWord), .blocks = some, .operation = 7};
   }
-  /// Writes each rank's input on its stream, some of them late: who read it before they met would find what was there
-  /// until then. For all ranks before anything that waits: where streams have few hardware queues between them, one's
-  /// copy must not lie behind what waits for it on another.
+  /// Queues the writes of each rank's input on its stream, some late: a peer that reads before the meeting would find
+  /// the old contents. Called before any kernel that waits is queued: if streams share hardware queues, a copy must not
+  /// be queued after another stream's kernel that waits for it.
   void write_late(const std::vector<Buffer>& inputs, const std::vector<Buffer>& news, std::size_t bytes,
                   std::size_t round) {
     for (std::size_t me = 0; me < ranks; ++me) {
@@ -80,10 +80,10 @@ TEST_P(MeetingTest, ADeviceSaysWhetherItMeets) {
 struct MeetingCase {
   DType dtype;
   std::int64_t part;    // elements of each rank; the last one may have fewer
-  std::int64_t offset;  // of everything: vector accesses, or scalar ones
+  std::int64_t offset;  // of all pointers: 0 allows vector accesses
 };
 
-// Each rank adds up its part of all ranks' inputs into all ranks' outputs, as an all-reduce does.
+// Each rank sums its part of all ranks' inputs and stores it in all ranks' outputs, as in an all-reduce.
 TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
   if (!device().meets()) GTEST_SKIP() << "this device does not reduce in meetings";
   std::vector<MeetingCase> cases;
@@ -127,7 +127,7 @@ TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
                                   .out_dtype = dtype},
                                  meeting(me, 1 + round % blocks), control_);
     }
-    // What comes behind may take the inputs for something else at once.
+    // Work that follows the meeting may reuse the inputs at once, since no peer reads them any more.
     for (std::size_t me = 0; me < ranks; ++me) device().fill(streams_[me], inputs[me].data(), std::byte{0x11}, bytes);
     synchronize();
     ASSERT_EQ(control_->failed, 0U);
@@ -153,8 +153,8 @@ TEST_P(MeetingTest, NobodyReadsBeforeAllHaveComeAndAllIsThereBehind) {
   }
 }
 
-// Each rank has a part for every rank, of any length, and stores them into the outputs, or loads its own from the
-// inputs, as an all-to-all does.
+// As in an all-to-all: each rank has a part of any length for every rank, and either stores its parts into the peers'
+// outputs or loads the parts meant for it from the peers' inputs.
 TEST_P(MeetingTest, CopiesOfAnyLengthMeetToo) {
   if (!device().meets()) GTEST_SKIP() << "this device does not copy in meetings";
   constexpr std::size_t room = 40'000;  // for a part
@@ -166,7 +166,7 @@ TEST_P(MeetingTest, CopiesOfAnyLengthMeetToo) {
       for (const std::size_t longest : {0U, 1U, 77U, 2400U}) {
         ++round;
         const auto length = [&](std::size_t from, std::size_t to) {
-          const std::size_t rest = unit == 16 ? 5 * to : 0;  // behind the last whole word
+          const std::size_t rest = unit == 16 ? 5 * to : 0;  // bytes after the last whole word
           return from == 1 && to == 2 ? 0 : (longest * (1 + from + to) / 5) * unit + rest;
         };
         std::vector<Buffer> news;
@@ -209,10 +209,10 @@ TEST_P(MeetingTest, CopiesOfAnyLengthMeetToo) {
   }
 }
 
-// Each rank stores what it holds into all ranks' outputs, as an all-gather does.
+// Each rank stores its input into all ranks' outputs, as in an all-gather.
 TEST_P(MeetingTest, WhatARankHoldsIsSpreadWhereAllHaveCome) {
   if (!device().meets()) GTEST_SKIP() << "this device does not copy in meetings";
-  constexpr std::size_t room = 90'000;  // for a part: more than one round of a few blocks' loads
+  constexpr std::size_t room = 90'000;  // for a part: more than a few blocks load in one iteration
   constexpr std::size_t bytes = ranks * room;
   std::size_t round = 0;
   for (const std::size_t unit : {1U, 2U, 4U, 8U, 16U}) {
@@ -233,7 +233,7 @@ TEST_P(MeetingTest, WhatARankHoldsIsSpreadWhereAllHaveCome) {
         outs.push_back(upload(random_bytes(bytes)));
       }
       write_late(inputs, news, room, round);
-      // Who wrote into an output before its owner had come would find this over it.
+      // Also late: these blanks would overwrite what a peer stored before the output's owner had joined the meeting.
       write_late(outs, blanks, bytes, round + 1);
       for (std::size_t me = 0; me < ranks; ++me) {
         std::vector<void*> places;

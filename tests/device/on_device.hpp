@@ -21,8 +21,7 @@
 
 namespace tandem::testing {
 
-/// A suite that runs on each type of device, against `Device` alone, and is skipped with the reason where there is
-/// none.
+/// A suite that runs on each type of device, using `Device` alone; skipped, with the reason, if there is none.
 class OnDevice : public ::testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override {

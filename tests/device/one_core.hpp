@@ -7,14 +7,14 @@
 
 namespace tandem::testing {
 
-/// While it lives, this thread and those that it starts run on one core: who waits there has to leave it to the others.
+/// During its lifetime this thread and those that it starts share one core, so a thread that waits must yield it.
 class OneCore {
  public:
   OneCore() {
     EXPECT_EQ(::sched_getaffinity(0, sizeof(allowed_), &allowed_), 0);
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);  // not all tests' first one
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);  // not the first one, which all tests would share
     EXPECT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
   }
   OneCore(const OneCore&) = delete;

@@ -11,9 +11,9 @@ namespace {
 
 class PushTest : public WithControl {};
 
-// Two ranks' words on one device: a reader that takes one signal at a time finds what was pushed with it.
+// Two ranks' words on one device: a reader that waits for one signal at a time finds the data pushed with it.
 TEST_P(PushTest, ASignalComesWithItsCopy) {
-  constexpr std::size_t count = 300;  // more than fit into a segment of a host stream's queue
+  constexpr std::size_t count = 300;  // more than one segment of a host stream's queue holds
   constexpr std::size_t bytes = 37;
   const std::vector<std::byte> data = random_bytes(count * bytes);
   const Buffer source = upload(data);
@@ -25,7 +25,7 @@ TEST_P(PushTest, ASignalComesWithItsCopy) {
 
   std::vector<Push> pushes;
   for (std::size_t i = 0; i < count; ++i) {
-    SignalWord* const channel = words + 2 * (i % 2);  // two readers, or two channels of one
+    SignalWord* const channel = words + 2 * (i % 2);  // alternates, as for two readers or two channels
     pushes.push_back({.copy = {.dst = place(target, i), .src = place(source, i), .bytes = bytes, .path = Path::link},
                       .put = {.mine = channel, .theirs = channel + 1}});
   }

@@ -15,12 +15,12 @@ namespace tandem::testing {
 namespace {
 
 constexpr double eps32 = 0x1p-24;
-// Below this, f16 has no more bits to round to.
+// The spacing of f16's subnormal numbers: rounding may cost that much, however small the value.
 constexpr double tiny = 0x1p-24;
 
 class ReduceTest : public OnDevice {
  protected:
-  // Draws sources, reduces them on the device, and compares every element of every destination with fp64.
+  // Reduces random sources on the device, and compares every element of every destination with an fp64 reference.
   template <typename T, typename Out>
   void check(DType dtype, DType out_dtype, std::size_t source_count, std::size_t destination_count, std::int64_t count,
              bool in_place, bool with_bias, Activation activation) {
@@ -153,7 +153,7 @@ TEST_P(ReduceTest, TakesAsManyOperandsAsItSays) {
   check<BFloat16, BFloat16>(bf16, bf16, max_reduce_operands, 1, 3000, false, false, Activation::none);
 }
 
-// So much that the host stores past its caches, but for what it has just read.
+// Large enough for the host to use non-temporal stores, except in place, where the destination was just read.
 TEST_P(ReduceTest, SumsMuch) {
   constexpr std::int64_t floats = (4 << 20) / sizeof(float) + 1003;
   check<float, float>(f32, f32, 2, 1, floats, false, false, Activation::none);
@@ -164,7 +164,7 @@ TEST_P(ReduceTest, SumsMuch) {
 }
 
 TEST_P(ReduceTest, TheSameSourcesGiveTheSameBits) {
-  // Alone or among many destinations, in place or not, at any place of a block: every rank must get the same bits.
+  // Into one destination or two, and wherever an element lies in a block: every rank must get the same bits.
   const auto n = std::size_t{5000};
   for (std::size_t source_count = 2; source_count <= 5; ++source_count) {
     std::vector<Buffer> sources;
@@ -200,7 +200,7 @@ class MapTest : public OnDevice {
   template <typename In, typename Out> void check_cast(DType from, DType to) {
     SCOPED_TRACE(::testing::Message() << name(from) << " to " << name(to));
     std::vector<In> x = random_values<In>(random(), 70'001);
-    // Across the whole range: subnormals, overflow, ties, infinities and NaN.
+    // Random bits cover the whole range: subnormals, overflow, ties, infinities and NaN.
     for (std::size_t i = 0; i < 60'000; ++i) {
       if constexpr (sizeof(In) == 2) {
         x[i].bits = static_cast<std::uint16_t>(random()());
@@ -230,7 +230,7 @@ class MapTest : public OnDevice {
     }
   }
 
-  // Values from far below to far above where GELU bends.
+  // Values that reach far to both sides of the range where GELU is curved.
   template <typename T> std::vector<T> spread(std::size_t n) {
     std::vector<T> x = random_values<T>(random(), n);
     for (std::size_t i = 0; i < n; i += 2) x[i] = T(static_cast<float>(to_double(x[i])) * 6.0F);

@@ -11,7 +11,7 @@
 
 namespace tandem::testing {
 
-/// Some T in zeroed pages of the host's, which the device reads and writes as well.
+/// `count` T in zeroed pages of host memory, which the device can read and write, too.
 template <typename T> class Registered {
  public:
   explicit Registered(std::shared_ptr<Device> device, std::size_t count = 1)

@@ -23,7 +23,7 @@ class SignalTest : public WithControl {
 };
 
 TEST_P(SignalTest, CarriesDataBetweenTwoStreams) {
-  // Two ranks' words on one device; the data goes back and forth, one element more each time.
+  // Two ranks' words on one device: one rank sends the data in pieces, and the other acknowledges each.
   Buffer pads = words(2);
   SignalWord* const left = pads.data_as<SignalWord>();
   SignalWord* const right = left + 1;
@@ -85,7 +85,7 @@ TEST_P(SignalTest, CountedAheadTheyComeWithTheirDataAllTheSame) {
     if (round % 2 == 0) {
       device().signal(one, {&filled, 1});
     } else {
-      const Push push{.put = filled};  // of nothing
+      const Push push{.put = filled};  // a push without a copy
       device().push(one, {&push, 1});
     }
     device().wait(two, {&for_filled, 1}, control_);
@@ -103,7 +103,7 @@ TEST_P(SignalTest, CountedAheadTheyComeWithTheirDataAllTheSame) {
 }
 
 TEST_P(SignalTest, SignalAndWaitMeetsInOneStep) {
-  // Two streams that each write a byte, meet, read the other's, and meet again before they write the next.
+  // Two streams that each write a byte, synchronize, read the other's byte, and synchronize before the next write.
   constexpr std::size_t rounds = 100;
   const Buffer pads = words(2);
   const Buffer bytes = upload(std::vector<std::byte>(2));
@@ -181,7 +181,7 @@ TEST_P(SignalTest, ADeadlineLeavesARecordAndLetsTheStreamGoOn) {
   EXPECT_LT(control_->failure.waited_ns, 10'000'000'000U);
 }
 
-// Ranks 8, 40 and 72 have the same place in words of their own.
+// Ranks 8, 40 and 72 have the same bit of different words of `departed_ranks`.
 TEST_P(SignalTest, AWaitForADepartedRankEndsUnlessItsSignalIsThere) {
   Buffer pads = words(4);
   SignalWord* const word = pads.data_as<SignalWord>();
@@ -194,7 +194,7 @@ TEST_P(SignalTest, AWaitForADepartedRankEndsUnlessItsSignalIsThere) {
   stream.synchronize();
   EXPECT_EQ(control_->failed, 0U) << "what a rank sent before counts";
 
-  // A host waits for one after the other.
+  // The host waits for one after the other, hence the departed rank's first.
   const SignalWait others[] = {{.word = word + 1, .count = 1, .peer = 72}, {.word = word + 2, .count = 1, .peer = 8}};
   device().wait(stream, others, control_);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -210,12 +210,12 @@ TEST_P(SignalTest, AWaitForADepartedRankEndsUnlessItsSignalIsThere) {
   EXPECT_EQ(control_->failure.seen, 0U);
 }
 
-// A rank's last signal and the news that it has departed may come between two looks of a wait: nothing is lost.
+// A rank's last signal and its departure may both arrive between two polls of a wait: the signal must not be lost.
 TEST_P(SignalTest, ASignalJustBeforeADepartureCounts) {
   const Registered<SignalWord> page(device_);
   SignalWord* const word = page.data();
   const Stream stream(device());
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);  // who sleeps has nobody to wake it
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);  // by time: nothing wakes a sleeper
   for (int round = 1; std::chrono::steady_clock::now() < end; ++round) {
     departed_ranks(control_)[0] = 0;
     std::atomic_ref(control_->departures).store(0);
@@ -242,7 +242,7 @@ TEST_P(SignalTest, AWaitThatAnAbortEndsSaysWhatItHasSeen) {
   Stream stream(device());
   device().signal(stream, {&put, 1});
   device().wait(stream, {&wait, 1}, control_);
-  // A host's thread may come to it late, and sleeps there in the end.
+  // On the host a thread may begin the wait late; once it sleeps, it has begun.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (on_host() && std::atomic_ref(word->sleepers).load() == 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));

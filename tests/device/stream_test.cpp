@@ -44,7 +44,7 @@ TEST_P(StreamTest, RunsWithoutAnybodyWaiting) {
 }
 
 TEST_P(StreamTest, SmallWorkRunsWithoutAnybodyWaiting) {
-  // A signal is so little work that nobody is woken for it at once.
+  // A signal is light work, for which the host does not wake a worker at once.
   const Registered<SignalWord> page(device_, 2);
   SignalWord* const words = page.data();
   Stream stream(device());
@@ -55,7 +55,7 @@ TEST_P(StreamTest, SmallWorkRunsWithoutAnybodyWaiting) {
     const std::atomic_ref value(words[1].value);
     while (value.load() != round && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(100us);
     ASSERT_EQ(value.load(), round);
-    if (round % 5 == 0) std::this_thread::sleep_for(10ms);  // long enough for whoever watches to go to sleep
+    if (round % 5 == 0) std::this_thread::sleep_for(10ms);  // long enough for the host's pacemaker to go to sleep
   }
   stream.synchronize();
 }
@@ -74,7 +74,7 @@ TEST_P(StreamTest, QueryIsFalseWhileWorkIsPending) {
 }
 
 TEST_P(StreamTest, TwoStreamsRunAtOnce) {
-  // Each waits for the other one: in one queue, this would never end.
+  // Each function waits for the other one, for up to 30 s: in a single queue they would not meet.
   Stream first(device());
   Stream second(device());
   std::atomic<int> arrived{0};
@@ -139,7 +139,7 @@ TEST_P(StreamTest, SynchronizeThrowsWhatAFunctionThrewOnce) {
   EXPECT_NO_THROW(stream.synchronize());
 }
 
-// Its handle may be the next stream's, which has nothing to do with what the function threw.
+// The next stream may reuse a destroyed stream's handle, but must not rethrow what the destroyed one's function threw.
 TEST_P(StreamTest, WhatAStreamThrewThatIsGoneNobodyElseThrows) {
   for (int round = 0; round < 20; ++round) {
     const auto go = std::make_shared<std::atomic<bool>>(false);
@@ -172,7 +172,7 @@ TEST_P(StreamTest, OfAnotherDeviceAreRefusedByTheHost) {
   if (!on_host()) GTEST_SKIP() << "a cudaStream_t of another device is found by the driver";
   const auto other = open_device({DeviceType::host, 0});
   const Stream theirs(*other);
-  const StreamRef foreign(reinterpret_cast<CUstream_st*>(&device()));  // never looked into
+  const StreamRef foreign(reinterpret_cast<CUstream_st*>(&device()));  // never dereferenced
   const StreamRef none(static_cast<HostStream*>(nullptr));
   std::byte untouched{0};
   const auto gemm = device().gemm({.m = 1, .n = 1, .k = 1});
@@ -193,7 +193,7 @@ TEST_P(StreamTest, TakesWorkFromSeveralThreads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
-        device().launch(stream, [&ran] { ran.store(ran.load() + 1); });  // right only if one runs at a time
+        device().launch(stream, [&ran] { ran.store(ran.load() + 1); });  // loses counts if two run at a time
         if (i % 50 == 0) stream.synchronize();
       }
     });

@@ -66,7 +66,7 @@ TEST_P(Tf32Test, IsRightInEveryLayout) {
   }
 }
 
-// 1 + 2^-12 is no number of TF32: the sum shows whether what was multiplied was rounded.
+// TF32 cannot represent 1 + 2^-12, so the sums show whether the operands were rounded.
 TEST_P(Tf32Test, RoundsOnlyWhereItIsAskedForAndTheDeviceHasIt) {
   constexpr std::int64_t size = 64;
   constexpr float exact = size + size * 0x1p-12F;

@@ -65,7 +65,7 @@ TEST_P(TraceRangeTest, NestsAndTellsTime) {
   EXPECT_LE(inner.end_ns, outer.end_ns);
   EXPECT_GE(inner.end_ns - inner.begin_ns, 4'000'000);
   EXPECT_GE(outer.end_ns - outer.begin_ns, 9'000'000);
-  constexpr std::int64_t clock_slack = 2'000'000;  // CUDA's clock is brought onto ours to within this
+  constexpr std::int64_t clock_slack = 2'000'000;  // error of converting CUDA's clock to the host's
   EXPECT_GE(outer.begin_ns, before - clock_slack);
   EXPECT_LE(outer.end_ns, after + clock_slack);
 }

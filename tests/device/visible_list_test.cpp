@@ -11,7 +11,7 @@ namespace {
 TEST(VisibleList, IsReadAsCudaReadsIt) {
   struct Row {
     const char* list;
-    std::optional<int> count;  ///< of two GPUs
+    std::optional<int> count;  ///< GPUs shown of two; empty: only CUDA can tell
   };
   const Row rows[]{
       {"", 0},
@@ -26,15 +26,15 @@ TEST(VisibleList, IsReadAsCudaReadsIt) {
       {"2", 0},
       {"2,0", 0},
       {"0,9,1", 1},
-      {"0,99999999999", std::nullopt},  // CUDA knows what it makes of that
+      {"0,99999999999", std::nullopt},  // a number that overflows
       {"0,0", 0},
       {"1,0,1", 0},
       {"GPU-ab12-3", 1},
       {"GPU-ab1", 1},
       {"GPU-ab34-5,GPU-ab12-3", 2},
       {"1,GPU-ab12-3", 2},
-      {"0,GPU-ab12-3", 0},  // which is the same
-      {"GPU-ab", 0},        // either of them
+      {"0,GPU-ab12-3", 0},  // the same GPU twice
+      {"GPU-ab", 0},        // ambiguous: both match
       {"GPU-cd,0", 0},
       {"1,GPU-cd", 1},
       {"MIG-ab", std::nullopt},

@@ -8,7 +8,7 @@
 
 namespace tandem::testing {
 
-/// A suite whose waits watch a control word, with a deadline of 20 s.
+/// A suite with a WaitControl whose waits have a deadline of 20 s.
 class WithControl : public OnDevice {
  protected:
   void SetUp() override {

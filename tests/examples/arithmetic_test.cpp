@@ -17,7 +17,7 @@ Matrix random_matrix(std::size_t rows, std::size_t columns, std::uint64_t key) {
   return a;
 }
 
-/// The mean of what samples differ by from what was counted, squared, relative to the variance counted.
+/// The mean squared difference between sampled and counted values, relative to the counted variance.
 template <typename Compute> double moved(DType dtype, std::uint64_t seed, const Compute& compute) {
   const Matrix counted = compute(Arithmetic::counting(dtype));
   double sum = 0;

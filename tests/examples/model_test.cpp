@@ -23,7 +23,7 @@ const std::string& sample_text() {
   return text;
 }
 
-/// One step on `world`'s ranks against the reference on rank 0.
+/// Compares one step on `world`'s ranks with the reference, on rank 0.
 void check_step(World& world, const ModelOptions& options, std::int64_t tokens) {
   const Team& team = world.team();
   const Text text(sample_text(), options.context);
@@ -37,7 +37,7 @@ void check_step(World& world, const ModelOptions& options, std::int64_t tokens) 
   Model model(team, options);
   const Stream stream(world.device());
   model.parameters().refresh(stream);
-  for (const ParameterSlab& slab : model.parameters().slabs()) {  // what is not written shows
+  for (const ParameterSlab& slab : model.parameters().slabs()) {  // NaNs, to detect what is not written
     world.device().fill(stream, slab.gradient.data(), std::byte{0xff}, slab.gradient.bytes());
   }
   model.forward(contexts.view(), tokens, stream);
@@ -95,7 +95,7 @@ TEST_P(ModelStep, IsThatOfOneRankInF16) {
   }
 }
 
-// Five ranks share 6 tokens: 2, 2, 2, none, none.
+// Five ranks share 6 tokens: 2, 2, 2, 0, 0.
 TEST_P(ModelStep, LetsRanksHaveNoTokens) {
   const auto six = [](World& world) {
     ModelOptions options = odd_model(f32);
@@ -113,7 +113,7 @@ TEST_P(ModelStep, TakesFewerTokensThanPlanned) {
   on(3, fewer);
 }
 
-// The check itself must see what is wrong.
+// The reference's bounds must be tight enough to detect a small error of one weight.
 TEST(Model, TheReferenceSeesOneWrongWeight) {
   testing::run_ranks(2, [](World& world) {
     const ModelOptions options = odd_model(f32);

@@ -10,7 +10,7 @@
 namespace tandem::language_model {
 namespace {
 
-/// A step so small that every derivative can be taken by differences.
+/// A step of a model so small that its derivatives can be checked by finite differences.
 struct SmallStep {
   ModelOptions options{.tokens = 3, .context = 2, .embedding = 2, .hidden = 4, .width = 5, .layers = 2};
   std::vector<std::vector<float>> parameters;
@@ -50,8 +50,8 @@ TEST(Reference, GradientsAreThoseOfFiniteDifferences) {
     parameter = middle;
     return (above - below) / (static_cast<double>(high) - static_cast<double>(low));
   };
-  // The loss is fp64 and the parameters are f32, of which a distance is to be many steps. The loss's third derivative,
-  // which a norm of small values makes large, shows a quarter as much over half of the distance.
+  // The loss is fp64 but the parameters are f32, so the distance must be many units in their last place. The error from
+  // the third derivative, large where a norm has small inputs, is a quarter at half the distance, so it can be removed.
   constexpr float distance = 0x1p-12F;
   ASSERT_EQ(step.gradients.size(), small.parameters.size());
   for (std::size_t p = 0; p < small.parameters.size(); ++p) {
@@ -76,8 +76,8 @@ TEST(Reference, BoundsGrowWithTheDtypesRoundoff) {
   EXPECT_EQ(coarse.loss.value[0], fine.loss.value[0]);
 }
 
-// One token whose context is one byte, again and again, and a projection that is the same at every place: the errors of
-// all places are one error, which adds up, and does not average out.
+// One token whose context repeats a single byte, and a projection that is equal at every place of the context: all
+// places have the same error, so the errors add up instead of averaging out.
 TEST(Reference, ErrorsThatOneTokensPlacesShareAddUp) {
   const std::uint64_t seed = testing::seed();
   const ModelOptions options{.tokens = 1, .context = 64, .embedding = 16, .hidden = 32, .width = 8, .layers = 0};
@@ -100,7 +100,7 @@ TEST(Reference, ErrorsThatOneTokensPlacesShareAddUp) {
   for (std::size_t j = 0; j < d; ++j) {
     double squares = 0;
     for (std::size_t h = 0; h < hidden; ++h) {
-      // A projection's gradient is dx · embedded: its bound tells that of dx.
+      // A projection's gradient is dx · embedded, so the bound of dx follows from its bound.
       const double dx = step.gradients[1].bound[h * places * d + j] / std::abs(parameters[0][row + j]);
       squares += dx * dx * std::pow(parameters[1][h * places * d + j], 2);
     }

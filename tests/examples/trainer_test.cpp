@@ -41,7 +41,7 @@ TEST(Trainer, LearnsARhymeByHeart) {
   }
 }
 
-// Sums over ranks come in another order than sums of one rank; nothing else may differ.
+// Sums over ranks have another order than sums on one rank; nothing else may differ.
 TEST(Trainer, AnyNumberOfRanksLearnsTheSame) {
   std::vector<double> losses;
   for (const int ranks : {1, 2, 4}) {
@@ -60,7 +60,7 @@ TEST(Trainer, AnyNumberOfRanksLearnsTheSame) {
   }
 }
 
-// The same ranks learn the very same, bit by bit.
+// With the same number of ranks, losses are bitwise reproducible.
 TEST(Trainer, RepeatsItself) {
   testing::run_ranks(3, [](World& world) {
     const Text text(rhyme(), 16);

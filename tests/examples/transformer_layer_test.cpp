@@ -21,7 +21,7 @@ namespace {
 
 constexpr LayerSizes odd_layer{.tokens = 29, .hidden = 22, .mlp = 13, .qkv = 17};
 
-/// A global tensor of a part, from the generator.
+/// A global tensor of part `number`, as the example generates it.
 std::vector<double> whole(std::uint64_t seed, std::size_t number, std::uint64_t tensor, std::int64_t count) {
   std::vector<double> values;
   for (std::int64_t place = 0; place < count; ++place) {
@@ -31,7 +31,7 @@ std::vector<double> whole(std::uint64_t seed, std::size_t number, std::uint64_t 
   return values;
 }
 
-/// What `part` must give, all of it, as `ranks` compute it.
+/// The whole expected result of `part`, as `ranks` ranks compute it.
 testing::Expected expected(const Part& part, std::size_t number, Result result, std::int64_t tokens, DType dtype,
                            std::uint64_t seed, int ranks) {
   const auto x = whole(seed, number, 0, tokens * part.inputs);
@@ -65,7 +65,7 @@ testing::Expected expected(const Part& part, std::size_t number, Result result, 
   return {};
 }
 
-/// A rank's block of what must be.
+/// A rank's block of the expected result.
 testing::Expected of_block(const testing::Expected& all, const Block& block, std::int64_t columns) {
   testing::Expected own;
   own.terms = all.terms;
@@ -106,7 +106,7 @@ void poison(Device& device, const Tensor& tensor) {
   device.upload(tensor.view().data(), ones.data(), ones.size());
 }
 
-/// Runs the layer several times, and compares every element of every result with the oracle, and with the example's own
+/// Runs the layer several times, and checks every element of every result with the oracle and with the example's own
 /// check.
 void check_layer(World& world, const LayerSizes& sizes, DType dtype, const LinearOptions& options = {}) {
   const Team& team = world.team();
@@ -121,7 +121,7 @@ void check_layer(World& world, const LayerSizes& sizes, DType dtype, const Linea
       for (const Named& named : results_of(own)) poison(world.device(), *named.tensor);
     }
     team.barrier();
-    for (int again = 0; again <= run; ++again) {  // the last time, runs follow each other unwaited for
+    for (int again = 0; again <= run; ++again) {  // all but the first time, several runs without waiting in between
       layer.forward(operands, stream);
       layer.backward(operands, stream);
     }
@@ -166,7 +166,7 @@ TEST_P(Layer, IsRightInEveryElementInF16) {
   }
 }
 
-// As it runs where overlap is worth while, and where it is not.
+// With and without overlap.
 TEST_P(Layer, IsRightWithEachAlgorithm) {
   for (const char* algorithm : {"pipeline", "sequence"}) {
     for (const bool keeps : {false, true}) {
@@ -180,7 +180,7 @@ TEST_P(Layer, IsRightWithEachAlgorithm) {
   }
 }
 
-// Five ranks share 6 of each: 2, 2, 2, none, none.
+// Of five ranks the last two have nothing: 6 is split as 2, 2, 2, 0, 0, and the mlp's 3 as 1, 1, 1, 0, 0.
 TEST_P(Layer, LetsRanksHaveNothing) {
   for (const bool keeps : {false, true}) {
     on(5, [keeps](World& world) {
@@ -189,7 +189,7 @@ TEST_P(Layer, LetsRanksHaveNothing) {
   }
 }
 
-// The same table is what values_test.py reads there: both languages make the same tensors.
+// values_test.py reads the same table: both languages must generate the same tensors.
 TEST(Values, AreThoseOfTheTable) {
   std::ifstream table(TANDEM_TEST_VALUES);
   std::string line;
@@ -222,7 +222,7 @@ TEST(Values, AreExactInEveryDtype) {
     sum += static_cast<double>(value);
     squares += static_cast<double>(value) * static_cast<double>(value);
   }
-  EXPECT_NEAR(sum / count, 0, 0.015) << "seed " << seed;  // eight deviations of the mean
+  EXPECT_NEAR(sum / count, 0, 0.015) << "seed " << seed;  // eight standard deviations of the mean
   EXPECT_NEAR(squares / count, 1.0 / 3, 0.01) << "seed " << seed;
 }
 
@@ -243,8 +243,8 @@ TEST(Blocks, CoverEveryTensorOnce) {
   }
 }
 
-// The check itself must see what is wrong: one element, moved by little more than its dtype's rounding; and one that
-// was never written, where not all are compared.
+// The example's check must detect a single element that is off by 1e-3 if all are compared, and one that was never
+// written even if only some are.
 TEST(LayerCheck, SeesOneWrongElement) {
   const std::uint64_t seed = testing::seed();
   const LayerSizes sizes{.tokens = 90, .hidden = 80, .mlp = 70, .qkv = 60};

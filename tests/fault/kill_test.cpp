@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that die, or leave: what the others hear, how fast, and what they can do then.
+// Ranks that die or leave: what the others are told, how soon, and what they can still do.
 
 #include <algorithm>
 #include <array>
@@ -51,13 +51,13 @@ template <typename Numbers> auto median_of(Numbers numbers) {
   return numbers[numbers.size() / 2];
 }
 
-/// What the ranks of one job and the test know together.
+/// State shared by the ranks of one job and the test.
 struct Scene {
   std::atomic<std::int64_t> killed_us;
   std::atomic<pid_t> victim;
   std::atomic<std::uint64_t> job_hash;
   std::atomic<bool> over;
-  std::atomic<int> ready;  // survivors that are out of the calls before the victim's time
+  std::atomic<int> ready;  // survivors that have left the barriers of `meet`
   std::array<std::atomic<std::int64_t>, 8> calm_us;
   std::array<std::atomic<std::int64_t>, 8> heard_us;
 };
@@ -68,7 +68,7 @@ class Kill : public ::testing::Test {
     if (const std::string reason = testing::why_no_rank_may_die(); !reason.empty()) GTEST_SKIP() << reason;
   }
 
-  /// As each rank, before anything happens.
+  /// Called on each rank, before anything else.
   static void enter(const World& world, int victim, Scene& scene) {
     if (world.rank() != victim) return;
     const std::uint64_t hash = testing::hash_of_job(world.launch().job);
@@ -77,8 +77,8 @@ class Kill : public ::testing::Test {
     scene.victim = ::getpid();
   }
 
-  /// As each rank of `team`, before the victim's time begins: notes how long a barrier takes where nobody dies. At the
-  /// victim, returns only when no survivor is in one of these any more.
+  /// Called on each rank of `team`, before the victim may die: records how long a barrier takes while nobody dies. On
+  /// the victim, returns only when no survivor is in one of these barriers any more.
   static void meet(const World& world, int victim, Scene& scene, const Team& team) {
     team.barrier();
     std::array<std::int64_t, 5> calls{};
@@ -100,7 +100,7 @@ class Kill : public ::testing::Test {
     ::kill(::getpid(), SIGKILL);
   }
 
-  /// Runs `work` again and again until it throws, which must be the victim's loss.
+  /// Repeats `work` until it throws, which must be a PeerLost that names the victim.
   template <typename Work>
   static void expect_loss(const World& world, int victim, Scene& scene, const Team& team, Work&& work) {
     try {
@@ -116,14 +116,14 @@ class Kill : public ::testing::Test {
     } catch (const std::exception& error) {
       ADD_FAILURE() << "rank " << world.rank() << " was told something else: " << error.what();
     }
-    // Making a sub-team may hear of it a moment before its parent does.
+    // The construction of a sub-team may be told shortly before its parent is.
     for (int i = 0; i < 100 && !team.failed(); ++i) std::this_thread::sleep_for(1ms);
     EXPECT_TRUE(team.failed());
     EXPECT_THROW(team.check(), PeerLost);
     EXPECT_THROW(team.barrier(), PeerLost);
   }
 
-  /// Notes how long the survivors took, and looks for what the job may have left.
+  /// Records how long the survivors took to be told, and checks that the job has left nothing behind.
   void leave(int ranks, int victim, const Scene& scene) {
     for (int rank = 0; rank < ranks; ++rank) {
       const std::int64_t heard = scene.heard_us[static_cast<std::size_t>(rank)];
@@ -136,8 +136,7 @@ class Kill : public ::testing::Test {
     EXPECT_NE(::kill(scene.victim, 0), 0);
   }
 
-  /// Where others keep the cores busy, barriers take long, too: they and the news of a loss wait for the same ranks to
-  /// get a core.
+  /// Relative to a barrier's time, since on a busy machine both wait for the same ranks to be scheduled.
   [[nodiscard]] double median_limit() const { return std::max(100.0, 10 * median_of(calm_milliseconds_)); }
   [[nodiscard]] bool median_is_late() const { return median_of(milliseconds_) >= median_limit(); }
 
@@ -153,7 +152,7 @@ class Kill : public ::testing::Test {
         "a barrier took %.1f ms before\n",
         milliseconds_.size(), median, p90, most, calm);
     EXPECT_LT(median, median_limit());
-    // Of a few, the slowest may be one that the machine held up.
+    // Of only a few, the slowest may have been delayed by the machine.
     if (milliseconds_.size() >= 20) {
       EXPECT_LT(p90, 500.0) << "one survivor in ten is told late: some wait does not look at its peers' fate";
     }
@@ -173,7 +172,7 @@ std::vector<int> all_but(int ranks, int victim) {
   return rest;
 }
 
-/// The sum over a team of a value that each rank has, by a plan of its own.
+/// Checks an all-reduce over `team`, with a plan of its own.
 void expect_sums(const World& world, const Team& team) {
   constexpr std::int64_t count = 1000;
   std::vector<float> values(count);
@@ -205,7 +204,7 @@ TEST_F(Kill, TheOthersHearWhoIsLostAndGoOnWithoutIt) {
                 [&](World& world) {
                   enter(world, victim, *scene);
                   const std::vector<int> others = all_but(ranks, victim);
-                  const Team before = world.team(others);  // this one never had the victim
+                  const Team before = world.team(others);  // the victim was never a member of this one
                   meet(world, victim, *scene, world.team());
                   if (world.rank() == victim) {
                     std::this_thread::sleep_for(delay);
@@ -226,7 +225,7 @@ TEST_F(Kill, TheOthersHearWhoIsLostAndGoOnWithoutIt) {
   expect_fast();
 }
 
-// A process that the dead rank forked keeps its sockets open: only the pidfd tells then.
+// A process that the dead rank forked keeps its sockets open: then only the pidfd reports the death.
 TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
   const Shared<Scene> scene;
   run_ranks(3,
@@ -246,7 +245,7 @@ TEST_F(Kill, AChildThatHoldsTheDeadRanksSocketsHidesNothing) {
               scene->over = true;
             },
             {.limit = 30s, .may_die = {1}});
-  // The child has been told to go, and holds the sockets until it is gone.
+  // The child has been told to exit, and keeps the sockets open until it has.
   for (int i = 0; i < 500 && !sockets_named(socket_prefix(scene->job_hash)).empty(); ++i) {
     std::this_thread::sleep_for(10ms);
   }
@@ -289,7 +288,7 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
         late = error.peer();
       }
       EXPECT_EQ(late, 1);
-      // Told to go on before it has stopped, it would stop for good.
+      // SIGCONT before it has stopped would be lost, and it would stop forever.
       for (int i = 0; i < 1000 && testing::state_of(scene->victim) != 'T'; ++i) std::this_thread::sleep_for(5ms);
       ::kill(scene->victim, SIGCONT);
     }
@@ -299,7 +298,7 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
   });
 }
 
-/// Ranks that are killed amid one kind of operation: 50 of them, which TANDEM_TEST_SCALE scales.
+/// One kind of operation, during which 50 ranks are killed (times TANDEM_TEST_SCALE).
 struct Case {
   DeviceType device;
   const Operation* operation;
@@ -308,7 +307,7 @@ struct Case {
 class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
  protected:
   static constexpr int most_ranks = 4;
-  /// Those of one world, one after the other, until one rank is left.
+  /// One for each kill in a world, one after the other until one rank is left.
   using Scenes = std::array<Scene, most_ranks - 1>;
 
   void SetUp() override {
@@ -328,7 +327,7 @@ void KillAmid::at_random_points(Repeat repeat) {
   int left = enough;
   int more = 2;
   for (std::uint64_t round = 0; left > 0 && !HasFailure(); ++round) {
-    const int kills = std::min(left, most_ranks - 1);  // to start a world takes longest, on CUDA seconds
+    const int kills = std::min(left, most_ranks - 1);  // starting a world takes longest, on CUDA seconds
     std::vector<int> victims(static_cast<std::size_t>(kills) + 1);
     std::iota(victims.begin(), victims.end(), 0);
     std::shuffle(victims.begin(), victims.end(), random);
@@ -336,7 +335,7 @@ void KillAmid::at_random_points(Repeat repeat) {
     victims.pop_back();
     kill_in_turn(victims, survivor, random(), repeat);
     left -= kills;
-    // Of a few kills a busy machine may hold up most. What is slow by itself stays so however many there are.
+    // A busy machine may delay most of a few kills; a real slowness remains however many there are.
     if (left == 0 && more > 0 && !HasFailure() && median_is_late()) {
       left = enough;
       --more;
@@ -346,14 +345,14 @@ void KillAmid::at_random_points(Repeat repeat) {
   EXPECT_EQ(left_in_shared_memory(before), std::set<std::string>());
 }
 
-// The teams without the dead and the survivors' sums in the end also show that their processes, and on CUDA their
-// contexts, are as good as before.
+// The survivors' teams without the dead rank, and their sums, also show that their processes, and on CUDA their
+// contexts, still work.
 void KillAmid::kill_in_turn(const std::vector<int>& victims, int survivor, std::uint64_t round, Repeat repeat) {
   const auto [device, operation] = GetParam();
   const bool host = device == DeviceType::host;
   const int ranks = static_cast<int>(victims.size()) + 1;
   const Shared<Scenes> scenes;
-  const auto kill_one = [&](const World& world, std::size_t turn) {  // false: it is this rank's last
+  const auto kill_one = [&](const World& world, std::size_t turn) {  // does not return on its victim
     const std::uint64_t bits = testing::key(round, {turn});
     const std::array sizes = operation->most == Messages::bulk && !host ? std::array{Messages::large, Messages::bulk}
                                                                         : std::array{Messages::small, Messages::large};
@@ -403,7 +402,7 @@ TEST_P(KillAmidReplays, OfAGraph) {
 #endif
 }
 
-/// Ranks that end their worlds in good order while the others go on, as after an error that only they had.
+/// Ranks that end their worlds normally while the others continue, as after an error that only they had.
 class LeaveAmid : public KillAmid {
  protected:
   void SetUp() override {  // nobody is killed
@@ -416,7 +415,7 @@ class LeaveAmid : public KillAmid {
   }
 };
 
-// The others hear of it as soon as they wait for a run that it takes no part in, and not at their deadline.
+// The others are told as soon as they wait for a run that it does not take part in, not at their deadline.
 TEST_P(LeaveAmid, Runs) {
   const auto [device, operation] = GetParam();
   std::mt19937_64 random(testing::seed());

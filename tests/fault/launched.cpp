@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that a launcher starts. `launched VICTIM MICROSECONDS COUNT`: all ranks add up COUNT numbers again and again,
-// until rank VICTIM kills itself after so long; the others must hear of it, and then do the same without it.
+// A rank that a launcher starts. `launched VICTIM MICROSECONDS COUNT`: all ranks repeat an all-reduce of COUNT numbers
+// until rank VICTIM kills itself after MICROSECONDS; the others must be told, and then do the same without it.
 
 #include <chrono>
 #include <csignal>
@@ -24,7 +24,7 @@ namespace {
 
 using namespace tandem;
 
-/// Sums over a team, of which every rank knows the result.
+/// All-reduces over a team whose result every rank can compute.
 class Sums {
  public:
   Sums(const Team& team, std::int64_t count)
@@ -34,7 +34,7 @@ class Sums {
         buffer_(team.shared_device(), static_cast<std::size_t>(count) * sizeof(float)),
         values_(static_cast<std::size_t>(count)) {}
 
-  /// Throws what makes the team fail; false for a wrong sum.
+  /// Returns false for a wrong sum; throws if the team fails.
   bool add_up() {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = value(team_.world_rank(team_.rank()), i);
     Device& device = team_.device();
@@ -69,7 +69,7 @@ int run(int victim, std::chrono::microseconds delay, std::int64_t count) {
   std::fflush(stdout);
   Sums sums(world.team(), count);
   try {
-    world.team().barrier();  // the victim may be out of it, and dead, before another is
+    world.team().barrier();  // inside `try`: the victim may leave it and die while others are in it
     if (world.rank() == victim) {
       std::thread([delay] {
         std::this_thread::sleep_for(delay);

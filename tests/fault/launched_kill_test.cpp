@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that `tandem run` has started, and that die.
+// Ranks started by `tandem run` that are killed.
 
 #include <cmath>
 #include <csignal>
@@ -23,7 +23,7 @@ using testing::expect_says;
 
 constexpr int launched_ranks = 4;
 
-/// What stands between two texts, the first of them at `from` or later.
+/// The text between `before`, at `from` or later, and `after`; empty if there is no `before`.
 std::string between(const std::string& text, const std::string& before, const std::string& after,
                     std::size_t from = 0) {
   const std::size_t begin = text.find(before, from);

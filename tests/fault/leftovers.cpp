@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 bool is_mapped_by_somebody(const std::string& path) {
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream maps(process.path() / "maps");  // no process, or already gone: nothing to read
+    std::ifstream maps(process.path() / "maps");  // not a process, or one that has ended: nothing to read
     for (std::string line; std::getline(maps, line);) {
       if (line.ends_with(path)) return true;
     }
@@ -44,7 +44,7 @@ std::set<std::string> left_in_shared_memory(const std::set<std::string>& before)
     left = names_in_shared_memory();
     std::erase_if(left, [&](const std::string& path) { return before.contains(path) || is_mapped_by_somebody(path); });
     if (left.empty()) break;
-    std::this_thread::sleep_for(50ms);  // made and not mapped yet, or about to be removed
+    std::this_thread::sleep_for(50ms);  // it may not be mapped yet, or be about to be removed
   }
   return left;
 }

@@ -7,11 +7,11 @@
 
 namespace tandem::fault {
 
-/// The abstract sockets of this machine whose name begins so.
+/// The lines of /proc/net/unix that contain `begin`: the abstract sockets of this machine with such names.
 [[nodiscard]] std::vector<std::string> sockets_named(const std::string& begin);
 
 [[nodiscard]] std::set<std::string> names_in_shared_memory();
-/// What is new since `before` and nobody's: another program of this machine may use names there meanwhile.
+/// Names that are new since `before` and that no process has mapped: other programs may use names there meanwhile.
 [[nodiscard]] std::set<std::string> left_in_shared_memory(const std::set<std::string>& before);
 
 }  // namespace tandem::fault

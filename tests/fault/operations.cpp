@@ -20,7 +20,7 @@
 namespace tandem::fault {
 namespace {
 
-/// Makes a plan; each call of what this returns runs it once, and waits for the result.
+/// Returns Work that runs `plan` once with `body`, and waits for the result.
 template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, const Body& body) {
   const Work queue = [&stage, body, plan = std::make_shared<Plan>(std::move(plan))] { body(*plan, stage); };
   return [&stage, again = stage.repeat(stage, queue)] {
@@ -32,7 +32,7 @@ template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, co
 
 [[nodiscard]] CollectiveOptions by(const char* algorithm) { return {.algorithm = algorithm}; }
 
-constexpr std::int64_t short_count = 40;  // so few that the host sends them by mail
+constexpr std::int64_t short_count = 40;  // so few that the host sends them as mail
 
 constexpr Operation operations[] = {
     {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }, Operation::calls},

@@ -17,14 +17,14 @@ namespace tandem::fault {
 
 using Work = std::function<void()>;
 class Stage;
-/// What queues a run again and again, made of what queues it once.
+/// Makes Work that queues one run per call, from `queue`, which queues a run once.
 using Repeat = Work (*)(Stage& stage, const Work& queue);
 
-/// Of what one rank sends to one other: a few KB; so much that it goes in pieces or groups; so much that copies take
-/// their time, and sums are spread by copies.
+/// How much one rank sends to one other: a few KB; enough to be split into pieces or groups; enough that copies take a
+/// while, and that copies distribute the results of reductions.
 enum class Messages : std::uint8_t { small, large, bulk };
 
-/// What a rank has at hand for the operation that it is in when somebody is killed.
+/// What a rank needs for the operation during which a rank is killed.
 class Stage {
  public:
   Stage(const World& world, const Team& its_team, Messages its_messages, Repeat its_repeat)
@@ -42,7 +42,7 @@ class Stage {
     return messages == Messages::small ? 1000 : messages == Messages::large ? 50'000 : 4 << 20;
   }
   [[nodiscard]] std::int64_t all() const { return team.size() * count(); }
-  /// What each rank sends to each other, for an all_to_all by counts: not all alike, and at most count().
+  /// How much each rank sends to each other one in an all-to-all with counts: not all equal, and at most count().
   [[nodiscard]] std::vector<std::int64_t> counts() const {
     std::vector<std::int64_t> counts;
     for (int from = 0; from < team.size(); ++from) {
@@ -50,7 +50,7 @@ class Stage {
     }
     return counts;
   }
-  /// Plain tensors, each in a place of its own.
+  /// A plain tensor; those with different `place`s do not overlap.
   [[nodiscard]] TensorView plain(int place, const Dims& sizes) const {
     return {plain_.data_as<float>() + place * all(), sizes, f32, team.device().id()};
   }
@@ -59,7 +59,7 @@ class Stage {
     std::iota(everyone.rbegin(), everyone.rend(), 0);
     return everyone;
   }
-  /// Of linear layers: a large one takes the pipeline, a small one the sequence.
+  /// For linear layers: a large one runs the pipeline, a small one the sequence.
   [[nodiscard]] LinearSpec spec() const {
     return {.m = messages == Messages::small ? 50 : 2500, .n = 40, .k = 30, .dtype = f32};
   }
@@ -84,17 +84,17 @@ struct Operation {
   const char* name;
   Work (*prepare)(Stage& stage);                                ///< collective
   enum Of : std::uint8_t { calls, runs } of = runs;             ///< runs of a plan can be captured
-  enum On : std::uint8_t { any_device, cuda } on = any_device;  ///< where it is
-  Messages most = Messages::large;                              ///< on CUDA; the host takes no more than large ones
+  enum On : std::uint8_t { any_device, cuda } on = any_device;  ///< which devices have it
+  Messages most = Messages::large;                              ///< on CUDA; at most large on the host
 };
 
-/// What ranks do together: barriers, making teams, tensors and plans, each collective on symmetric and on plain
-/// tensors, what goes by mail or in one kernel, all that "auto" takes for larger messages, and each linear layer.
+/// What ranks do together: barriers; constructing teams, tensors and plans; each collective on symmetric and on plain
+/// tensors, by mail or in one kernel, and with every algorithm that "auto" uses for larger messages; each linear layer.
 [[nodiscard]] std::span<const Operation> all_operations();
 
-/// Each run is queued anew.
+/// Queues each run anew.
 [[nodiscard]] Work queued(Stage& stage, const Work& queue);
-/// The first call captures a run into a CUDA graph, and each call launches that. In builds with CUDA.
+/// The first call captures a run in a CUDA graph, which every call launches. Defined in builds with CUDA only.
 [[nodiscard]] Work replayed(Stage& stage, const Work& queue);
 
 }  // namespace tandem::fault

@@ -18,14 +18,14 @@ namespace {
 using testing::GuardedTensor;
 using testing::Matrix;
 
-/// Several runs of one plan with fresh data, poisoned outputs and late ranks, each element against fp64.
+/// Several runs of one plan with fresh data, poisoned outputs and late ranks; compares each element with fp64.
 void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options, int runs = 3,
            std::int64_t offset = 0) {
   const auto& device = world.shared_device();
   AllGatherLinear plan(team, spec, options);
   const Stream stream(*device);
   for (int run = 0; run < runs; ++run) {
-    const std::int64_t m = run == 1 ? spec.m / 2 : spec.m;  // a plan serves fewer tokens, too
+    const std::int64_t m = run == 1 ? spec.m / 2 : spec.m;  // a plan also runs with fewer tokens
     const auto key = [&](std::uint64_t which) {
       return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
     };
@@ -42,7 +42,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
-    // What is activated, from an earlier run; or a place for it.
+    // The activation's input, kept by an earlier run; or the place where this run keeps it.
     const bool gradient = spec.auxiliary == Auxiliary::gradient;
     const Matrix before = Matrix::random(key(500 + own), m, spec.n, spec.dtype);
     GuardedTensor aux = before.on(device, spec.dtype, Layout::normal, offset);
@@ -105,7 +105,7 @@ TEST_P(AllGatherLinearTest, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
-// Where the device has a kernel for what is small, this is too much for it: more than 2 MiB a rank of three.
+// Too much for the kernel for small data, where the device has one: more than 2 MiB per rank, with three ranks.
 TEST_P(AllGatherLinearTest, WhatIsNotSmallInSequence) {
   on(3, [](World& world) {
     const std::int64_t m = testing::beyond_kernels(world, 601);
@@ -157,7 +157,7 @@ TEST_P(AllGatherLinearTest, KeepsWhatItActivatesAndGoesBackThroughIt) {
                                          check(world, world.team(), spec, options);
                                        });
           }
-          // With what y held before, with a bias, at any alignment, and in pieces.
+          // Adding to the old y, with a bias, at any alignment, and in groups.
           for (const DType dtype : {f32, bf16, f16}) {
             const LinearSpec spec{.m = 45,
                                   .n = 24,
@@ -217,7 +217,6 @@ TEST_P(AllGatherLinearTest, AnyNumberOfGroupsAndLargeShards) {
   });
 }
 
-// More than mailboxes take: kernels on all ranks' memory do, but no rows that vector accesses do not fit.
 TEST_P(AllGatherLinearTest, ProductsTakeTurnsWhereTheyLeaveMultiprocessorsIdle) {
   const auto check = [](const Team& team, const LinearOptions& options, bool turns) {
     const std::string text = AllGatherLinear(team, {.m = 64, .n = 16, .k = 8}, options).describe();
@@ -232,6 +231,7 @@ TEST_P(AllGatherLinearTest, ProductsTakeTurnsWhereTheyLeaveMultiprocessorsIdle) 
   });
 }
 
+// Too large for mailboxes: kernels that access all ranks' memory handle it, but only rows that fit vector accesses.
 TEST_P(AllGatherLinearTest, LargeShardsInSequence) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
@@ -308,7 +308,7 @@ TEST(AllGatherLinearOverALink, MultipliesTheFirstShardLongBeforeTheLastIsThere) 
     const GuardedTensor x(world.shared_device(), {4, 256}, f32);
     const GuardedTensor weight(world.shared_device(), {8, 256}, f32);
     const GuardedTensor y(world.shared_device(), {16, 8}, f32);
-    // Of several runs the least disturbed one: a peer that is late holds up its first shard as well as its last.
+    // Takes the least disturbed of several runs: a late peer delays its first shard as much as its last.
     double earliest = 1;
     for (int run = 0; run < 5; ++run) {
       device.trace().clear();
@@ -329,7 +329,7 @@ TEST(AllGatherLinearOverALink, MultipliesTheFirstShardLongBeforeTheLastIsThere) 
     }
     EXPECT_LT(earliest, 0.7) << "a third where shards come one after the other, 1 where they come together";
   };
-  // Shards of 4 KiB, 16 ms each.
+  // Shards of 4 KiB, each of which takes 16 ms.
   Env env;
   env.link = LinkOptions{.latency = std::chrono::microseconds(100), .bytes_per_second = 2.5e5};
   testing::run_ranks(4, body, {.env = env});

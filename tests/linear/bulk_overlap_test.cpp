@@ -42,7 +42,7 @@ std::uint64_t key_of(std::uint64_t which, int run) {
   return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
 }
 
-/// What a rank puts in: whole numbers, so that their sums are exact.
+/// A rank's input: whole numbers, so that their sums are exact.
 std::vector<double> given_by(int rank, int run, std::int64_t count) {
   const std::uint64_t key = key_of(100 + static_cast<std::uint64_t>(rank), run);
   std::vector<double> values;
@@ -52,8 +52,8 @@ std::vector<double> given_by(int rank, int run, std::int64_t count) {
   return values;
 }
 
-/// A collective of one tensor beside the product of another; each run reads what the stream wrote before, and what
-/// follows on the stream reads both results.
+/// Runs a collective concurrently with a GEMM on other tensors; each run reads what the stream wrote before it, and
+/// later work on the stream reads both results.
 void check_beside_product(World& world, const Team& team, const char* algorithm, const Communication& communication) {
   const auto& device = world.shared_device();
   const auto own = static_cast<std::size_t>(team.rank());
@@ -111,7 +111,7 @@ void check_beside_product(World& world, const Team& team, const char* algorithm,
   team.barrier();
 }
 
-/// Each of the five collectives.
+/// Calls check_beside_product for each of the five collectives.
 void check_all_beside_products(World& world, const Team& team, const char* algorithm) {
   for (const Communication& communication : testing::communications(team, product_m)) {
     check_beside_product(world, team, algorithm, communication);
@@ -137,7 +137,7 @@ TEST_P(BulkOverlapTest, SubTeamsInOddOrders) {
   });
 }
 
-// As in a layer's backward pass: one team's all-reduce beside a linear layer of the same team that communicates itself.
+// As in a backward pass: an all-reduce concurrent with a linear layer of the same team that itself communicates.
 TEST_P(BulkOverlapTest, TheComputeMayCommunicateToo) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -180,7 +180,7 @@ TEST_P(BulkOverlapTest, TheComputeMayCommunicateToo) {
   });
 }
 
-// Each waits until the other has begun: one after the other would end with a Timeout.
+// Each of the two waits until the other has begun: run one after the other, they would end with a Timeout.
 TEST_P(BulkOverlapTest, BothRunAtOnce) {
   on(1, [](World& world) {
     const Team& team = world.team();
@@ -249,7 +249,7 @@ TEST_P(BulkOverlapTest, SaysWhatItDoesAndWhatItKnows) {
 
 TANDEM_ON_EACH_DEVICE(BulkOverlapTest);
 
-// Whatever stream it runs on.
+// Whichever stream it runs on.
 TEST(BulkOverlapOnTheHost, TellsWhatCommunicationThrows) {
   testing::run_ranks(2, [](World& world) {
     const Stream stream(world.device());

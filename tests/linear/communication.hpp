@@ -16,17 +16,17 @@
 
 namespace tandem::testing {
 
-/// A collective from plain memory into other plain memory, whichever of the five it is.
+/// Any of the five collectives, from plain memory into other plain memory.
 struct Communication {
   std::string name;
-  std::int64_t given;  ///< elements that a rank puts in
-  std::int64_t made;   ///< and that it gets
+  std::int64_t given;  ///< elements of a rank's input
+  std::int64_t made;   ///< elements of its result
   std::function<void(const TensorView& from, const TensorView& into, StreamRef stream)> queue;
-  /// Element `at` of what this rank gets, of what each rank put in.
+  /// Element `at` of this rank's result, from the inputs of all ranks.
   std::function<double(const std::vector<std::vector<double>>& all, std::size_t at)> expected;
 };
 
-/// Collective. All five, of `count` f32 for each rank.
+/// Collective. Creates all five, of `count` f32 per rank.
 [[nodiscard]] inline std::vector<Communication> communications(const Team& team, std::int64_t count) {
   const std::int64_t total = count * team.size();
   const auto part = static_cast<std::size_t>(count);

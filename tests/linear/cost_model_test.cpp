@@ -38,7 +38,7 @@ constexpr CostTable gpu{.gemm_flops_per_second = 700e12,
                         .stores_hold_up_compute = 0.3,
                         .copies_cost_compute = false};
 
-/// Where products are made in tiles, as on a GPU of 132 multiprocessors.
+/// With tiled GEMMs, as on a GPU of 132 SMs.
 CostTable in_tiles(CostTable costs) {
   costs.gemm_tile = 128;
   costs.gemm_tiles_at_once = 132;
@@ -48,7 +48,7 @@ CostTable in_tiles(CostTable costs) {
 TEST(CostModel, LargeShapesOverlapAndTinyOnesDoNot) {
   for (const LinearKind kind : {LinearKind::all_gather_linear, LinearKind::linear_reduce_scatter,
                                 LinearKind::linear_all_reduce, LinearKind::linear_weight_gradient}) {
-    // Each product of a gradient's pipeline but the first adds to all of it.
+    // In a gradient's pipeline each GEMM but the first adds to the whole gradient.
     const std::int64_t m = kind == LinearKind::linear_weight_gradient ? 32768 : 8192;
     const LinearChoice large = choose(kind, {.m = m, .n = 8192, .k = 8192, .dtype = bf16}, 4, gpu);
     EXPECT_EQ(large.algorithm, "pipeline") << name(kind);
@@ -79,13 +79,13 @@ TEST(CostModel, WhereCopiesCostComputeThereIsNothingToHideBehind) {
 }
 
 TEST(CostModel, GroupsOfAGatherThatEndWithinShardsCostMore) {
-  // The link is so fast that only products count.
+  // The link is so fast that only GEMMs matter.
   CostTable near = gpu;
   near.link_bytes_per_second = 1e15;
   near.link_latency_seconds = 0;
   near.push_gap_seconds = 0;
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 8192, .dtype = bf16};
-  const auto launches = [&](int groups) {  // how often the fixed cost of a product is charged
+  const auto launches = [&](int groups) {  // how many times the fixed cost of a GEMM is charged
     CostTable slower = near;
     slower.gemm_launch_seconds += 1e-6;
     const auto predicted = [&](const CostTable& costs) {
@@ -93,10 +93,10 @@ TEST(CostModel, GroupsOfAGatherThatEndWithinShardsCostMore) {
     };
     return std::lround((predicted(slower) - predicted(near)) / 1e-6);
   };
-  EXPECT_EQ(launches(1), 1 + 2);  // the own shard's product; of two ranks in the middle the others' lie on both sides
+  EXPECT_EQ(launches(1), 1 + 2);  // own shard's GEMM; on the two middle ranks the others' shards lie on both sides
   EXPECT_EQ(launches(2), 1 + 3);
   EXPECT_EQ(launches(3), 1 + 3);
-  EXPECT_EQ(launches(4), 1 + 6);  // 3/4, 1/4 and 1/2, 1/2 and 1/4, 3/4
+  EXPECT_EQ(launches(4), 1 + 6);  // groups of 3/4; 1/4 and 1/2; 1/2 and 1/4; 3/4
   EXPECT_EQ(launches(6), 1 + 6);
   EXPECT_EQ(launches(12), 1 + 12);
 }
@@ -148,7 +148,7 @@ TEST(CostModel, PiecesOfFewRowsShareWeightsThatArePackedOnce) {
   packs.packed_rows = 512;
   packs.packing_bytes_per_second = 1e12;
   const double weights = 8192.0 * 8192 * 4;
-  // What packing saves of a pipeline.
+  // The time that packing saves in a pipeline.
   const auto saved = [&](LinearKind kind, int groups) {
     const auto predicted = [&](const CostTable& costs) {
       return choose(kind, spec, 4, costs, {.groups = groups}).predicted.t_pipeline;
@@ -210,7 +210,7 @@ TEST(CostModel, AGradientOf16BitsTakesAPipelineAPassMore) {
     const double cast = 6 * 8192.0 * 8192 / costs.memory_bytes_per_second;
     const double pass = costs.gemm_launch_seconds + cast;
     EXPECT_NEAR(narrow.t_pipeline - wide.t_pipeline, pass, 1e-9);
-    // A host's product rounds, too.
+    // On the host a single GEMM needs the rounding pass, too.
     EXPECT_NEAR(narrow.t_sequence - wide.t_sequence, costs.weights_hold_up_compute ? cast : 0, 1e-9);
     spec.beta = 1;
     EXPECT_NEAR(predicted(costs).t_pipeline - narrow.t_pipeline, pass, 1e-9) << "what is added to is widened";
@@ -244,7 +244,7 @@ TEST(CostModel, AProductTakesWavesOfTheTilesThatRunAtOnce) {
   EXPECT_DOUBLE_EQ(product(12 * 128, 11 * 128, tiled), product(12 * 128, 11 * 128, whole));
   EXPECT_DOUBLE_EQ(product(24 * 128, 11 * 128, tiled), product(24 * 128, 11 * 128, whole));
   EXPECT_DOUBLE_EQ(product(16, 132 * 128, tiled), product(128, 132 * 128, whole)) << "few rows take a tile's";
-  // 144 tiles are two waves; a quarter of the 120 that the second leaves empty counts.
+  // 144 tiles are two waves; a quarter of the 120 idle tiles of the second wave counts.
   EXPECT_DOUBLE_EQ(product(12 * 128, 12 * 128, tiled), product((144 + 30) * 128, 128, whole));
 }
 
@@ -301,7 +301,7 @@ TEST(CostModel, ASlowLinkMakesReductionsLeaveInFinerGroups) {
 
 TEST(CostModel, RoundsAreAddedUpOneByOneWhereProductsTakeLongerThanTheLink) {
   CostTable copied = gpu;
-  copied.store_bytes_per_second = 1;  // no products straight to peers
+  copied.store_bytes_per_second = 1;  // makes "direct" too slow
   CostTable slow = copied;
   slow.link_bytes_per_second /= 8;
   const LinearSpec spec{.m = 8192, .n = 8192, .k = 2048, .dtype = bf16};
@@ -313,7 +313,7 @@ TEST(CostModel, RoundsAreAddedUpOneByOneWhereProductsTakeLongerThanTheLink) {
   EXPECT_GT(steps.groups, 1);
   EXPECT_LT(steps.predicted.t_stepwise, steps.predicted.t_pipeline);
   EXPECT_NE(to_string(steps).find("stepwise in"), std::string::npos) << to_string(steps);
-  // What it was compared with stands there also where it is asked for, as plans ask for what the first rank chose.
+  // Alternatives are predicted even if the algorithm is fixed, since plans fix what the first rank chose.
   const LinearPrediction again = chosen(copied, {.algorithm = steps.algorithm, .groups = steps.groups}).predicted;
   EXPECT_EQ(again.t_stepwise, steps.predicted.t_stepwise);
   EXPECT_EQ(again.t_pipeline, steps.predicted.t_pipeline);
@@ -324,7 +324,7 @@ TEST(CostModel, RoundsAreAddedUpOneByOneWhereProductsTakeLongerThanTheLink) {
   EXPECT_GT(chosen(slow).predicted.t_stepwise, chosen(slow).predicted.t_pipeline);
   EXPECT_EQ(chosen(slow, {.groups = 2}).algorithm, "pipeline");
   EXPECT_EQ(chosen(slow, {.algorithm = "stepwise", .groups = 2}).algorithm, "stepwise");
-  // By one round, they are the same.
+  // In a single round they are the same.
   const LinearPrediction whole = chosen(gpu, {.groups = 1}).predicted;
   EXPECT_NEAR(whole.t_stepwise, whole.t_pipeline, 2 * gpu.link_latency_seconds);
   EXPECT_EQ(choose(LinearKind::linear_reduce_scatter, spec, 4, gpu).predicted.t_stepwise, 0);
@@ -332,7 +332,7 @@ TEST(CostModel, RoundsAreAddedUpOneByOneWhereProductsTakeLongerThanTheLink) {
 
 TEST(CostModel, RoundsGrowForALinkThatTakesLongerAndShrinkForProductsThatDo) {
   CostTable copied = gpu;
-  copied.store_bytes_per_second = 1;  // no products straight to peers
+  copied.store_bytes_per_second = 1;  // makes "direct" too slow
   copied.takes_beside_pushes_cost = 0.4;
   copied.slowest_rank = 1;
   copied.cache_bytes = 1e12;
@@ -349,7 +349,7 @@ TEST(CostModel, RoundsGrowForALinkThatTakesLongerAndShrinkForProductsThatDo) {
   EXPECT_EQ(chosen(7168).algorithm, "shrinking");
   EXPECT_NE(to_string(chosen(7168)).find("shrinking in 2 groups"), std::string::npos) << to_string(chosen(7168));
   EXPECT_EQ(chosen(2048, {.algorithm = "shrinking", .groups = 3}).groups, 3);
-  // By one round, they are the same.
+  // In a single round they are the same.
   const LinearPrediction whole = chosen(2048, {.groups = 1}).predicted;
   EXPECT_DOUBLE_EQ(whole.t_growing, whole.t_stepwise);
   EXPECT_DOUBLE_EQ(whole.t_shrinking, whole.t_stepwise);
@@ -371,7 +371,7 @@ TEST(CostModel, WhatIsTakenWhilePushesCrossCostsALinkThatBothSlow) {
 
 TEST(CostModel, RoundsHalveTheRowsWhereProductsAreMadeInTiles) {
   CostTable tiled = in_tiles(gpu);
-  tiled.store_bytes_per_second = gpu.store_bytes_per_second / 20;  // no products straight to peers
+  tiled.store_bytes_per_second = gpu.store_bytes_per_second / 20;  // makes "direct" too slow
   std::vector<int> seen;
   for (std::int64_t k = 2048; k <= 65536; k += 2048) {
     const int groups =
@@ -406,11 +406,11 @@ TEST(CostModel, BetweenTwoRanksNothingIsLeftToAddUp) {
     const LinearPrediction added = choose(kind, spec, 2, slow_memory).predicted;
     EXPECT_DOUBLE_EQ(choose(kind, spec, 2, gpu).predicted.t_pipeline, added.t_pipeline) << name(kind);
     if (kind == LinearKind::linear_all_reduce) {
-      // Step by step each of the own products would wait for the peer's rows of its round.
+      // Stepwise, each GEMM for the own rows would wait for the peer's rows of its round.
       const double crossing = added.t_comm / 4;
       EXPECT_GT(choose(kind, spec, 2, slow_memory, {.groups = 2}).predicted.t_stepwise, added.t_pipeline + crossing);
     }
-    spec.beta = 1;  // y is what the product adds to
+    spec.beta = 1;  // now the GEMM adds to y instead
     EXPECT_LT(added.t_pipeline, choose(kind, spec, 2, slow_memory).predicted.t_pipeline) << name(kind);
     EXPECT_GT(added.t_pipeline, added.t_gemm) << name(kind);
   }
@@ -430,7 +430,7 @@ TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
     EXPECT_LT(direct.predicted.t_direct, direct.predicted.t_pipeline) << name(kind);
     EXPECT_NE(to_string(direct).find("direct"), std::string::npos) << to_string(direct);
     EXPECT_EQ(choose(kind, spec, 1, near).algorithm, "sequence") << name(kind);
-    // Where copies keep up as well, products that are held up by their stores lose to them.
+    // If copies keep up as well, they win over GEMMs that are held up by their stores.
     EXPECT_GT(choose(kind, {.m = 8192, .n = 10240, .k = 4096, .dtype = bf16}, 2, gpu).groups, 0);
   }
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, near).predicted.t_direct, 0);
@@ -443,7 +443,7 @@ TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
 
 TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   CostTable far = gpu;
-  far.link_latency_seconds = 1;  // the rest is microseconds
+  far.link_latency_seconds = 1;  // everything else takes microseconds
   far.push_gap_seconds = 1;
   const LinearSpec spec{.m = 8192, .n = 64, .k = 8192, .dtype = bf16};
   const auto latencies = [&](LinearKind kind, int groups) {
@@ -454,13 +454,13 @@ TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   EXPECT_NEAR(latencies(LinearKind::all_gather_linear, 12), 12, 0.1) << "each in four parts";
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 1), 3, 0.1) << "one after the other";
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1);
-  far.push_gap_seconds = 0;  // a link on which several are on their way
+  far.push_gap_seconds = 0;  // a link on which several copies can be in flight
   for (const int groups : {1, 2, 12}) EXPECT_NEAR(latencies(LinearKind::all_gather_linear, groups), 1, 0.1) << groups;
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1) << "each leaves when it has been computed";
 }
 
-// docs/performance/two_gpus.md and four_gpus.md have the times: each is the fastest way that was measured, or within
-// two percent of it.
+// The times are in docs/performance/two_gpus.md and four_gpus.md: each choice is the fastest that was measured, or
+// within two percent of it.
 TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
   constexpr LinearKind gather = LinearKind::all_gather_linear;
   constexpr LinearKind scatter = LinearKind::linear_reduce_scatter;
@@ -468,7 +468,7 @@ TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
   struct Case {
     int ranks;
     LinearKind kind;
-    std::int64_t m, n, k;  // of a rank
+    std::int64_t m, n, k;  // per rank
     std::string_view algorithm;
     int groups;
   };
@@ -492,7 +492,7 @@ TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
 
 TEST(CostModel, EachRoundOfAnAllReduceCrossesTwice) {
   CostTable hopping = gpu;
-  hopping.hop_seconds = 1;  // the rest is microseconds
+  hopping.hop_seconds = 1;  // everything else takes microseconds
   const LinearSpec spec{.m = 8192, .n = 64, .k = 8192, .dtype = bf16};
   const auto hops = [&](LinearKind kind, int groups) {
     return choose(kind, spec, 4, hopping, {.groups = groups}).predicted.t_pipeline;
@@ -525,10 +525,10 @@ TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
     EXPECT_EQ(choose(kind, spec, 4, gpu, {.groups = 12}).groups, 12) << name(kind);
     EXPECT_THROW(static_cast<void>(choose(kind, spec, 4, gpu, {.groups = 13})), InvalidArgument) << name(kind);
   }
-  // A single peer's shard may be cut finer than each of three.
+  // A single peer's shard may be cut into more groups than each of three peers' shards.
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 2, gpu, {.groups = 8}).groups, 8);
   EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 2, gpu, {.groups = 9})), InvalidArgument);
-  // A transposed x arrives in blocks that are whole shards.
+  // A transposed x arrives in blocks, one per shard.
   LinearSpec blocks = spec;
   blocks.x = Layout::transposed;
   EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, blocks, 4, gpu, {.groups = 4})),

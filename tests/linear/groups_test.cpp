@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-/// Each shard from its begin to its end, one after the other, none cut by another number than the rest.
+/// Expects the groups' parts to cover each shard from its beginning to its end, one shard after the other.
 void expect_all_in_order(const std::vector<ShardGroup>& groups, int shards) {
   int shard = 0;
   int at = 0;

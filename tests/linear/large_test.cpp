@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear operation whose result has more than 2^31 elements, and 2^32 bytes.
+// A linear operation whose result has more than 2^31 elements and 2^32 bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ class LargeLinear : public testing::OnEachDevice {
 
   static constexpr LinearSpec spec{.m = 70'000, .n = 32'768, .k = 64, .dtype = bf16};
 
-  /// The rows that are looked at: some of each 128, the first and last of each rank's, and those beside element 2^31.
+  /// The compared rows: at least one of any 128, each rank's first and last, and those around element 2^31.
   static std::vector<std::int64_t> sampled_rows() {
     std::vector<std::int64_t> rows;
     for (std::int64_t row = 0; row < spec.m; row += 127) rows.push_back(row);

@@ -29,8 +29,8 @@ namespace {
 class LinearPlans : public testing::OnEachDevice {};
 
 TEST_P(LinearPlans, HandOnThatTheirProductsMayRoundToTf32) {
-  // The product's own words: the plan's say what was asked for. Compiled once, since libstdc++'s compilers of regular
-  // expressions race for the locale's cache.
+  // As the GEMM's description says it; the plan's only repeats the request. Compiled once for all ranks, since
+  // libstdc++'s regex compilers race for the locale's cache.
   const std::regex in_tf32("cublasLt [0-9]+ in TF32|which has no TF32");
   on(2, [&in_tf32](World& world) {
     const Team& team = world.team();
@@ -47,7 +47,7 @@ TEST_P(LinearPlans, HandOnThatTheirProductsMayRoundToTf32) {
   });
 }
 
-// Beside the plan's own memory that peers reach, and with runs into plain memory in between: the same bits.
+// Runs into plain memory alternate with runs into a symmetric y, next to the plan's symmetric memory: the same bits.
 TEST_P(LinearPlans, LeaveASumInASymmetricTensorAsInAnyOther) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -78,13 +78,13 @@ TEST_P(LinearPlans, LeaveASumInASymmetricTensorAsInAnyOther) {
     };
     for (const std::string& algorithm : linear_algorithms(LinearKind::linear_all_reduce)) {
       check({.m = 37, .n = 21, .k = 13, .dtype = bf16}, algorithm);
-      check({.m = testing::beyond_kernels(world, 2100), .n = 520, .k = 8}, algorithm);  // more than mailboxes take
+      check({.m = testing::beyond_kernels(world, 2100), .n = 520, .k = 8}, algorithm);  // too large for mailboxes
     }
     team.barrier();
   });
 }
 
-// With a bias they are a product of their own; without, like those of the peer's rows.
+// With a bias, the own rows' GEMM is a separate one; without, it is like those for the peer's rows.
 TEST_P(LinearPlans, SayHowTheOwnRowsProductsRunThatAdd) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
@@ -165,15 +165,15 @@ TEST(LinearPlanTeams, OfMoreRanksThanASumHasAreToldBeforeAnythingIsMade) {
   });
 }
 
-/// Runs `check` on ranks over a link that is slow enough for overlap.
+/// Runs `check` on ranks with a link so slow that overlap pays.
 void over_a_link(int ranks, const std::function<void(const Team&)>& check) {
   testing::RankOptions options;
   options.env.link = LinkOptions{.latency = std::chrono::microseconds(20), .bytes_per_second = 0.2e9};
   testing::run_ranks(ranks, [&](World& world) { check(world.team()); }, options);
 }
 
-/// Makes plans of which rank 1 has the smallest share, and the others one by which they would choose something else;
-/// `told` is what there is to choose. Every rank has to have chosen the same.
+/// Creates plans in which rank 1 has the smallest share, and the other ranks one with which they alone would choose
+/// differently; `told` is the part of the choice that matters. All ranks must end up with the same choice.
 template <typename Plan>
 void expect_one_choice(const Team& team, LinearKind kind, LinearSpec spec, const LinearOptions& options,
                        const std::function<std::string(const LinearChoice&)>& told) {
@@ -192,7 +192,7 @@ void expect_one_choice(const Team& team, LinearKind kind, LinearSpec spec, const
   }
 }
 
-// Each would choose by its own share: who has little to multiply would cut it finer.
+// Alone, each rank would choose by its own share: a rank with a small GEMM would cut it into more groups.
 TEST(LinearPlanChoices, GroupsAreEqualOnRanksOfUnlikeShares) {
   over_a_link(2, [](const Team& team) {
     expect_one_choice<LinearReduceScatter>(team, LinearKind::linear_reduce_scatter, {.m = 2048, .n = 1024},
@@ -201,7 +201,7 @@ TEST(LinearPlanChoices, GroupsAreEqualOnRanksOfUnlikeShares) {
   });
 }
 
-// Who has much to multiply would add up round by round.
+// Alone, a rank with a large GEMM would choose to sum round by round.
 TEST(LinearPlanChoices, TheAlgorithmIsOneOnRanksOfUnlikeShares) {
   over_a_link(3, [](const Team& team) {
     const auto algorithm = [](const LinearChoice& choice) { return choice.algorithm; };

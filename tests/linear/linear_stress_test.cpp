@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear operations that follow each other without a pause, of several plans, on changing streams.
+// Back-to-back linear operations of several plans, on changing streams.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,8 +25,8 @@ constexpr std::int64_t most_tokens = 13;
 constexpr std::int64_t outputs = 6;
 constexpr std::int64_t inputs = 5;
 
-/// Queues runs whose tensors are their own, so that only what the plans share orders them; checks them all after a
-/// synchronise. All ranks draw the same runs. Data are small whole numbers, so that f32 has every sum exactly.
+/// Queues runs with tensors of their own, so that only what the plans share orders them, and checks all of them after a
+/// synchronization. All ranks draw the same runs. Data is small whole numbers, whose sums are exact in f32.
 class Player {
  public:
   Player(const Team& team, std::uint64_t sequence, int runs)
@@ -41,7 +41,7 @@ class Player {
         gradient_(
             by_each_algorithm<LinearWeightGradient>(team, LinearKind::linear_weight_gradient, GatheredOperand::x)) {}
 
-  /// Queues `runs` runs, and checks each element of their results.
+  /// Queues `runs_` runs, and checks each element of their results.
   void play() {
     std::vector<Run> queued;
     for (int i = 0; i < runs_; ++i) queued.push_back(prepared());
@@ -65,7 +65,7 @@ class Player {
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
-  /// Each algorithm that there is, those with groups in one and in as many as they can have.
+  /// Every algorithm; those with groups once with one group and once with as many as possible.
   template <typename Plan, typename... Operands>
   static std::vector<Plan> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
     std::vector<Plan> plans;
@@ -84,11 +84,11 @@ class Player {
     switch (operation) {
       case scatter: return scatter_.size();
       case reduce: return reduce_.size();
-      default: return gather_.size();  // and as many of the gradient's
+      default: return gather_.size();  // the gradient has as many
     }
   }
 
-  /// Element [row, column] of the operand `which` that `rank` has in a run.
+  /// Element [row, column] of operand `which` of `rank` in a run.
   [[nodiscard]] double value(const Run& run, std::uint64_t which, int rank, std::int64_t row,
                              std::int64_t column) const {
     const std::uint64_t key = testing::key(key_, {run.number, which, static_cast<std::uint64_t>(rank)});
@@ -135,7 +135,7 @@ class Player {
     }
   }
 
-  /// Element [i, j] of what this rank is left with.
+  /// Element [i, j] of this rank's result.
   [[nodiscard]] double expected(const Run& run, std::int64_t i, std::int64_t j) const {
     const int me = team_.rank();
     const std::int64_t shard = shard_rows(run.m, team_.size(), 0).count;
@@ -172,7 +172,7 @@ class Player {
   }
 
   Team team_;
-  std::uint64_t key_;  // of the runs' data and delays
+  std::uint64_t key_;  // for the runs' data and delays
   testing::Draws draws_;
   int runs_;
   std::array<Stream, 3> streams_;
@@ -197,8 +197,8 @@ TANDEM_ON_EACH_DEVICE(LinearInterleaving);
 
 class LinearStress : public ::testing::TestWithParam<int> {};
 
-/// 3 · 10^4 runs of the four linear operations, in f32 and by each algorithm, over teams of 2, 3 and 4; the gradient's
-/// gathered operand is x. TANDEM_TEST_SCALE scales it.
+/// 3 · 10^4 runs of the four linear operations, in f32 and by each algorithm, on teams of 2, 3 and 4; the gradient
+/// gathers x. TANDEM_TEST_SCALE scales the number.
 TEST_P(LinearStress, RandomOperationsAndDelays) {
   const auto batches = static_cast<int>(std::ceil(1e4 / runs_at_once * testing::stress_scale()));
   testing::run_ranks(GetParam(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers of two teams of the same ranks, on streams that nothing puts in order.
+// Linear layers of two teams of the same ranks, on streams that are not ordered with each other.
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace tandem::testing {
 namespace {
 
-/// A layer on a team of its own, whose sums are so large that kernels meet behind its product.
+/// A layer on a team of its own, with sums so large that kernels that wait for each other follow its GEMM.
 class Layer {
  public:
   Layer(World& world, const LinearSpec& spec, std::uint64_t number)
@@ -62,8 +62,8 @@ class Layer {
 
 class LinearTeams : public OnEachDevice {};
 
-// Each rank is late at another team. When its product comes at last, the other team's kernel is there, and waits for
-// the other rank, whose product is as late: none of them could begin if kernels that wait left no room for it.
+// Each rank is late for a different team. When its GEMM finally starts, the other team's kernel is resident and waits
+// for the other rank, whose GEMM is just as late: a deadlock if waiting kernels left no room for GEMMs.
 TEST_P(LinearTeams, AProductFindsRoomBesideAnotherTeamsWait) {
   const auto check = [](World& world, const LinearSpec& spec) {
     std::array<Layer, 2> layers{Layer(world, spec, 0), Layer(world, spec, 1)};
@@ -89,7 +89,7 @@ TEST_P(LinearTeams, AProductFindsRoomBesideAnotherTeamsWait) {
     }
   };
   on(2, [&](World& world) {
-    // The libraries choose among kernels by these.
+    // The GEMM libraries choose different kernels for these sizes.
     check(world, {.m = beyond_kernels(world, 4096), .n = 2048, .k = 64, .dtype = bf16});
     check(world, {.m = beyond_kernels(world, 8400), .n = 520, .k = 8, .dtype = bf16});
     check(world, {.m = beyond_kernels(world, 1024), .n = 8192, .k = 128, .dtype = bf16});

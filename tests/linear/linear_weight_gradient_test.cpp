@@ -33,7 +33,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     const auto key = [&](std::uint64_t which) {
       return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
     };
-    // The gathered operand is common to all ranks; the other one is each rank's own.
+    // The gathered operand is the same on all ranks; each rank has its own other operand.
     const Matrix x = Matrix::random(key(gathers_x ? 1 : 100 + own), m, spec.k, spec.dtype);
     const Matrix dy = Matrix::random(key(gathers_x ? 200 + own : 2), m, spec.n, spec.dtype);
     const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, spec.gradient_dtype);
@@ -44,7 +44,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     GuardedTensor dw = start.on(device, spec.gradient_dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) dw.poison();
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
-    if (starts && run != 2) {  // in turns with runs that gather themselves
+    if (starts && run != 2) {  // run 2 gathers by itself
       plan.start((gathers_x ? x_on : dy_on).view(), m, stream);
       testing::maybe_delay(stream, testing::random_bits(key(400 + own), 1));
     }
@@ -107,8 +107,8 @@ TEST_P(WeightGradient, AddsToWhatDwHolds) {
   });
 }
 
-// Of whole numbers f32 has every sum: so dW's bits are those of the exact sum, rounded, in however many parts it was
-// added up.
+// Sums of whole numbers are exact in f32, so dW's bits must be those of the exact sum, rounded once, in however many
+// parts it was summed.
 TEST_P(WeightGradient, RoundsASumOnceHoweverItIsMade) {
   for (const int ranks : testing::team_sizes()) {
     on(ranks, [ranks](World& world) {
@@ -243,7 +243,7 @@ TEST_P(WeightGradient, AStartIsForTheNextRun) {
     testing::expect_error<InvalidArgument>([&] { plan(dy.view().narrow(0, 0, 4), half.view(), dw.view(), stream); },
                                            {"a run of 4 tokens"});
     plan(dy.view(), x.view(), dw.view(), stream);
-    // No rows lie nowhere.
+    // A view without rows may be at address null.
     const TensorView own = x.view().narrow(0, 0, world.rank() == 0 ? 1 : 0);
     const TensorView nowhere(nullptr, {0, 5}, f32, device->id());
     plan.start(world.rank() == 0 ? own : nowhere, 1, stream);
@@ -281,7 +281,7 @@ TEST_P(WeightGradient, FewTokensLeaveShardsShortOrEmpty) {
         check(world, world.team(), {.m = m, .n = 4, .k = 6}, GatheredOperand::dy, {.algorithm = algorithm});
         LinearSpec narrow{.m = m, .n = 4, .k = 6, .dtype = bf16, .gradient_dtype = bf16, .beta = 1.0F};
         check(world, world.team(), narrow, GatheredOperand::dy, {.algorithm = algorithm});
-        if (world.rank() == 1) narrow.n = 0;  // who has no share of the outputs
+        if (world.rank() == 1) narrow.n = 0;  // a rank without any outputs
         check(world, world.team(), narrow, GatheredOperand::x, {.algorithm = algorithm});
       }
     }

@@ -10,8 +10,7 @@
 namespace tandem::testing {
 namespace {
 
-// GELU of -119.3 steps between f16's smallest numbers: what it is applied to is kept as 119 of them, half of which is
-// rounded to 59 or to 60.
+// GELU of -119.3 steps of f16's subnormals: its argument is stored as 119 steps, half of which rounds to 59 or to 60.
 TEST(Oracle, SmallNumbersOfF16MayBeAStepOff) {
   constexpr double step = 0x1p-24;
   const Expected expected{.value = {-59.66 * step, 0},
@@ -46,7 +45,7 @@ TEST(Oracle, WhatIsRoundedOnTheWayCountsOnce) {
   }
 }
 
-// As cuBLASLt's kernels were seen to do it, in each order.
+// As some cuBLASLt kernels were seen to round, in each order of the addends.
 TEST(Oracle, AProductMayBeRoundedBeforeItIsAddedTo) {
   constexpr std::int64_t rows = 16;
   constexpr std::int64_t columns = 16;
@@ -57,8 +56,8 @@ TEST(Oracle, AProductMayBeRoundedBeforeItIsAddedTo) {
     const std::vector<double> start = random_values(key(2, {2}), rows * columns, dtype);
     const std::vector<double> bias = random_values(key(2, {3}), columns, dtype);
     const Product product{.m = rows, .n = columns, .k = k, .a = a, .b = b, .beta = 1, .dtype = dtype};
-    // How many are wrong of the product, `scale` times, to which these are added one after the other, each to what has
-    // been rounded.
+    // The number of wrong elements of `scale` times the product, if the addends are added one after the other and the
+    // result is rounded each time.
     using Addends = std::vector<const std::vector<double>*>;
     const auto wrong = [&](double scale, const Addends& addends, const Expected& expected) {
       std::vector<double> values = expected_product(product).value;
@@ -84,7 +83,7 @@ TEST(Oracle, AProductMayBeRoundedBeforeItIsAddedTo) {
   }
 }
 
-// Of so many terms that the roundings of all of them, had sums 16 bits, would be more than the sum.
+// So many terms that, if sums were 16-bit, their accumulated rounding errors could exceed the sum itself.
 TEST(Oracle, WrongSumsOfManyTermsAreSeen) {
   constexpr std::int64_t rows = 8;
   constexpr std::int64_t columns = 8;
@@ -103,7 +102,7 @@ TEST(Oracle, WrongSumsOfManyTermsAreSeen) {
     EXPECT_EQ(wrong(expected.unfused), 0) << name(dtype);
     EXPECT_EQ(wrong(std::vector<double>(rows * columns)), rows * columns) << name(dtype);
     std::vector<double> shifted(expected.value.begin() + columns,
-                                expected.value.end());  // each row's as the next has it
+                                expected.value.end());  // each row has the next one's values
     shifted.insert(shifted.end(), expected.value.begin(), expected.value.begin() + columns);
     EXPECT_GE(wrong(shifted), rows * columns - 1) << name(dtype);
     std::vector<double> fewer = a;  // without the last quarter of the terms

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for which one rank alone finds no memory, when it is made and when it is run.
+// Only one rank runs out of memory, while a plan is created and while it runs.
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -28,11 +28,11 @@
 #include "support/errors.hpp"
 #include "support/ranks.hpp"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have these themselves
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers define these functions themselves
 
 namespace {
 
-// How many aligned blocks this thread gets until there is no more memory; negative: as many as it likes.
+// From which aligned allocation of this thread on all fail (1: the next, 0: all); negative: none does.
 thread_local int blocks_left = -1;
 
 bool refused() {
@@ -46,7 +46,7 @@ template <typename Function> Function* next(const char* name) {
 
 }  // namespace
 
-// These stand before the C library's.
+// These take precedence over the C library's.
 
 extern "C" __attribute__((visibility("default"))) int posix_memalign(void** memory, std::size_t alignment,
                                                                      std::size_t bytes) noexcept {
@@ -95,7 +95,7 @@ TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
     const bool poor = world.rank() == 1;
     for (const auto& [name, make] : plans) {
       int failures = 0;
-      for (int blocks = 1;; ++blocks) {  // the last of which is refused, until there are fewer
+      for (int blocks = 1;; ++blocks) {  // this one and all later ones fail, until the plan makes fewer
         SCOPED_TRACE(std::string(name) + ", block " + std::to_string(blocks));
         const Team team = world.team({0, 1, 2});
         world.team().barrier();
@@ -125,7 +125,7 @@ TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
   });
 }
 
-/// A rank's dense f32 tensors, as many as a run needs.
+/// Allocates as many dense f32 tensors of a rank as a run needs.
 class Tensors {
  public:
   explicit Tensors(const Team& team) : team_(team) {}
@@ -143,7 +143,7 @@ class Tensors {
 constexpr LinearSpec layer{.m = 96, .n = 8, .k = 8};
 const LinearOptions in_pieces{.algorithm = "pipeline"};
 
-// A host stream keeps its tasks in aligned blocks. So a run throws in front of its first task, or between two of them.
+// A host stream keeps its tasks in aligned blocks, so a run throws before its first task or between two of them.
 TEST(RunsOutOfMemory, ARankWhoseRunThrowsMidwayTellsTheOthers) {
   using Run = std::function<void(StreamRef)>;
   const std::int64_t m = layer.m;

@@ -10,12 +10,12 @@
 
 namespace tandem::testing {
 
-/// A folder of its own for each test, with a plan cache.
+/// Gives each test a folder of its own, with a plan cache.
 class PlanCacheFolder : public OnEachDevice {
  protected:
   [[nodiscard]] std::string at(const std::string& name) const { return folder_.at(name); }
   [[nodiscard]] PlanCache cache() const { return PlanCache(at("plans")); }
-  /// Ranks that read `path`, each in a folder of its own where it is no absolute one.
+  /// For ranks with the plan cache `path`, which each resolves in its own working directory if it is relative.
   [[nodiscard]] RankOptions reading(const std::string& path) const {
     RankOptions options;
     options.env.plan_cache = path;

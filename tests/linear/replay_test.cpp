@@ -35,8 +35,8 @@ class ReplayStress : public testing::OnEachDevice {};
 constexpr std::int64_t outputs = 24;
 constexpr std::int64_t inputs = 20;
 
-/// Every linear operation on `tokens` tokens, by each algorithm, and bulk overlap. Small whole numbers, so that f32 has
-/// every sum and their totals exactly.
+/// Every linear operation on `tokens` tokens, by each algorithm, and bulk overlap. Small whole numbers, so that all
+/// sums, and their totals over the replays, are exact in f32.
 class LinearOperations {
  public:
   LinearOperations(const Team& team, ReplayedRuns& runs, std::int64_t tokens, DType dtype = f32)
@@ -72,7 +72,7 @@ class LinearOperations {
     }
   }
 
-  /// A gradient whose gather starts before its other operand is at hand, beside what makes that one.
+  /// A gradient whose gather starts before its other operand exists, concurrently with the work that produces it.
   void add_started_gradients() {
     const std::int64_t own = shard_rows(spec_.m, team_.size(), team_.rank()).count;
     LinearSpec spec = spec_;
@@ -93,7 +93,7 @@ class LinearOperations {
     }
   }
 
-  /// A gather into plain memory, and one by copy engines into a symmetric tensor, beside a product: both results.
+  /// A GEMM concurrent with a gather into plain memory, or by copy engines into a symmetric tensor; both results.
   void add_bulk_overlaps() {
     const std::int64_t m = spec_.m;
     const std::int64_t shard = m * inputs;
@@ -151,15 +151,15 @@ class LinearOperations {
   std::uint64_t inputs_ = 0;
 };
 
-/// 10^4; TANDEM_TEST_SCALE scales them.
+/// 10^4, scaled by TANDEM_TEST_SCALE.
 int replays() { return static_cast<int>(std::ceil(1e4 * testing::stress_scale())); }
 
-/// Over the node's GPUs (up to 4), or two ranks that share one.
+/// On the node's GPUs (up to 4), or two ranks that share one.
 int ranks_on(DeviceType type) { return std::clamp(device_count(type), 2, 4); }
 
 constexpr std::chrono::seconds limit{580};
 
-/// By each algorithm, of few tokens and of some groups.
+/// By each algorithm, of few tokens and in several groups.
 TEST_P(ReplayStress, EveryLinearOperation) {
   on(ranks_on(GetParam()),
      [](World& world) {
@@ -171,7 +171,7 @@ TEST_P(ReplayStress, EveryLinearOperation) {
      {.limit = limit});
 }
 
-/// So many tokens that what follows a product in sequence, or comes before it, takes kernels on all ranks' memory.
+/// So many tokens that "sequence" communicates, before or after its GEMM, in kernels that access all ranks' memory.
 TEST_P(ReplayStress, LargeLinearOperations) {
   on(ranks_on(GetParam()),
      [](World& world) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LinearReduceScatter and LinearAllReduce: the same sum over ranks, and two ways to leave it.
+// LinearReduceScatter and LinearAllReduce: the same sum over ranks, but different result layouts.
 #include <functional>
 #include <gtest/gtest.h>
 #include <string>
@@ -20,19 +20,19 @@ using testing::GuardedTensor;
 using testing::Matrix;
 using testing::run_ranks;
 
-/// Which rows of the sum this rank is left with.
+/// The rows of the sum that this rank gets.
 RowRange rows_of(const LinearReduceScatter&, const Team& team, std::int64_t m) {
   return shard_rows(m, team.size(), team.rank());
 }
 RowRange rows_of(const LinearAllReduce&, const Team&, std::int64_t m) { return {0, m}; }
 
-/// Whether this run of a plan leaves its sum in a symmetric tensor.
+/// Whether this run of a plan stores its sum in a symmetric tensor.
 template <typename Plan> constexpr bool is_symmetric(int run) {
   return std::is_same_v<Plan, LinearAllReduce> && run % 3 == 2;
 }
 
-/// `spec.k` is one rank's share; rank r has `spec.k + r · k_step`. Each third run of an all-reduce is into a symmetric
-/// y.
+/// `spec.k` is rank 0's share of the inputs; rank r has `spec.k + r · k_step`. Each third run of an all-reduce has a
+/// symmetric y.
 template <typename Plan>
 void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOptions& options, int runs = 3,
                 std::int64_t k_step = 0, std::int64_t offset = 0) {
@@ -118,7 +118,7 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
     const auto compared = testing::compare(expected, mine.data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
     if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
-      // The same bits on every rank.
+      // The bits must be equal on every rank.
       for (const Parcel& other : team.exchange("compare results", {.bytes = mine, .descriptors = {}})) {
         ASSERT_EQ(other.bytes.size(), mine.size());
         const auto same = testing::compare_bytes(other.bytes, mine.data());
@@ -139,7 +139,7 @@ class RowParallel : public ::testing::TestWithParam<std::tuple<LinearKind, Devic
   static DeviceType device() { return std::get<DeviceType>(GetParam()); }
   static void on(int ranks, const std::function<void(World&)>& body) { run_ranks(ranks, body, {.device = device()}); }
 
-  /// check_plan() of this test's kind of plan.
+  /// check_plan() for this test's kind of plan.
   template <typename... More>
   static void check(World& world, const Team& team, const LinearSpec& spec, const LinearOptions& options,
                     const More&... more) {
@@ -165,8 +165,8 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
-// Where the device has a kernel for what is small, this is too much for it: more than 2 MiB a rank, and 4 MiB in all.
-// Kernels on all ranks' memory take that, but no rows that vector accesses do not fit.
+// Too much for the kernel that handles small data, where the device has one: more than 4 MiB on a rank's links, and in
+// all. Kernels that access all ranks' memory handle it, but only rows that fit vector accesses.
 TEST_P(RowParallel, WhatIsNotSmallInSequence) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
@@ -180,7 +180,7 @@ TEST_P(RowParallel, WhatIsNotSmallInSequence) {
   }
 }
 
-// What one kernel sums by mail, in two steps, another one sums where y is symmetric.
+// What one kernel sums by mail in two steps is summed by a different kernel if y is symmetric.
 TEST_P(RowParallel, WhatIsSmallInSequence) {
   for (const int ranks : {3, 4, 5, 8}) {
     on(ranks, [](World& world) {
@@ -194,7 +194,7 @@ TEST_P(RowParallel, WhatIsSmallInSequence) {
   }
 }
 
-// Their own rows' product adds what the other sent.
+// With several groups and without beta or activation, the own rows' GEMM adds what the peer sent.
 TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
   on(2, [](World& world) {
     const Team backwards = world.team({1, 0});
@@ -209,7 +209,7 @@ TEST_P(RowParallel, TwoRanksInAnyNumberOfGroups) {
       check(world, world.team(), {.m = m, .n = 12, .k = 20}, {.algorithm = "pipeline", .groups = 4}, 6);
     }
     check(world, world.team(), {.m = 6, .n = 5, .k = 0, .bias = true}, {.algorithm = "pipeline", .groups = 2}, 3, 2);
-    // y adds as well.
+    // With beta, y has to be added as well, so the GEMM does not add what the peer sent.
     check(world, world.team(), {.m = 64, .n = 5, .k = 7, .beta = 0.5F}, {.algorithm = "pipeline", .groups = 2});
   });
 }
@@ -303,7 +303,7 @@ const auto devices = ::testing::Values(DeviceType::host, DeviceType::cuda);
 const auto name_of_device = [](const ::testing::TestParamInfo<RowParallel::ParamType>& info) {
   return std::string(name(std::get<DeviceType>(info.param)));
 };
-// Two suites, so that each has its own time where a GPU is shared.
+// The suite is instantiated twice, so that each kind of plan has a time limit of its own where ranks share a GPU.
 INSTANTIATE_TEST_SUITE_P(LinearReduceScatter, RowParallel,
                          ::testing::Combine(::testing::Values(LinearKind::linear_reduce_scatter), devices),
                          name_of_device);
@@ -321,7 +321,7 @@ TEST_P(AllReduceRounds, AreAddedUpOneByOneOrBesideEachOther) {
           const LinearOptions options{.algorithm = algorithm, .groups = groups};
           check({.m = 83, .n = 36, .k = 13, .bias = true, .beta = 0.5F}, options, 4);
           check({.m = 7, .n = 5, .k = 3, .dtype = bf16, .activation = Activation::gelu_tanh}, options, 3);
-          check({.m = 7, .n = 5, .k = 3}, options, 3);  // two ranks' own products add, also nothing to nothing
+          check({.m = 7, .n = 5, .k = 3}, options, 3);  // two ranks' own GEMMs add, also in rounds without rows
         }
       }
     });

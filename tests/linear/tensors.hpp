@@ -19,7 +19,7 @@
 
 namespace tandem::testing {
 
-/// A random [rows, columns] matrix that every rank can make.
+/// A random [rows, columns] matrix that every rank can compute.
 struct Matrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -33,7 +33,7 @@ struct Matrix {
     return {range.count, columns, std::vector<double>(first, first + range.count * columns)};
   }
   [[nodiscard]] Matrix transposed() const { return {columns, rows, testing::transposed(values, rows, columns)}; }
-  /// On the device, as `layout` stores it.
+  /// Copies it to the device, stored as `layout` says.
   [[nodiscard]] GuardedTensor on(const std::shared_ptr<Device>& device, DType dtype, Layout layout = Layout::normal,
                                  std::int64_t offset = 0) const {
     const Matrix stored = layout == Layout::normal ? *this : transposed();
@@ -41,7 +41,7 @@ struct Matrix {
   }
 };
 
-/// Side by side: [rows, Σ columns].
+/// Concatenates along the columns: [rows, Σ columns].
 [[nodiscard]] inline Matrix joined(std::span<const Matrix> parts) {
   Matrix all{parts.front().rows, 0, {}};
   for (const Matrix& part : parts) all.columns += part.columns;
@@ -54,12 +54,12 @@ struct Matrix {
   return all;
 }
 
-/// In which dtypes the gradient of a layer's weight may be.
+/// The dtypes that the gradient of a layer's weight may have.
 [[nodiscard]] inline std::vector<DType> gradient_dtypes(DType dtype) {
   return dtype == f32 ? std::vector{f32} : std::vector{f32, dtype};
 }
 
-/// Calls `check(algorithm, x's layout, the weight's, dtype)` with all that there are of this kind of plan.
+/// Calls `check(algorithm, x's layout, the weight's, dtype)` for all combinations of this kind of plan.
 template <typename Check> void for_each_layout(LinearKind kind, const Check& check) {
   for (const std::string& algorithm : linear_algorithms(kind)) {
     for (const Layout x : {Layout::normal, Layout::transposed}) {
@@ -70,7 +70,7 @@ template <typename Check> void for_each_layout(LinearKind kind, const Check& che
   }
 }
 
-/// The same with a bias, and with `activation`, alpha and `beta` as well: calls `check(spec, options)`.
+/// for_each_layout with a bias, then also with `activation`, alpha and `beta`: calls `check(spec, options)`.
 template <typename Check>
 void for_each_epilogue(LinearKind kind, Activation activation, float beta, const Check& check) {
   for_each_layout(kind, [&](const std::string& algorithm, Layout x, Layout weight, DType dtype) {
@@ -86,7 +86,7 @@ void for_each_epilogue(LinearKind kind, Activation activation, float beta, const
   });
 }
 
-/// Holds up this rank's stream in one of `seldom` calls with random bits, for up to 2 ms.
+/// Delays this rank's stream by up to 2 ms, in one of `seldom` calls with random bits.
 inline void maybe_delay(const Stream& stream, std::uint64_t bits, std::uint64_t seldom = 4) {
   if (bits % seldom != 0) return;
   const auto delay = std::chrono::microseconds((bits >> 8) % 2'000);

@@ -46,7 +46,7 @@ TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   EXPECT_NE(key(tuned_spec), plan_cache_key(LinearKind::linear_all_reduce, tuned_spec, 3, *device));
 }
 
-// Else a sum would run as another one was measured.
+// Otherwise a run could use what was measured for another way of summing.
 TEST(PlanCacheKey, IsAnotherWhereSumsAreMadeInAnotherWay) {
   const auto device = open_device({DeviceType::host, 0});
   LinearSpec added = tuned_spec;
@@ -64,14 +64,14 @@ TEST(PlanCacheKey, IsAnotherWhereSumsAreMadeInAnotherWay) {
     LinearSpec biased = tuned_spec;
     biased.bias = true;
     EXPECT_FALSE(differs(biased, 2));
-    // What is added does not change the way.
+    // Only whether something is added matters, not its factor.
     LinearSpec more = added;
     more.beta = 2;
     EXPECT_EQ(plan_cache_key(kind, more, 2, *device), plan_cache_key(kind, added, 2, *device));
   }
 }
 
-// A pipeline widens a dW of 16 bits before it adds to it.
+// A pipeline widens a 16-bit dW before it adds to it.
 TEST(PlanCacheKey, IsAnotherWhereAGradientOf16BitsIsAddedTo) {
   const auto device = open_device({DeviceType::host, 0});
   const auto differs = [&](DType gradient) {
@@ -98,7 +98,7 @@ TEST_P(TunedChoices, CountUnlessTheOptionsChoose) {
     expect_says(to_string(chosen({})), {"pipeline in 8 groups (tuned: it took 7.0 us", cache().path()});
     EXPECT_EQ(chosen({.algorithm = "sequence"}).why, "asked for");
     EXPECT_EQ(chosen({.groups = 2}).groups, 2);
-    for (const int sms : {0, 8}) {  // it was measured without a limit
+    for (const int sms : {0, 8}) {  // the measurement was without a limit
       EXPECT_EQ(chosen({.sms = sms}).why, model.why);
     }
     EXPECT_EQ(chosen({}, 4).why, choose(LinearKind::all_gather_linear, tuned_spec, 4, device.costs()).why);
@@ -123,7 +123,7 @@ TEST_P(TunedChoices, ThatAreNotPossibleAreIgnored) {
   });
 }
 
-// Each rank has a file of its own, or none: all run what the first one's says.
+// Each rank has a cache file of its own, or none: all use the first rank's entry.
 TEST_P(TunedChoices, AreTheFirstRanksForAll) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ranks are threads under ThreadSanitizer, and share a folder";
@@ -146,7 +146,7 @@ TEST_P(TunedChoices, AreTheFirstRanksForAll) {
         EXPECT_EQ(plan.choice().algorithm, "pipeline");
         EXPECT_EQ(plan.choice().groups, 8);
         expect_says(plan.describe(), {"pipeline in 8 groups", "tuned: it took 7.0 us"});
-        // The other order of ranks has another first one.
+        // With the ranks in reverse order, another rank is the first.
         const Team reversed = world.team({2, 1, 0});
         EXPECT_EQ(AllGatherLinear(reversed, tuned_spec).choice().algorithm, "sequence");
         EXPECT_EQ(AllGatherLinear(world.team(), tuned_spec, {.algorithm = "sequence"}).choice().why, "asked for");
@@ -154,7 +154,7 @@ TEST_P(TunedChoices, AreTheFirstRanksForAll) {
       options);
 }
 
-// dW = dyᵀ·x is the same work, whichever of the two is gathered.
+// dW = dyᵀ·x is the same work, whichever operand is gathered.
 TEST_P(TunedChoices, OfAWeightGradientAreOfTheOperandThatIsGathered) {
   on(
       2,

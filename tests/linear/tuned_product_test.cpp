@@ -65,7 +65,7 @@ TEST_P(TunedProducts, AreFoundForEachM) {
   });
 }
 
-/// Keeps what the library ranks last for the products of `spec` on all of their rows.
+/// Records, for every tuned number of rows of `product`, the algorithm that the library ranks last.
 void keep_last(const PlanCache& cache, const GemmSpec& product, Device& device) {
   const auto gemm = device.gemm(product);
   for (const std::int64_t m : tuned_rows(product)) {
@@ -80,7 +80,7 @@ TEST_P(TunedProducts, AreWhatPlansRun) {
       3,
       [&](World& world) {
         const Team& team = world.team();
-        LinearSpec own = spec;  // of another n on each rank, so that the first finds what the others need
+        LinearSpec own = spec;  // n differs by rank, so the first rank must look up what the others need
         own.n = 64 - 8 * team.rank();
         for (int rank = 0; rank < 3; ++rank) {
           LinearSpec its = spec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite of memory backends, run on each of them.
+// The conformance suite that every memory backend must pass.
 #include "tandem/memory/backend.hpp"
 
 #include <cstdlib>
@@ -21,7 +21,7 @@ using testing::run_ranks;
 class Backend : public testing::OnEachDevice {
  protected:
   static std::string own_name() { return std::string(name(GetParam())); }
-  /// Runs `body` in a process of its own, so that this one stays free of the device.
+  /// Runs `body` in a separate process, so that this one does not open the device.
   static void with_backend(const std::function<void(MemoryBackend&, Device&)>& body) {
     on(1, [&](World& world) {
       const auto backend = open_memory_backend(own_name(), world.shared_device());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only the host's memory does: it needs file descriptors, and takes its pages at once.
+// What is specific to the host backend: it needs file descriptors, and allocates its pages immediately.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -40,8 +40,8 @@ std::atomic<int> interrupted_calls{0};
 
 }  // namespace
 
-/// Stands before the C library's. Older kernels let any signal interrupt it, and undo what it has done: where signals
-/// rain, only a call for few pages gets through.
+/// Replaces the C library's. On older kernels any signal interrupts it and undoes its work, so that under frequent
+/// signals only a call for few pages succeeds; `signals_rain` emulates that.
 extern "C" __attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t offset, off_t bytes) {
   if (signals_rain && bytes > 16 * 1024) {
     ++interrupted_calls;
@@ -84,7 +84,7 @@ TEST(HostBackend, APeersMemoryIsWrappedByNobodyElse) {
 
 constexpr std::size_t some_huge_pages = std::size_t{64} << 20;
 
-/// How much of the mapping that begins at `data` is in huge pages; -1 if the system does not say.
+/// How many KiB of the mapping that begins at `data` are in huge pages; -1 if the system does not say.
 long huge_kibibytes(const void* data) {
   std::ifstream maps("/proc/self/smaps");
   std::ostringstream begin;
@@ -99,7 +99,7 @@ long huge_kibibytes(const void* data) {
   return -1;
 }
 
-/// What the system gives to a plain memfd whose mapping asks for huge pages before it takes any.
+/// `huge_kibibytes` of a plain memfd whose mapping requests huge pages before any page is allocated.
 long huge_kibibytes_of_another() {
   const int fd = ::memfd_create("tandem-test", MFD_CLOEXEC);
   if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(some_huge_pages)) != 0) return -1;
@@ -119,7 +119,7 @@ TEST(HostBackend, TakesHugePagesWhereTheSystemGivesThem) {
   }
   run_ranks(1, [](World& world) {
     const auto memory = SymmetricMemory::allocate(world.team(), some_huge_pages);
-    std::memset(memory.data(), 1, memory.bytes());  // not all that is there is mapped yet
+    std::memset(memory.data(), 1, memory.bytes());  // allocated pages may not be mapped yet
     EXPECT_GT(huge_kibibytes(memory.data()), 0);
   });
 }
@@ -152,7 +152,7 @@ TEST(HostBackend, AThousandAllocationsOutgrowTheSoftLimitOfDescriptors) {
               world.team().barrier();
             },
             {.env = env});
-  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);  // where ranks are threads, theirs is this process's
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);  // if ranks are threads, they lowered this process's
   std::string text;
   for (const char* rank : {"0", "1"}) {
     text += testing::contents_of(log + rank);
@@ -179,7 +179,7 @@ TEST(HostBackend, TheErrorAtTheHardLimitOfDescriptorsNamesIt) {
   });
 }
 
-/// Three ranks make the same collective call. Rank 1 has come to its limit of descriptors, and the others hear of it.
+/// Three ranks make the same collective call. Rank 1 has no descriptor left, and the others must be told.
 void expect_to_tell(const std::function<void(World&)>& prepare, const std::function<void(World&)>& call) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
@@ -188,13 +188,13 @@ void expect_to_tell(const std::function<void(World&)>& prepare, const std::funct
 #endif
   run_ranks(3, [&](World& world) {
     prepare(world);
-    const Team apart = world.team({0, 1, 2});  // what fails below is not its affair
+    const Team apart = world.team({0, 1, 2});  // the failure below does not affect this team
     apart.barrier();
     if (world.rank() == 1) {
       const rlimit low{3, 3};
       ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
       EXPECT_THROW(call(world), OutOfMemory);
-      apart.barrier();  // the others have heard of it before this rank ends its world
+      apart.barrier();  // this rank must not end its world before the others have been told
       return;
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -217,7 +217,7 @@ TEST(HostBackend, ARankThatCannotShareItsMemoryTellsTheOthers) {
                  });
 }
 
-/// Shared memory that this process could map, or has.
+/// How many descriptors of shared memory this process has open: of its own segments, and in parcels that it received.
 std::ptrdiff_t segments_held() {
   const std::filesystem::directory_iterator descriptors("/proc/self/fd");
   return std::count_if(begin(descriptors), end(descriptors), [](const auto& entry) {
@@ -226,7 +226,7 @@ std::ptrdiff_t segments_held() {
   });
 }
 
-// Else each try would take memory that is not given back.
+// Otherwise each failed attempt would leak memory.
 TEST(HostBackend, ARendezvousThatFailsLeavesNothingOfItsMemoryWithThePeers) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ranks are threads here, and have their descriptors in common";
@@ -239,7 +239,7 @@ TEST(HostBackend, ARendezvousThatFailsLeavesNothingOfItsMemoryWithThePeers) {
       const std::ptrdiff_t before = segments_held();
       {
         const Team team = world.team({0, 1, 2});
-        all.barrier();  // an abort of a team that a member has not made yet would end the making
+        all.barrier();  // an abort would end the construction of the team on a member that is still in it
         if (world.rank() == 1) {
           if (!early) std::this_thread::sleep_for(std::chrono::milliseconds(30));
           team.abort("no memory");
@@ -250,7 +250,7 @@ TEST(HostBackend, ARendezvousThatFailsLeavesNothingOfItsMemoryWithThePeers) {
         }
       }
       all.barrier();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // for what comes late
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // for parcels that arrive late
       all.collect();
       EXPECT_EQ(segments_held(), before);
     }

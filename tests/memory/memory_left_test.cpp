@@ -12,7 +12,7 @@
 namespace tandem::testing {
 namespace {
 
-/// A made-up system of files.
+/// A made-up file system root.
 class MemoryLeftOf : public ::testing::Test {
  protected:
   void write(const std::string& path, const std::string& content) const {
@@ -49,14 +49,14 @@ TEST_F(MemoryLeftOf, GroupsOfTheSecondVersion) {
   write("sys/fs/cgroup/above/own/memory.max", "10000");
   EXPECT_EQ(left().bytes, 7000U);
   EXPECT_EQ(left().where, "this process's control group");
-  // What files hold in the page cache goes when somebody wants it.
+  // Inactive pages of the page cache can be reclaimed, so they count as free.
   write("sys/fs/cgroup/above/own/memory.stat", "anon 900\nfile 2000\ninactive_file 500\nactive_file 1500");
   EXPECT_EQ(left().bytes, 7500U);
-  // The tightest of all counts.
+  // The group with the least left decides.
   write("sys/fs/cgroup/above/memory.max", "20000");
   write("sys/fs/cgroup/above/memory.current", "19000");
   EXPECT_EQ(left().bytes, 1000U);
-  write("sys/fs/cgroup/above/memory.current", "21000");  // for a moment
+  write("sys/fs/cgroup/above/memory.current", "21000");  // usage may exceed the limit briefly
   EXPECT_EQ(left().bytes, 0U);
 }
 

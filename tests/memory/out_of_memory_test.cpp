@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What destructors do where there is no memory: nobody is there to be told.
+// Destructors that cannot allocate memory: they have nobody to report it to, so they must succeed without.
 #include <cstddef>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "support/ranks.hpp"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have these themselves
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which replace these operators themselves
 
 namespace {
 
@@ -28,7 +28,7 @@ class NoMemory {
 
 }  // namespace
 
-// These stand before the C++ library's, for libtandem, too.
+// These replace the C++ library's, in libtandem as well.
 __attribute__((noinline, visibility("default"))) void* operator new(std::size_t bytes) {
   void* const memory = no_memory ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) throw std::bad_alloc();

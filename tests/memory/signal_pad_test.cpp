@@ -37,12 +37,12 @@ SymmetricTensor ready(const Team& team, std::int64_t count, std::uint32_t channe
 
 class Pad : public testing::OnEachDevice {
  protected:
-  /// `body` on three ranks, with a team of them in another order and its tensor. Nobody leaves before all have done it.
+  /// Runs `body` on three ranks, with a team of them in another order and its tensor. All are done before any leaves.
   static void on_team_of_three(const std::function<void(World&, const Team&, const SymmetricTensor&)>& body) {
     on(3, [&](World& world) {
       const Team team = world.team({2, 0, 1});
       const SymmetricTensor tensor = ready(team, 1);
-      world.team().barrier();  // not the team's own, which its failure would end for who is still in it
+      world.team().barrier();  // not the team's own, whose failure would end it on ranks that are still in it
       body(world, team, tensor);
       world.team().barrier();
     });
@@ -53,7 +53,7 @@ TEST_P(Pad, CountsOfSeveralChannelsAreMadeAtOnceAndReleasedOneByOne) {
   for (const int ranks : team_sizes()) {
     on(ranks, [](World& world) {
       const Team& team = world.team();
-      constexpr int counted = 20;  // of three ranks in a call of the device
+      constexpr int counted = 20;  // for three ranks or fewer in one device call: `max_signals` is 64
       auto inbox = ready(team, counted * team.size(), 1 + counted);
       const auto outbox = ready(team, counted);
       const auto seen = ready(team, counted * team.size());
@@ -155,7 +155,7 @@ TEST_P(Pad, ABarrierHoldsEveryRankUntilTheLast) {
       auto flags = ready(team, team.size());
       const Stream stream(world.device());
       for (std::int32_t round = 1; round <= 3; ++round) {
-        // Everybody writes its place in everybody's flags, late; behind the barrier all must be there.
+        // Every rank writes the round to its element of all flags, one rank late; all must be there after the barrier.
         if (team.rank() == round % team.size()) {
           world.device().launch(stream, [] { std::this_thread::sleep_for(5ms); });
         }
@@ -186,6 +186,8 @@ TEST_P(Pad, SignalsAreCountedAndChannelsAreApart) {
     const Stream stream(world.device());
     const int other = 1 - team.rank();
     for (int i = 0; i < 5; ++i) pad.put_signal(stream, other, 2);
+    for (int i = 0; i < 3; ++i) pad.put_signal(stream, other, 1);
+    pad.wait_signal(stream, other, 1, 2);  // leaves one, which must not pass for one of channel 2
     pad.wait_signal(stream, other, 2, 3);
     pad.wait_signal(stream, other, 2, 2);
     team.synchronize(stream);
@@ -195,11 +197,11 @@ TEST_P(Pad, SignalsAreCountedAndChannelsAreApart) {
       pad.wait_signal(stream, other, 2);
       EXPECT_THROW(team.synchronize(stream), Timeout);
     }
-    world.team().barrier();  // nobody leaves while somebody waits
+    world.team().barrier();  // no rank leaves while another one waits
   });
 }
 
-/// Queues a wait for the team's rank 2 on channel 3, which puts no such signal.
+/// Queues a wait for a signal on channel 3 from the team's rank 2, which puts none.
 void wait_in_vain(const Team& team, const SignalPad& pad, StreamRef stream) {
   team.set_timeout(80ms);
   pad.wait_signal(stream, 2, 3);
@@ -217,7 +219,7 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
         EXPECT_EQ(error.peer(), 1);
         EXPECT_NE(std::string(error.what()).find("channel 3"), std::string::npos) << error.what();
       }
-      EXPECT_THROW(team.check(), Timeout);  // it stays so
+      EXPECT_THROW(team.check(), Timeout);  // failures are sticky
       EXPECT_NO_THROW(world.team().check());
     } else {
       const auto end = std::chrono::steady_clock::now() + 10s;
@@ -227,8 +229,8 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
   });
 }
 
-// What a rank sent before it ended its world counts, also for who waits only then; who waits for more hears at once,
-// and not at the deadline of a minute.
+// What a rank sent before it ended its world stays valid, also for waits that are queued later; a wait for more fails
+// at once, not at the deadline of a minute.
 TEST_P(Pad, OfARankThatEndsItsWorldTheSignalsCountAndNoMoreAreWaitedFor) {
   on(3, [](World& world) {
     std::mt19937_64 random(testing::key(testing::seed(), {static_cast<std::uint64_t>(world.rank())}));
@@ -256,7 +258,7 @@ TEST_P(Pad, OfARankThatEndsItsWorldTheSignalsCountAndNoMoreAreWaitedFor) {
         pad.wait_signal(stream, leaver, 2, 5);
         pad.exchange_signals(stream, std::span(&other, 1), 1);
         team.synchronize(stream);
-        world.team({std::min(other, world.rank()), std::max(other, world.rank())}).barrier();  // nobody's team failed
+        world.team({std::min(other, world.rank()), std::max(other, world.rank())}).barrier();  // neither has failed
         pad.wait_signal(stream, leaver, 2);
         const auto begin = std::chrono::steady_clock::now();
         testing::expect_error<PeerLost>([&] { team.synchronize(stream); },
@@ -293,7 +295,7 @@ TEST_P(Pad, NothingCountsAfterAPeersDeadlineEvenIfItDidNotSay) {
     if (world.rank() == 0) {
       const Stream stream(world.device());
       wait_in_vain(team, tensor.signal_pad(), stream);
-      stream.synchronize();  // its stream has run on, and it has told nobody
+      stream.synchronize();  // its stream has continued, and it has told nobody
     }
     world.team().barrier();
     if (world.rank() != 0) {

@@ -23,8 +23,8 @@ using testing::team_sizes;
 
 class SlotsTest : public testing::OnEachDevice {};
 
-/// Every rank pushes a number into each peer's slot, over and over without a host's wait in between, with random delays
-/// on both sides. If a credit were granted too early, or a signal came before its data, a sum would be off.
+/// Every rank pushes a number into each peer's slot repeatedly, without synchronising the host in between, with random
+/// delays on both sides. If a credit were granted too early, or a signal arrived before its data, a sum would be wrong.
 TEST_P(SlotsTest, NothingIsOverwrittenBeforeItIsRead) {
   for (const int ranks : team_sizes()) {
     on(ranks, [](World& world) {
@@ -95,8 +95,8 @@ TEST_P(SlotsTest, PeersAreVisitedInRotatedOrder) {
   });
 }
 
-/// Every rank lends its private memory over and over, and writes it again as soon as its peers say that they have read,
-/// with random delays on both sides.
+/// Every rank lends its private memory repeatedly, and overwrites it as soon as all peers have signalled that they have
+/// read it, with random delays on both sides.
 TEST_P(SlotsTest, LentMemoryIsReadBeforeItIsWrittenAgain) {
   for (const int ranks : team_sizes()) {
     on(ranks, [](World& world) {
@@ -158,9 +158,9 @@ TEST_P(SlotsTest, LentMemoryIsReadBeforeItIsWrittenAgain) {
   }
 }
 
-/// Every rank writes to each peer over and over, letters of all lengths and with random delays: if a mailbox were
-/// written again before it was read, a letter would have the wrong bytes. Half of the letters set out as they are
-/// queued, since the host has waited for all before; the others are behind what the stream still has to do.
+/// Every rank sends letters of all lengths to each peer, with random delays: if a mailbox were overwritten before it
+/// was read, a letter would have wrong bytes. Half of the letters are queued on an idle stream, since the host has
+/// waited for it, and so are sent at once; the others are queued after unfinished work.
 TEST_P(SlotsTest, LettersAreReadBeforeTheirMailboxIsWrittenAgain) {
   for (const int ranks : team_sizes()) {
     on(ranks, [](World& world) {
@@ -259,10 +259,10 @@ TEST_P(SlotsTest, ALetterThatDoesNotComeIsATimeoutThatNamesItsWriter) {
         EXPECT_EQ(error.peer(), 1);
         testing::expect_says(error.what(), {"slots test", "rank 1"});
       } catch (const Aborted& error) {
-        testing::expect_says(error.what(), {"slots test"});  // the other one's wait ended first
+        testing::expect_says(error.what(), {"slots test"});  // the other rank's wait ended first
       }
     }
-    world.team().barrier();  // who is waited for and has ended its world is lost, not late
+    world.team().barrier();  // if rank 1 had ended its world, it would be lost, not late
   });
 }
 

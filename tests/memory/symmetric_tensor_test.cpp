@@ -43,7 +43,7 @@ std::vector<std::int32_t> read(Device& device, const TensorView& view) {
   return values;
 }
 
-/// The number behind a word of a file; 0 where there is none.
+/// The number after a word in a file; 0 if there is none.
 std::int64_t number_behind(const std::string& word, const std::filesystem::path& path) {
   std::ifstream file(path);
   for (std::string each; file >> each && each != word;) continue;
@@ -52,8 +52,8 @@ std::int64_t number_behind(const std::string& word, const std::filesystem::path&
   return number;
 }
 
-/// What new memory can be made of: free pages, and those of the page cache that can be dropped. A control group that
-/// this process is in, a container's say, may have less left than the machine, and kills who takes more.
+/// How much memory can be allocated: free pages, and reclaimable ones of the page cache. A control group that this
+/// process is in, a container's say, may have less left than the machine; its processes are killed if they take more.
 std::int64_t available_kibibytes() {
   std::int64_t kibibytes = number_behind("MemAvailable:", "/proc/meminfo");
   const std::filesystem::path root("/sys/fs/cgroup");
@@ -131,7 +131,7 @@ TEST_P(Tensor, APartThatARankWrapsFromTheMiddleHasNoContiguousView) {
 TEST_P(Tensor, TheContiguousViewTakesAllocationsOfDifferentSizes) {
   on(3, [](World& world) {
     const Team& team = world.team();
-    const auto mebibytes = static_cast<std::size_t>(4 * (1 + (team.rank() + 1) % 3));  // the largest is rank 1's
+    const auto mebibytes = static_cast<std::size_t>(4 * (1 + (team.rank() + 1) % 3));  // rank 1's is the largest
     const auto memory = SymmetricMemory::allocate(team, mebibytes << 20);
     auto tensor = SymmetricTensor::wrap(team, memory.data(), {15}, i32);
     tensor.rendezvous();
@@ -174,7 +174,7 @@ TEST_P(Tensor, ScalarsAndEmptyTensorsAreOrdinary) {
 
 TEST_P(Tensor, ThousandsOfAllocationsComeAndGo) {
   int count = 2'000;
-  if (GetParam() == DeviceType::cuda) {  // each takes a granule of 2 MiB on both ranks, which may share a GPU
+  if (GetParam() == DeviceType::cuda) {  // each takes a granule of 2 MiB per rank, and the two may share a GPU
     const std::size_t most = GpuMemoryWatch::free_bytes() / (3 * (std::size_t{2} << 20));
     count = static_cast<int>(std::clamp<std::size_t>(most, 500, 2'000));
     std::printf("[   memory ] %d allocations\n", count);
@@ -229,21 +229,21 @@ TEST_P(Tensor, ASecondTeamWrapsTheSameMemoryWithSignalsOfItsOwn) {
       world.device().upload(second.remote(1 - pair.rank()).data(), sent.data(), 32);
       pair.barrier();
       EXPECT_EQ(read(world.device(), first.local()), numbers(8, 10 * (2 - world.rank())));
-      // A signal of the pair is none of the first team's: rank 0's wait for rank 2 in the first team still waits.
+      // The pair's signals do not count in the first team: there, rank 0's wait for rank 2 must time out (below).
       const Stream stream(world.device());
       second.signal_pad().put_signal(stream, 1 - pair.rank(), 0);
       second.signal_pad().wait_signal(stream, 1 - pair.rank(), 0);
       pair.synchronize(stream);
       pair.barrier();
     }
-    world.team().barrier();  // not the failing team's own, which a rank may still be in when it fails
+    world.team().barrier();  // not the failing team's own, which a rank may still be in when the team fails
     all.set_timeout(std::chrono::milliseconds(50));
     if (world.rank() == 0) {
       const Stream stream(world.device());
       first.signal_pad().wait_signal(stream, 2, 0);
       EXPECT_THROW(all.synchronize(stream), Timeout);
     }
-    world.team().barrier();  // nobody leaves while somebody waits
+    world.team().barrier();  // no rank leaves while another one waits
   });
 }
 
@@ -259,14 +259,14 @@ TEST_P(Tensor, WhatIsWrappedEndsWithItsAllocationInFrontOfTheSignals) {
     EXPECT_NO_THROW(static_cast<void>(wrap(0, 100)));
     EXPECT_NO_THROW(static_cast<void>(wrap(50, 75)));
     EXPECT_NO_THROW(static_cast<void>(wrap(200, 0)));
-    // f32 by mistake: into the pad, which lies behind the data; and more than the pages that hold both.
+    // f32 by mistake extends into the signal pad, which follows the data; the last one beyond the pages of both.
     expect_error<InvalidArgument>([&] { static_cast<void>(SymmetricTensor::wrap(team, begin, {100}, f32)); },
                                   {"400 bytes", "on rank", "has 200 from there on"});
     expect_error<InvalidArgument>([&] { static_cast<void>(wrap(50, 76)); }, {"152 bytes", "has 150 from there on"});
     expect_error<InvalidArgument>([&] { static_cast<void>(wrap(300, 1)); }, {"2 bytes", "has 0 from there on"});
     expect_error<InvalidArgument>([&] { static_cast<void>(wrap(0, std::int64_t{1} << 40)); },
                                   {"has 200 from there on"});
-    // Of a tensor that is gone, its wrapper keeps the memory, and nobody signals there any more.
+    // A wrapper keeps the memory of a tensor that is gone; signals no longer arrive there.
     auto kept = wrap(0, 100);
     first = SymmetricTensor();
     kept.rendezvous();
@@ -328,7 +328,7 @@ TEST_P(Tensor, RanksThatDisagreeAreBothNamed) {
     auto tensor = SymmetricTensor::empty(world.team(), {4 + world.rank()}, i32);
     expect_error<InvalidArgument>([&] { tensor.rendezvous(); }, {"rank 0 (", ") has i32[4] in 16 bytes", "rank 1 (",
                                                                  ") has i32[5] in 20 bytes", "equal"});
-    // Of one size, as memory alone they would do.
+    // Equal in bytes: as SymmetricMemory these would match.
     auto square = SymmetricTensor::empty(world.team(), {2 + 6 * world.rank(), 8 - 6 * world.rank()}, i32);
     expect_error<InvalidArgument>([&] { square.rendezvous(); }, {") has i32[2, 8]", ") has i32[8, 2]"});
     auto typed = SymmetricTensor::empty(world.team(), {4}, world.rank() == 0 ? i32 : f32);
@@ -348,7 +348,7 @@ TEST_P(Tensor, ARendezvousThatFailedIsNoHindranceToTheNext) {
   on(3, [](World& world) {
     const Team& team = world.team();
     const int next = (team.rank() + 1) % 3;
-    // The last rank's is the other one, so that the first two have compared equal before they differ.
+    // The last rank uses the other one, so that the first two compare equal before the difference is found.
     const auto check = [&](auto& first, auto& second) {
       EXPECT_THROW((team.rank() == 2 ? second : first).rendezvous(), InvalidArgument);
       for (auto* each : {&first, &second}) {

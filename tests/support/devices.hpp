@@ -13,11 +13,11 @@
 
 namespace tandem::testing {
 
-/// Why ranks of a test cannot use a device of this type; empty if they can. Asks in a child, so that this process can
-/// still fork ranks that use a GPU.
+/// Why ranks of a test cannot use a device of this type; empty if they can. Asks in a child process, so that this
+/// process can still fork ranks that use a GPU.
 [[nodiscard]] std::string why_no_ranks_on(DeviceType type);
 
-/// A suite that runs once on each type of device, and skips with the reason where there is none.
+/// A suite that runs once on each type of device; skipped, with the reason, if there is none.
 class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override {
@@ -30,13 +30,13 @@ class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-/// So many rows of a tensor whose size decides which kernel takes it, or that none does. A device without kernels that
-/// meet has no such limit: a tenth of the rows goes the same way there.
+/// `rows`, for a tensor whose size decides which kernel, if any, handles it whole. A device whose kernels do not meet
+/// has no such limits: there a tenth of the rows takes the same path in less time.
 [[nodiscard]] inline std::int64_t beyond_kernels(const World& world, std::int64_t rows) {
   return world.device().meets() ? rows : rows / 10 + 1;
 }
 
-/// Names the parameter of such a suite.
+/// Names the parameter of an OnEachDevice suite.
 inline const auto device_name = [](const ::testing::TestParamInfo<DeviceType>& info) {
   return std::string(name(info.param));
 };

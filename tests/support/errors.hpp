@@ -9,7 +9,7 @@
 
 namespace tandem::testing {
 
-/// Fails the test, where it was called, unless all `parts` are in the text.
+/// Fails the test, at the caller's line, unless `text` contains all `parts`.
 inline void expect_says(const std::string& text, std::initializer_list<std::string> parts,
                         const std::source_location& where = std::source_location::current()) {
   for (const std::string& part : parts) {
@@ -18,7 +18,7 @@ inline void expect_says(const std::string& text, std::initializer_list<std::stri
   }
 }
 
-/// What the error says that `call` throws, which must be a T.
+/// The message of the error that `call` throws, which must be a T.
 template <typename T, typename Call>
 std::string error_of(const Call& call, const std::source_location& where = std::source_location::current()) {
   const auto failure = [&](const std::string& what) {
@@ -35,7 +35,7 @@ std::string error_of(const Call& call, const std::source_location& where = std::
   return failure("nothing was thrown");
 }
 
-/// `call` must throw a T that says all `parts`.
+/// `call` must throw a T whose message contains all `parts`.
 template <typename T, typename Call>
 void expect_error(const Call& call, std::initializer_list<std::string> parts,
                   const std::source_location& where = std::source_location::current()) {

@@ -7,7 +7,7 @@
 
 namespace tandem::testing {
 
-/// A whole file; empty where there is none.
+/// A whole file; empty if there is none.
 [[nodiscard]] inline std::string contents_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};

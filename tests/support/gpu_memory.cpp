@@ -21,15 +21,15 @@
 namespace tandem::testing {
 namespace {
 
-// The driver's granule is 2 MiB, and it may keep a few of its own from its first process on.
+// The driver allocates in granules of 2 MiB, and may keep a few for itself once a first process has used the GPU.
 constexpr std::size_t drivers_own = std::size_t{16} << 20;
 
 constexpr auto look_again_after = std::chrono::milliseconds(10);
 
-/// A multi-process service that somebody started for these tests is a process on each GPU.
+/// Whether CUDA's multi-process service (MPS) was started for these tests: it is itself a process on each GPU.
 bool has_service() { return std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr; }
 
-/// The service begins with its first client, and stays.
+/// The service starts on a GPU with its first client there, and stays.
 void start_service() {
   static bool started = false;
   if (std::exchange(started, true)) return;
@@ -40,15 +40,15 @@ void start_service() {
       for (int device = 0; device < devices; ++device) {
         static_cast<void>(open_device({DeviceType::cuda, device}));
       }
-    } catch (const Error&) {  // the ranks will say so
+    } catch (const Error&) {  // the ranks will report it
     }
     ::_exit(0);
   }
   if (child > 0) ::waitpid(child, nullptr, 0);
 }
 
-/// Whether CUDA_VISIBLE_DEVICES leaves out the GPU with this number and UUID. One that has other names in it leaves out
-/// none.
+/// Whether CUDA_VISIBLE_DEVICES hides the GPU with this number and UUID. A list with names of any other form counts as
+/// hiding none.
 bool is_hidden(unsigned gpu, std::string_view uuid) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr || *visible == '\0') return false;
@@ -64,7 +64,7 @@ bool is_hidden(unsigned gpu, std::string_view uuid) {
 
 }  // namespace
 
-/// One session. The toolkit has no nvml.h; these prototypes have been the same since NVML 2, and 11 for processes.
+/// An NVML session. The toolkit has no nvml.h; these prototypes are those since NVML 2 (for processes, since 11).
 class GpuMemoryWatch::Nvml {
  public:
   Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -87,7 +87,7 @@ class GpuMemoryWatch::Nvml {
     }
     return uses;
   }
-  /// The number in the name of its file, /dev/nvidia0 and on.
+  /// The number in the name of its device file, /dev/nvidia0, …
   [[nodiscard]] unsigned file_of(unsigned gpu) const {
     unsigned number = 0;
     expect(function<int(void*, unsigned*)>("nvmlDeviceGetMinorNumber")(handle_of(gpu), &number), "asking for its file");
@@ -105,7 +105,7 @@ class GpuMemoryWatch::Nvml {
     return device;
   }
   [[nodiscard]] std::string uuid_of(unsigned gpu) const {
-    std::array<char, 96> uuid{};  // as NVML's header says is always enough
+    std::array<char, 96> uuid{};  // always enough, according to NVML's header
     expect(function<int(void*, char*, unsigned)>("nvmlDeviceGetUUID")(handle_of(gpu), uuid.data(), uuid.size()),
            "asking for its UUID");
     return uuid.data();
@@ -114,7 +114,7 @@ class GpuMemoryWatch::Nvml {
     void* const device = handle_of(gpu);
     Memory memory{};
     expect(function<int(void*, Memory*)>("nvmlDeviceGetMemoryInfo")(device, &memory), "looking at its memory");
-    unsigned processes = 0;  // with room for none, it tells how many there are
+    unsigned processes = 0;  // called with room for none, it returns how many there are
     constexpr int too_little_room = 7;
     const int error =
         function<int(void*, unsigned*, void*)>("nvmlDeviceGetComputeRunningProcesses_v3")(device, &processes, nullptr);
@@ -130,7 +130,7 @@ class GpuMemoryWatch::Nvml {
     return found;
   }
 
-  void* library_;  // stays: the driver's libraries do not like to be unloaded
+  void* library_;  // never closed: the driver's libraries do not support unloading
 };
 
 GpuMemoryWatch::GpuMemoryWatch() {
@@ -150,7 +150,7 @@ GpuMemoryWatch::GpuMemoryWatch() {
 
 GpuMemoryWatch::~GpuMemoryWatch() {
   for (const FileDescriptor& lock : locks_) {
-    if (lock) ::flock(lock.get(), LOCK_UN);  // whoever else has the descriptor
+    if (lock) ::flock(lock.get(), LOCK_UN);  // explicitly, since forked children may still hold the descriptor
   }
 }
 

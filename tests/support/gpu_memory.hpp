@@ -10,23 +10,23 @@
 
 namespace tandem::testing {
 
-/// Watches what processes leave in the GPUs' memory. NVML tells, so that this process does without CUDA, and can still
-/// fork ranks.
+/// Detects memory that processes leave allocated on the GPUs. It asks NVML instead of CUDA, so that this process can
+/// still fork ranks.
 class GpuMemoryWatch {
  public:
-  /// Notes what is in use now.
+  /// Records what is in use now.
   GpuMemoryWatch();
   GpuMemoryWatch(const GpuMemoryWatch&) = delete;
   GpuMemoryWatch& operator=(const GpuMemoryWatch&) = delete;
   ~GpuMemoryWatch();
 
-  /// Why nothing can be said of what is left: nobody tells, or other processes were there before. Empty if it can.
+  /// Why leaks cannot be detected: NVML is missing, or other processes already use the GPUs. Empty if they can.
   [[nodiscard]] const std::string& why_blind() const noexcept { return why_blind_; }
   /// Which GPUs have more in use than at first, and how much; empty if none has, or if another test has ranks on these
-  /// GPUs now. The driver clears up behind a process that has ended: looks again and again until `patience` is over.
+  /// GPUs now. The driver frees the memory of a process after it has ended: polls for up to `patience`.
   [[nodiscard]] std::string left(std::chrono::milliseconds patience) const;
 
-  /// What the fullest GPU has left now; 0 where nobody tells.
+  /// The free memory of the fullest GPU now; 0 if NVML is missing.
   [[nodiscard]] static std::size_t free_bytes();
 
  private:
@@ -42,7 +42,7 @@ class GpuMemoryWatch {
 
   std::string why_blind_;
   std::vector<Use> before_;
-  std::vector<FileDescriptor> locks_;  // one of each GPU, shared by all tests that have ranks there now
+  std::vector<FileDescriptor> locks_;  // one for each GPU; all tests with ranks there share it
 };
 
 }  // namespace tandem::testing

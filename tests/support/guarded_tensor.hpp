@@ -19,14 +19,14 @@ namespace tandem::testing {
 
 using Bytes = std::vector<std::byte>;
 
-/// What memory of this dtype is filled with before a test writes to it: NaNs, which no sum loses even where they are
-/// multiplied by 0; in integers, which have none, bytes that no right result has by chance.
+/// The byte that memory of this dtype is filled with before a test writes to it: makes NaNs, which persist in sums even
+/// if multiplied by 0; for integers, a byte that no right result consists of by chance.
 [[nodiscard]] std::byte poison_of(DType dtype) noexcept;
 
 /// A dense tensor in local memory of a rank's device, with guards on both sides.
 class GuardedTensor {
  public:
-  /// Poisoned. It begins `offset` elements behind where memory is aligned for anything.
+  /// Poisoned. Its first element is `offset` elements after an address aligned for any access.
   GuardedTensor(const std::shared_ptr<Device>& device, const Dims& sizes, DType dtype, std::int64_t offset = 0);
   GuardedTensor(const Team& team, const Dims& sizes, DType dtype, std::int64_t offset = 0);
   GuardedTensor(const std::shared_ptr<Device>& device, const Dims& sizes, DType dtype, std::span<const double> values,
@@ -35,7 +35,7 @@ class GuardedTensor {
   [[nodiscard]] TensorView view() const;
   void set(std::span<const std::byte> bytes);
   void set(std::span<const double> values);
-  /// Each element of a matrix: element(row, column).
+  /// Sets each element of a matrix to element(row, column).
   template <typename Element>
     requires std::is_invocable_v<const Element&, std::int64_t, std::int64_t>
   void set(const Element& element) {
@@ -46,7 +46,7 @@ class GuardedTensor {
     set(std::span<const double>(values));
   }
   void poison();
-  /// The elements, after a check that the guards are whole.
+  /// The elements; also checks that the guards are intact.
   [[nodiscard]] Bytes get() const;
 
  private:

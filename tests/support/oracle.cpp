@@ -54,19 +54,19 @@ double rounded(double value, DType dtype) {
   return result;
 }
 
-/// Below it, numbers are as far apart as at it. Data here come nowhere near those of the other dtypes.
+/// Below it, the spacing of numbers no longer shrinks. Only f16's matters: the data stay far above the other dtypes'.
 double smallest_normal(DType dtype) { return dtype == f16 ? 0x1p-14 : 0; }
 
-/// Sums are made in more than these hold.
+/// Sums of these dtypes are accumulated in a wider one.
 bool is_narrow(DType dtype) { return size_of(dtype) == 2; }
 
-/// By how much a sum may be off that was rounded. In what sums are made with, that is one of its terms' roundings.
+/// The error of rounding a sum to `dtype`. 0 if sums are accumulated in `dtype` itself: `terms` covers that rounding.
 double rounding_of(double value, DType dtype) {
   return is_narrow(dtype) ? epsilon(dtype) * std::max(std::abs(value), smallest_normal(dtype)) : 0;
 }
 
-/// What a product may be off by that `start` and `bias` are added to one after the other, in either order, where each
-/// is added to what has been rounded.
+/// The error of a product to which `start` and `bias` are added one after the other, in either order, each time after
+/// rounding what was there.
 double on_the_way(double product, double start, double bias, DType dtype) {
   if (start == 0 && bias == 0) return 0;
   const double first = rounding_of(product, dtype);
@@ -76,10 +76,10 @@ double on_the_way(double product, double start, double bias, DType dtype) {
 
 bool is_integer(DType dtype) { return epsilon(dtype) == 0; }
 
-// GELU takes about as many roundings after the sum; they show where K is tiny.
+// GELU adds about this many roundings after the sum, which matter if K is tiny.
 constexpr std::int64_t activation_terms = 8;
 
-/// In the type of its argument: fp64 for the reference, fp32 for what runs unfused.
+/// Computes in the type of its argument: fp64 for the reference, fp32 for the unfused result.
 template <typename T> T activated(T x, Activation activation) {
   switch (activation) {
     case Activation::none: return x;
@@ -109,7 +109,7 @@ double slope(double x, Activation activation) {
   return 1;
 }
 
-/// How much GELU may make of an error in what it is applied to.
+/// The steepest slope of GELU: the factor by which it may enlarge an error of its input.
 constexpr double steepest = 1.13;
 
 }  // namespace
@@ -142,8 +142,8 @@ std::vector<std::byte> random_bytes(std::uint64_t key, std::size_t bytes) {
   return result;
 }
 
-// Memory that others may write goes through memcpy here and in compare_bytes(): a sanitizer looks at that call, though
-// not at this file (CMakeLists.txt).
+// Here and in compare_bytes(), memory that other threads may write is accessed by memcpy: sanitizers intercept that
+// call, although this file is not instrumented (CMakeLists.txt).
 void store(std::span<const double> values, DType dtype, void* memory) {
   if (values.empty()) return;
   with_storage(dtype, [&](auto zero) {
@@ -191,15 +191,15 @@ double Expected::allowed(std::size_t i) const {
   const double sum =
       std::sqrt(2.0 * static_cast<double>(terms)) * epsilon(is_narrow(dtype) ? f32 : dtype) * magnitude[i];
   const double roundings = rounding_of(value[i], dtype) + (rounded.empty() ? 0 : rounded[i]);
-  // What was rounded once may be rounded again.
+  // A rounded value may be rounded again.
   const double again = is_narrow(dtype) ? 1 + 2 * epsilon(dtype) : 1;
   return std::abs(unfused[i] - value[i]) + (sum + roundings) * again + (tf32 ? of_tf32(i) : 0.0);
 }
 
 double Expected::of_tf32(std::size_t i) const {
-  // Two operands, each cut off by up to 2^-10 of it: all of them at once for few terms. Of many the errors' mean is
-  // what the whole sum loses, and what is left of them grows as the root of their number, of which this is 14
-  // deviations.
+  // Two operands, each truncated by up to 2^-10 of its value: with few terms all errors may add up. With many, their
+  // mean scales the whole sum, and the remainder grows as the square root of their number: this allows 14 standard
+  // deviations of it.
   constexpr double most = 0x1p-9;
   return most * magnitude[i] * std::min(1.0, 4.0 / std::sqrt(static_cast<double>(terms))) +
          most / 2 * std::abs(value[i]);

@@ -11,20 +11,20 @@
 #include "tandem/base/dtype.hpp"
 #include "tandem/device/gemm.hpp"
 
-/// What results are compared with, in the tests and by `tandem verify` and `tandem bench`: random data that any rank
-/// can make for any other, fp64 references, and the bound of docs/architecture.md for every element:
+/// References for results, for the tests and for `tandem verify` and `tandem bench`: random data that any rank can
+/// generate for any other, fp64 references, and the bound of docs/architecture.md for every element:
 ///   |out - ref64| ≤ |unfused - ref64| + √(2K) · ε · (|A|·|B|) + r
-/// with the ε that sums are made with, fp32's where the result has 16 bits, and r what it costs to round these once
-/// each: the result, the partial sums that travel, what an activation is applied to, and a sum that began with another
-/// C before a bias is added to it. What is not 0 counts as no less than the dtype's smallest normal number.
+/// with the ε of the accumulation (fp32's if the result has 16 bits), and r the cost of rounding each of these once:
+/// the result, the partial sums that are sent, an activation's input, and a sum that began with another C before a bias
+/// is added to it. For r, a nonzero value counts as no less than the dtype's smallest normal number.
 ///
 /// All matrices here are dense, row-major and in fp64, and hold only values that the dtype in question can represent.
 namespace tandem::testing {
 
-/// A key for random data, from a seed and whatever tells one tensor from another (case, rank, operand, …).
+/// A key for random data, from a seed and whatever distinguishes one tensor from another (case, rank, operand, …).
 [[nodiscard]] std::uint64_t key(std::uint64_t seed, std::initializer_list<std::uint64_t> parts);
 
-/// 64 random bits: the same for the same key and index everywhere.
+/// 64 random bits, which depend only on the key and the index: equal on all ranks and devices.
 [[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t index) noexcept {
   std::uint64_t x = key + (index + 1) * 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -37,27 +37,27 @@ namespace tandem::testing {
 [[nodiscard]] std::vector<double> random_values(std::uint64_t key, std::int64_t count, DType dtype);
 [[nodiscard]] std::vector<std::byte> random_bytes(std::uint64_t key, std::size_t bytes);
 
-/// Values to memory of `dtype`, rounded to the nearest, and back. Throw InvalidArgument for f8, which has no
+/// Convert values to memory of `dtype`, rounding to nearest, and back. Throw InvalidArgument for f8, which has no
 /// arithmetic.
 void store(std::span<const double> values, DType dtype, void* memory);
 [[nodiscard]] std::vector<double> load(const void* memory, std::int64_t count, DType dtype);
-/// [rows, columns] to [columns, rows].
+/// Transposes [rows, columns] to [columns, rows].
 [[nodiscard]] std::vector<double> transposed(std::span<const double> values, std::int64_t rows, std::int64_t columns);
 
-/// Σ x[i] · y[i], of as many elements as x has, and the sum of the terms' absolute values.
+/// Σ x[i] · y[i] over the elements of x, and the sum of the terms' absolute values.
 struct Dot {
   double sum = 0;
   double magnitude = 0;
 };
 [[nodiscard]] Dot dot(std::span<const double> x, std::span<const double> y);
 
-/// What a result must be, for each element, and how far it may be off.
+/// The expected result, for each element, and how far the actual one may be off.
 struct Expected {
   std::vector<double> value;      ///< in fp64
-  std::vector<double> unfused;    ///< as one operation after the other computes it in fp32, rounding what travels
+  std::vector<double> unfused;    ///< as separate fp32 operations compute it, with what is sent rounded
   std::vector<double> magnitude;  ///< |A|·|B|: the sum of all terms' absolute values
-  std::vector<double> rounded{};  ///< what rounding on the way may cost, but the result's own; empty: nothing
-  std::int64_t terms = 0;         ///< K: how many terms each element is a sum of; an activation's roundings count as 8
+  std::vector<double> rounded{};  ///< cost of roundings other than the result's own; empty: none
+  std::int64_t terms = 0;         ///< K: the terms of each element's sum; an activation's roundings count as 8
   DType dtype = f32;              ///< the result's
   bool tf32 = false;              ///< A and B may have been rounded to TF32 before they were multiplied
 
@@ -68,11 +68,11 @@ struct Expected {
   [[nodiscard]] double of_tf32(std::size_t i) const;
 };
 
-/// Σ over `sources`, in their order: a reduction over ranks.
+/// The sum of `sources`, in their order: a reduction over ranks.
 [[nodiscard]] Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype);
 
 /// activation(alpha · A[m, k] · B[k, n] + beta · start[m, n] + bias[n]); with `gradient_at`, the sum times the
-/// activation's derivative there.
+/// activation's derivative at those values.
 struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -85,21 +85,21 @@ struct Product {
   double beta = 0;
   Activation activation = Activation::none;
   std::span<const double> gradient_at{};  ///< [m, n]; empty: none
-  /// Where k is split over ranks, how much of it each rank has: their products are rounded to `travels` before they are
-  /// added. Empty, or all of it one rank's: one product.
+  /// If k is split over ranks: each rank's share of it. The ranks' partial results are rounded to `travels` before they
+  /// are added. Empty, or a single share: one GEMM.
   std::vector<std::int64_t> parts{};
   DType travels = f32;
-  /// For each row, the part that beta · start is added to before that is rounded. Empty: it is added to the sum.
+  /// For each row, the part to which beta · start is added before rounding. Empty: it is added to the whole sum.
   std::vector<std::size_t> owners{};
   DType dtype = f32;  ///< the result's
   bool tf32 = false;  ///< A and B may be rounded to TF32
-  /// Into 16 bits, as some of cuBLASLt's kernels have it: the product may be rounded before beta · start or the bias is
-  /// added to it, and that sum before the other one is.
+  /// For 16-bit results, as in some of cuBLASLt's kernels: the product may be rounded before beta · start or the bias
+  /// is added to it, and that sum before the other one is.
   bool rounds_between = false;
 };
 [[nodiscard]] Expected expected_product(const Product& product);
 
-/// How a result differs from what it must be.
+/// How a result differs from the expected one.
 struct Comparison {
   std::int64_t wrong = 0;
   std::int64_t first = -1;  ///< index of the first wrong element
@@ -107,7 +107,7 @@ struct Comparison {
   double wanted = 0;
   double allowed = 0;
 };
-/// `out` holds expected.value.size() elements of expected.dtype, in the host's memory.
+/// `out` holds expected.value.size() elements of expected.dtype, in host memory.
 [[nodiscard]] Comparison compare(const Expected& expected, const void* out);
 [[nodiscard]] Comparison compare_bytes(std::span<const std::byte> expected, const void* out);
 /// "3 elements wrong, first [17]: got 0.5, wanted 0.25 ± 0.001"

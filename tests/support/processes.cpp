@@ -13,7 +13,7 @@ char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string stat;
   std::getline(file, stat);
-  const std::size_t name_end = stat.rfind(") ");  // a name may hold anything
+  const std::size_t name_end = stat.rfind(") ");  // the last one: the process's name may contain anything
   return name_end == std::string::npos || name_end + 2 >= stat.size() ? '\0' : stat[name_end + 2];
 }
 

@@ -58,7 +58,7 @@ InitOptions options_of(int rank, int ranks, const std::string& job, const RankOp
   return init;
 }
 
-/// Runs the body as one rank. What it threw, if it did.
+/// Runs the body as one rank. Returns the message of what it threw, if it did.
 std::optional<std::string> run_rank(int rank, int ranks, const std::string& job, const RankOptions& options,
                                     const std::function<void(World&)>& body) {
   try {
@@ -103,12 +103,12 @@ void run_threads(int ranks, const std::function<void(World&)>& body, const RankO
   for (std::thread& thread : threads) thread.join();
 }
 
-// ---- Ranks as processes. A child sends records through a pipe: a kind (no letter of any text), then texts that end
-// with a zero byte.
+// ---- Ranks as processes. A child sends records through a pipe: a kind (a character that no text contains), then texts
+// that end with a zero byte.
 
 constexpr char failure_record = '\1';  // file, line, text
 constexpr char skip_record = '\2';     // the same
-constexpr char end_record = '\4';      // the rank came to its end
+constexpr char end_record = '\4';      // the rank ran to its end
 
 void write_record(int fd, char kind, std::initializer_list<std::string> texts) {
   std::string record(1, kind);
@@ -213,7 +213,7 @@ void collect(std::vector<Child>& children, std::chrono::steady_clock::time_point
       char buffer[4096];
       const ssize_t size = ::read(polled[i].fd, buffer, sizeof(buffer));
       if (size > 0) owners[i]->records.append(buffer, static_cast<std::size_t>(size));
-      // A rank that has reported its end is done, even where a child that it forked keeps the pipe open.
+      // A rank that has reported its end is done, even if a child that it forked keeps the pipe open.
       if (size == 0 || (!owners[i]->records.empty() && owners[i]->records.back() == end_record)) {
         ::close(std::exchange(owners[i]->pipe, -1));
       }
@@ -251,7 +251,7 @@ void run_processes(int ranks, const std::function<void(World&)>& body, const Ran
     const int error = start(children, [&](int fd) { be_rank(rank, ranks, job, options, body, fd); });
     if (error == 0) continue;
     ADD_FAILURE() << "rank " << rank << " could not be started: " << std::strerror(error);
-    for (const Child& child : children) {  // they would wait for it
+    for (const Child& child : children) {  // they would wait for the missing rank
       ::kill(child.pid, SIGKILL);
       ::waitpid(child.pid, nullptr, 0);
       ::close(child.pipe);
@@ -279,7 +279,7 @@ void run_processes(int ranks, const std::function<void(World&)>& body, const Ran
   if (skipped && !::testing::Test::HasFailure()) GTEST_SKIP() << *skipped;
 }
 
-/// The same on GPUs, whose memory is as it was when all ranks have ended.
+/// `run_processes` on GPUs, whose memory must be as it was before once all ranks have ended.
 void run_processes_on_gpus(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
   const GpuMemoryWatch watch;
   static std::string told;
@@ -292,7 +292,7 @@ void run_processes_on_gpus(int ranks, const std::function<void(World&)>& body, c
   if (const std::string left = watch.left(std::chrono::seconds(5)); !left.empty()) ADD_FAILURE() << left;
 }
 
-/// A number from `least` that the environment may set. A typo is an error: taken for 0, it would leave tests out.
+/// A number, at least `least`, that the environment may set. A typo is an error: read as 0 it would disable tests.
 template <typename Number> Number setting(const char* name, Number otherwise, Number least) {
   const char* const given = std::getenv(name);
   if (given == nullptr) return otherwise;
@@ -311,7 +311,7 @@ template <typename Number> Number setting(const char* name, Number otherwise, Nu
 
 void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOptions& options) {
   const bool as_threads = options.device == DeviceType::host && (options.kind == RankKind::threads || under_tsan);
-  static_cast<void>(seed());  // one for all ranks
+  static_cast<void>(seed());  // drawn before ranks are forked, so that all have the same
   if (as_threads) {
     run_threads(ranks, body, options);
   } else if (options.device == DeviceType::cuda) {

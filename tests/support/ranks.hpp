@@ -16,10 +16,10 @@ enum class RankKind { threads, processes };
 struct RankOptions {
   RankKind kind = RankKind::processes;  ///< always threads under ThreadSanitizer, always processes for CUDA
   DeviceType device = DeviceType::host;
-  std::chrono::seconds limit{120};  ///< then every rank is killed and the test fails
-  Env env = {};                     ///< what each rank is given instead of its environment
-  std::vector<int> may_die = {};    ///< processes: ranks that are meant to be killed, and then report nothing
-  std::function<void(int rank)> before_init = {};  ///< processes: called in the rank's before it joins the world
+  std::chrono::seconds limit{120};                 ///< then ranks that still run are killed, and the test fails
+  Env env = {};                                    ///< replaces each rank's environment variables
+  std::vector<int> may_die = {};                   ///< processes: ranks that may be killed, and then report nothing
+  std::function<void(int rank)> before_init = {};  ///< called in each rank before it joins the world
 };
 
 /// Runs `body` as each rank of a fresh world of `ranks`, and fails the current test for each rank that threw, failed an
@@ -30,16 +30,16 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const RankOpt
 /// Why a test may not kill one of its ranks; empty if it may.
 [[nodiscard]] std::string why_no_rank_may_die();
 
-/// The team sizes of a test that takes every size: 1, 2, 3, 4, 5 and 8, or those up to TANDEM_TEST_MAX_RANKS where a
-/// tool makes each rank slow. A test that says itself how many ranks it takes has as many there, too.
+/// The team sizes for a test that runs on all of them: 1, 2, 3, 4, 5 and 8, or those up to TANDEM_TEST_MAX_RANKS, for
+/// tools that make each rank slow. Tests that choose their number of ranks themselves are not limited.
 ///
-/// This and the two below throw InvalidArgument where their variable holds no such number.
+/// This and the two functions below throw InvalidArgument if their variable is not a valid number.
 [[nodiscard]] const std::vector<int>& team_sizes();
 
-/// This run's seed: TANDEM_TEST_SEED, or a fresh one that is printed with the test's name.
+/// This test's seed: TANDEM_TEST_SEED, or a fresh one for each test. It is printed with the test's name.
 [[nodiscard]] std::uint64_t seed();
 
-/// How much a stress does: TANDEM_TEST_SCALE (1 whole; CI sets 0.1).
+/// The fraction of its work that a stress test does: TANDEM_TEST_SCALE (default 1; CI sets 0.1).
 [[nodiscard]] double stress_scale();
 
 }  // namespace tandem::testing

@@ -31,7 +31,7 @@ std::vector<float> floats(const GuardedTensor& tensor) {
   return values;
 }
 
-/// In one of `calls_a_delay` calls, for a while; every rank has a sequence of its own.
+/// Sleeps for a while in one of `calls_a_delay` calls; every rank has its own sequence.
 class Delays {
  public:
   explicit Delays(std::uint64_t key) : key_(key) {}
@@ -87,7 +87,7 @@ void ReplayedRuns::run_eagerly() {
 void ReplayedRuns::queue_with_totals(const Run& run, std::uint64_t delays) {
   team_.device().launch(stream_, Delays(delays));
   for (int set = 0; set < sets; ++set) {
-    // What no run writes is to show, in all totals that follow: NaNs stay.
+    // Elements that a run fails to write show in all later totals, since NaNs persist.
     team_.device().fill(stream_, run.result.data(), poison_of(run.result.dtype()), run.result.bytes());
     run.queue(set);
     void* const total = run.total[static_cast<std::size_t>(set)].view().data();
@@ -112,7 +112,7 @@ void ReplayedRuns::replay_beside(std::span<ReplayedRuns* const> all, int times) 
   std::vector<Graph> graphs;
   for (ReplayedRuns* const runs : all) graphs.push_back(runs->capture());
   Draws draws(1);
-  bool right = true;  // a rank that found something goes on, since the others wait for it
+  bool right = true;  // after a failure a rank continues, since the others wait for it
   int checked = 0;
   for (int replay = 1; replay <= times; ++replay) {
     const std::uint64_t first = draws.below(all.size());
@@ -148,7 +148,7 @@ bool ReplayedRuns::check_totals(int replays) const {
         right = false;
         break;
       }
-      // They begin anew, so that they stay as small as f32 has exactly.
+      // The totals restart at 0, so that f32 keeps representing them exactly.
       const TensorView begun = run.total[at].view();
       team_.device().fill(stream_, begun.data(), std::byte{0}, begun.bytes());
     }

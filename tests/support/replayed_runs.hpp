@@ -17,23 +17,23 @@
 
 namespace tandem::testing {
 
-/// Runs of operations that are captured into one graph, and replayed thousands of times with random ranks held up at
-/// random points; now and then all are queued one by one instead. Each run has two sets of inputs, which it takes in
-/// turns, so that what is left over from one shows in the other. Every replay adds what it made to totals on the
-/// device: one wrong element of one replay is seen in the end, and that costs no look of the host's at each.
-/// Collective: all ranks call everything alike.
+/// Runs of operations that are captured into one graph, and replayed thousands of times with random ranks delayed at
+/// random points; now and then all are queued eagerly instead. Each run alternates between two sets of inputs, so that
+/// stale data of one is detected in the other. Every replay adds its results to totals on the device: one wrong element
+/// of one replay is still found in the end, without the host comparing each replay. Collective: all ranks make the same
+/// calls.
 class ReplayedRuns {
  public:
   explicit ReplayedRuns(const Team& team);
 
   [[nodiscard]] StreamRef stream() const { return stream_; }
-  /// `run(set)` queues a run on `stream()` that makes f32 or bf16 `result` of inputs 0 or 1: whole numbers, small
-  /// enough that f32 has the totals of some hundreds exactly. What an eager run makes of them is what every replay has
-  /// to make.
+  /// `run(set)` queues a run on `stream()` that computes the f32 or bf16 `result` from input set 0 or 1: whole numbers,
+  /// so small that f32 represents the totals of some hundreds of runs exactly. Every replay must reproduce an eager
+  /// run's result.
   void add(std::string what, const TensorView& result, std::function<void(int set)> run);
-  /// Captures all runs, replays them so often, and checks each element of the totals now and then.
+  /// Captures all runs, replays them `times` times, and regularly checks each element of the totals.
   void replay(int times) { replay_beside({{this}}, times); }
-  /// The same of several teams', each on a stream of its own, beside each other: any of them is launched first.
+  /// Replays several teams' runs concurrently, each on its own stream, starting with a random one each time.
   static void replay_beside(std::span<ReplayedRuns* const> all, int times);
 
  private:
@@ -51,9 +51,9 @@ class ReplayedRuns {
   [[nodiscard]] Graph capture();
   void queue_all(std::uint64_t turn);
   void queue_with_totals(const Run& run, std::uint64_t delays);
-  /// The result in f32, where it is kept no longer than the next step of the stream.
+  /// The result in f32, valid only for the next operation on the stream.
   [[nodiscard]] const void* in_f32(const Run& run);
-  /// Those of so many replays since the last check. False if something was wrong.
+  /// Checks, then clears, the totals of the `replays` since the last check. False if something was wrong.
   [[nodiscard]] bool check_totals(int replays) const;
 
   Team team_;

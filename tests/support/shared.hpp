@@ -7,7 +7,7 @@
 
 namespace tandem::testing {
 
-/// A T that this process shares with the ranks that it forks later.
+/// A T in memory that this process shares with the ranks that it forks later.
 template <typename T> class Shared {
   static_assert(std::is_trivially_destructible_v<T>);
 

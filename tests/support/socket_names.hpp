@@ -6,9 +6,9 @@
 
 namespace tandem::testing {
 
-/// What stands for a job's name in the names of its sockets.
+/// The hash that stands for a job's name in the names of its sockets.
 [[nodiscard]] std::uint64_t hash_of_job(const std::string& job);
-/// How the names of a job's sockets begin, if this user started it; '@' is the zero byte of an abstract one.
+/// The prefix of the names of the sockets of a job of this user; '@' stands for an abstract name's zero byte.
 [[nodiscard]] std::string socket_prefix(std::uint64_t job_hash);
 
 }  // namespace tandem::testing

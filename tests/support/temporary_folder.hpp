@@ -10,7 +10,7 @@
 
 namespace tandem::testing {
 
-/// A folder that no other test has, nor one of another checkout that is tested at once; it goes with this.
+/// A folder of its own, even if tests of another checkout run concurrently; the destructor removes it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -10,14 +10,14 @@
 
 namespace tandem::testing {
 
-/// How to join another world of the same processes, named after `name`.
+/// The options to join another world of the same ranks on the host, whose job has this one's name and `name` appended.
 [[nodiscard]] inline InitOptions another(const World& world, const std::string& name) {
   Launch launch = world.launch();
   launch.job += name;
   return {.launch = launch, .env = Env{}, .device = DeviceId{DeviceType::host, 0}};
 }
 
-/// What `init` says when it refuses with a T.
+/// The message of the T that `init` must throw.
 template <typename T>
 [[nodiscard]] std::string refusal(const InitOptions& options,
                                   const std::source_location& where = std::source_location::current()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that a rank forked has copies of all that the rank has, and none of its threads.
+// A process forked by a rank has copies of everything that the rank has, but none of its threads.
 #include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using testing::another;
 using testing::run_ranks;
 
-/// Forks a child that runs `body` and ends, or is killed with this.
+/// Forks a child that runs `body` and exits; the destructor kills it if it has not been seen to exit.
 class Child {
  public:
   template <typename Body> explicit Child(const Body& body) : pid_(::fork()) {
@@ -38,7 +38,7 @@ class Child {
     ::waitpid(pid_, nullptr, 0);
   }
 
-  /// Its exit code; nothing if it does not end within `limit`, or was killed.
+  /// Waits for its exit code; nullopt if it does not exit within `limit`, or was killed.
   [[nodiscard]] std::optional<int> exit_code(std::chrono::milliseconds limit) {
     int status = 0;
     for (const auto until = std::chrono::steady_clock::now() + limit; std::chrono::steady_clock::now() < until;) {
@@ -56,7 +56,7 @@ class Child {
   bool ended_ = false;
 };
 
-/// What all threads of this process have taken of the processors.
+/// The CPU time that all threads of this process have used.
 std::chrono::microseconds processor_time() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -75,7 +75,7 @@ class ForkedChild : public ::testing::Test {
   }
 };
 
-// The child has the peer's socket open, and its process' descriptor: the peer's end must not be told for good.
+// The child keeps the peer's socket and pidfd open: closing them must still stop epoll from reporting the peer's end.
 TEST_F(ForkedChild, APeerThatHasLeftTakesNoTime) {
   run_ranks(2, [](World& world) {
     std::optional<World> other(init(another(world, ".other")));
@@ -84,7 +84,7 @@ TEST_F(ForkedChild, APeerThatHasLeftTakesNoTime) {
     world.team().barrier();
     if (world.rank() == 1) other.reset();
     world.team().barrier();
-    std::this_thread::sleep_for(20ms);  // until the goodbye has been heard
+    std::this_thread::sleep_for(20ms);  // until the goodbye has been received
     const auto before = processor_time();
     std::this_thread::sleep_for(200ms);
     const auto taken = processor_time() - before;
@@ -100,7 +100,7 @@ TEST_F(ForkedChild, LetsGoOfItsCopyWhileAnotherThreadWaits) {
     std::optional<World> other(init(another(world, ".other")));
     if (world.rank() == 0) {
       std::thread waiting([team = other->team()] { team.barrier(); });
-      std::this_thread::sleep_for(50ms);  // so that it waits
+      std::this_thread::sleep_for(50ms);  // until it waits
       Child child([&] { other.reset(); });
       EXPECT_EQ(child.exit_code(20s), 0);
       world.team().barrier();

@@ -20,7 +20,7 @@ using testing::error_of;
 using testing::expect_says;
 using testing::run_ranks;
 
-/// Rank 1 of three makes a team without a descriptor left, and stays until the others have heard of it, or leaves.
+/// Rank 1 of three has no descriptor left to make a team with. It stays until the others have been told, or leaves.
 void expect_to_hear_why(bool stays) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
@@ -43,13 +43,13 @@ void expect_to_hear_why(bool stays) {
         ADD_FAILURE() << "a team was made without rank 1";
       } catch (const Aborted& error) {
         expect_says(error.what(), {"told by rank 1 ", "could not make team", "Too many open files"});
-      } catch (const PeerLost& error) {  // its world's end may be heard of before all have agreed on the team
+      } catch (const PeerLost& error) {  // the end of its world may be noticed before all have agreed on the team
         EXPECT_FALSE(stays) << error.what();
         EXPECT_EQ(error.rank(), 1) << error.what();
       }
       EXPECT_LT(std::chrono::steady_clock::now() - begin, world.team().timeout() / 2);
       EXPECT_FALSE(world.team().failed());
-      pair.barrier();  // else the end of who has heard first may be what the other one hears of
+      pair.barrier();  // else one may leave first, and the other one would report that instead
     }
     if (stays) apart.barrier();
   });
@@ -61,7 +61,7 @@ TEST(Formation, ARankThatCannotMakeATeamAndLeavesCostsNoDeadline) {
   for (int round = 0; round < 5; ++round) expect_to_hear_why(false);
 }
 
-// Each goes on as soon as it has heard of the mismatch, which the ranks do one after the other.
+// Each rank continues as soon as it has been told of the mismatch, so they make the next attempt at different times.
 TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
   run_ranks(3, [](World& world) {
     world.team().set_timeout(std::chrono::seconds(10));
@@ -81,8 +81,8 @@ TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
   });
 }
 
-// Rank 0 gives up before rank 2 comes, whose list rank 1 waits for last: so rank 1 has agreed with everybody, and
-// nobody with rank 1. What it had listed then counts for no later attempt, however late its list of that one comes.
+// Rank 0 times out before rank 2 sends its list, the last one that rank 1 waits for: so rank 1 has agreed with all, and
+// nobody with rank 1. Rank 1's list must not be taken for that of a later attempt, however late that one arrives.
 TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
   using std::chrono::milliseconds;
   constexpr milliseconds timeout(1000);

@@ -77,7 +77,7 @@ TEST(Launch, AProcessWithoutALauncherIsAWorldOfOne) {
   EXPECT_EQ(launch.world_size, 1);
   EXPECT_EQ(launch.local_size, 1);
   EXPECT_EQ(launch.job, "alone." + std::to_string(::getpid()));
-  // The script of an sbatch job has SLURM_PROCID, and is no step.
+  // An sbatch job's script has SLURM_PROCID, too, but is not a step.
   EXPECT_EQ(detect({{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).launcher, "none");
 }
 
@@ -86,7 +86,7 @@ TEST(Launch, TheInnerLauncherCounts) {
   EXPECT_EQ(detect(with(srun, torchrun)).launcher, "torchrun");
   EXPECT_EQ(detect(with(srun, mpirun)).launcher, "mpirun");
   EXPECT_EQ(detect(with(srun, hydra)).launcher, "mpiexec.hydra");
-  // What srun sets for MPICH's programs, with its own step.
+  // srun also sets these, for MPICH programs.
   EXPECT_EQ(detect(with(srun, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}})).launcher, "srun");
 }
 
@@ -101,19 +101,19 @@ TEST(Launch, OneThatStartsOneProcessDoesNotCountBesideAnother) {
   EXPECT_EQ(detect(with(one_by_tandem, one_by_mpirun)).launcher, "tandem run");
 }
 
-// As where a script hands on mpirun's numbers under torchrun's names.
+// As when a script exports mpirun's numbers under torchrun's names.
 TEST(Launch, TwoThatSayTheSameAreOne) {
   EXPECT_EQ(detect(with(mpirun, torchrun)).launcher, "torchrun");
   EXPECT_EQ(detect(with(hydra, torchrun)).launcher, "torchrun");
 }
 
-// A launcher of MPI programs that is in no row: as many worlds of one would be silent.
+// An MPI launcher that the table does not have: without an error, each process would silently be a world of one.
 TEST(Launch, ManyProcessesOfAnUnknownLauncherAreAnError) {
   EXPECT_THROW(static_cast<void>(detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}})), InvalidArgument);
   EXPECT_EQ(detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).launcher, "none");
 }
 
-// `mpirun -n 2` inside of `tandem run -n 4` or of torchrun's worker: all children inherit one rank of the outer one.
+// `mpirun -n 2` inside `tandem run -n 4` or a torchrun worker: all its children inherit one rank of the outer launcher.
 TEST(Launch, TwoThatStartSeveralAreAnErrorThatNamesBoth) {
   const Variables first_by_mpirun = with(mpirun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}});
   const Variables two_by_hydra =
@@ -161,7 +161,7 @@ TEST(Launch, TwoJobsAtOneTimeHaveTwoNames) {
 struct Malformed {
   Variables variables;
   std::string named;    // the variable that the error names
-  std::string allowed;  // what it says of what is allowed
+  std::string allowed;  // what it says is allowed
 };
 
 TEST(Launch, RefusesAMalformedEnvironmentWithNameValueAndWhatIsAllowed) {
@@ -206,7 +206,7 @@ TEST(Launch, RefusesAMalformedEnvironmentWithNameValueAndWhatIsAllowed) {
   }
 }
 
-// docs/launchers.md holds the table as it is here. To renew it, put the table that this prints into the page.
+// docs/launchers.md contains the table verbatim. To update it, paste what this prints on failure into the page.
 TEST(Launch, ItsTableIsTheOneOfTheDocuments) {
   std::ifstream page(TANDEM_SOURCE_DIR "/docs/launchers.md");
   std::ostringstream text;

@@ -25,7 +25,7 @@ using tandem::testing::state_of;
 const std::string probe = TANDEM_PROBE;
 const std::string tandem_run = std::string(TANDEM_COMMAND) + " run ";
 
-/// Its `out` is of stdout and stderr.
+/// `out` holds both stdout and stderr.
 Outcome run(const std::string& command) { return run_command("exec 2>&1; TANDEM_DEVICE=host timeout 60 " + command); }
 
 void expect_says(const Outcome& outcome, const std::string& text) { tandem::testing::expect_says(outcome.out, {text}); }
@@ -86,8 +86,8 @@ TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
   expect_says(outcome, "killed by signal 15");
 }
 
-/// Runs this script of sh as two ranks. Once they have written so many lines to "$UP", which is that file, does `then`;
-/// the launcher is process $!.
+/// Runs two ranks of the sh script `script`. Once they have written `lines` lines to the file `up`, their "$UP", runs
+/// the sh commands `then`, in which the launcher is process $!.
 Outcome run_and(const std::string& script, const std::string& up, int lines, const std::string& then) {
   ::setenv("RANK_SCRIPT", script.c_str(), 1);
   ::setenv("UP", up.c_str(), 1);
@@ -104,8 +104,8 @@ TEST(Launchers, TandemRunPassesSignalsOn) {
   expect_says(outcome, "told");
 }
 
-/// Runs two ranks of this script of sh into a pipe whose reader, which reads nothing, does `reader` and ends. "$UP" is
-/// an empty file at first; `ends PID` says "PID ended" once that process is gone, and says nothing after 20 s.
+/// Runs two ranks of the sh script `script`, with stdout in a pipe whose reader runs the commands `reader` and exits.
+/// "$UP" is an empty file at first; in `reader`, `ends PID` prints "PID ended" if that process is gone within 20 s.
 Outcome run_unread(const std::string& options, const std::string& script, const std::string& reader) {
   const tandem::testing::TemporaryFolder folder;
   ::setenv("RANK_SCRIPT", script.c_str(), 1);
@@ -118,7 +118,7 @@ Outcome run_unread(const std::string& options, const std::string& script, const 
 }
 
 const std::string until_up = "until test -s \"$UP\"; do sleep 0.05; done; ";
-// How less leaves it that stays on its page; the second is for the pipe to fill, and the launcher to find that out.
+// Emulates `less` while it stays on its first page. In the second, the pipe fills and the launcher notices that.
 const std::string pipe_is_full = until_up + "sleep 1; read pid < \"$UP\"; ";
 
 TEST(Launchers, TandemRunStopsTheOthersWhenOneFailsThoughNobodyReads) {
@@ -171,13 +171,13 @@ TEST(Launchers, TandemRunHasMoreRanksThanItMayHaveOpenFiles) {
   for (const char* line : {"[0] 40\n", "[19] 40\n"}) expect_says(outcome, line);
 }
 
-/// Whether it runs; what waits for its parent's attention does not.
+/// Whether the process exists and is not a zombie.
 bool lives(pid_t pid) {
   const char state = state_of(pid);
   return state != '\0' && state != 'Z';
 }
 
-/// Those of "pid NUMBER" in the output.
+/// Each NUMBER of "pid NUMBER" in the output.
 std::vector<pid_t> pids_in(const std::string& output) {
   std::vector<pid_t> pids;
   for (std::size_t at = 0; (at = output.find("pid ", at)) != std::string::npos; at += 4) {
@@ -196,10 +196,10 @@ void expect_all_end(const std::string& output, std::size_t processes) {
   }
 }
 
-// Holds no output that the test would wait for.
+// Does not hold open the output, which the test reads to its end.
 const std::string quiet_sleep = "sleep 50 > /dev/null 2>&1";
 
-/// Kills the launcher of two ranks that run this script of sh once "$UP" names so many processes, which must end then.
+/// Kills the launcher of two ranks of the sh script `script` once "$UP" names `processes` processes; all must end then.
 void expect_all_end_with_the_launcher(const std::string& script, int processes) {
   const tandem::testing::TemporaryFolder folder;
   const Outcome outcome = run_and(script, folder.at("up"), processes, "kill -9 $!");
@@ -211,7 +211,7 @@ TEST(Launchers, NothingOutlivesTandemRun) {
   expect_all_end_with_the_launcher("echo pid $$ >> \"$UP\"; exec " + quiet_sleep, 2);
 }
 
-// The program that a rank's script starts, or puts into the background, is nobody's child once the rank is dead.
+// A program that a rank's script starts, in the background or not, is orphaned once the rank is dead.
 TEST(Launchers, NothingThatARankStartedOutlivesTandemRun) {
   expect_all_end_with_the_launcher(
       quiet_sleep + " & echo pid $! >> \"$UP\"; sh -c 'echo pid $$ >> \"$UP\"; exec " + quiet_sleep + "'; true", 4);
@@ -221,7 +221,7 @@ TEST(Launchers, NothingThatARankStartedOutlivesIt) {
   expect_all_end(run(tandem_run + "-n 2 --no-prefix -- sh -c '" + quiet_sleep + " & echo pid $!'").out, 2);
 }
 
-// In a temporary folder of its own: two mpiruns of one user that begin and end at once take away each other's.
+// Each has its own temporary folder: two mpiruns of one user that start and end at the same time delete each other's.
 const std::string mpirun =
     "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 sh -c '"
     "export TMPDIR=$(mktemp -d); trap \"rm -rf $TMPDIR\" EXIT; trap \"exit 143\" TERM; "
@@ -254,7 +254,7 @@ TEST(Launchers, MpirunInsideTandemRunIsRefused) {
 TEST(Launchers, MpiexecHydra) {
   if (!installed("mpiexec.hydra --version")) GTEST_SKIP() << "mpiexec.hydra is not installed";
   expect_ranks(run("mpiexec.hydra -n 3 " + probe), 3, "mpiexec.hydra");
-  // Where each rank has a shell of its own above it, too.
+  // Also where each rank is the child of its own shell.
   expect_ranks(run("mpiexec.hydra -n 2 sh -c '" + probe + "; true'"), 2, "mpiexec.hydra");
 }
 
@@ -268,7 +268,7 @@ TEST(Launchers, TwoJobsOfMpiexecHydraAtOnce) {
   expect_ranks(second, 3, "mpiexec.hydra");
 }
 
-// The same without MPICH: what its processes are called, and what they set.
+// Emulates mpiexec.hydra, so that MPICH need not be installed: its process names, and the variables that it sets.
 TEST(Launchers, TheProcessAboveTheRanksOfHydraNamesTheirJob) {
   const tandem::testing::TemporaryFolder folder;
   const std::string proxy = folder.at("hydra_pmi_proxy");
@@ -286,8 +286,7 @@ TEST(Launchers, TheProcessAboveTheRanksOfHydraNamesTheirJob) {
 
 TEST(Launchers, Torchrun) {
   const std::string torchrun = "python3 -m torch.distributed.run --standalone --no_python ";
-  // A torch that can be imported may have a torchrun that starts nothing, as Debian 12's 1.13 under Python 3.11, or
-  // hangs.
+  // Even if torch can be imported, its torchrun may start nothing, as Debian 12's 1.13 under Python 3.11, or hang.
   if (!installed("timeout -k 5 60 " + torchrun + "--nproc_per_node 1 true")) {
     GTEST_SKIP() << "python3 has no torchrun that starts `true` within a minute";
   }

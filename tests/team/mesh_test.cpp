@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t team_key = 7;
-constexpr std::uint64_t parcels = 8;  // more than a socket takes
+constexpr std::uint64_t parcels = 8;  // more than a socket's buffer holds
 
 std::array<FileDescriptor, 2> connection() {
   std::array<int, 2> ends{-1, -1};
@@ -35,7 +35,7 @@ std::array<FileDescriptor, 2> connection() {
   return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
 }
 
-/// What rank `rank` has met, by the sockets to all ranks; its own is empty.
+/// The links of one rank to all ranks, by its sockets to them; the one to itself is empty.
 std::vector<Link> links_of(std::vector<FileDescriptor> sockets) {
   std::vector<Link> links;
   for (FileDescriptor& socket : sockets) {
@@ -61,8 +61,8 @@ TEST(Mesh, WhoReadsLateHearsTheGoodbyeAfterAllElse) {
   auto [early_end, late_end] = connection();
   std::optional<Mesh> early(std::in_place, 0, links_of({}, std::move(early_end)), 20s);
   fill(*early, 1);
-  std::thread leaving([&early] { early.reset(); });
-  std::this_thread::sleep_for(50ms);  // in which one that does not wait is gone
+  std::jthread leaving([&early] { early.reset(); });
+  std::this_thread::sleep_for(50ms);  // enough for one that does not wait to end
   Mesh late(1, links_of(std::move(late_end), {}), 0ms);
   std::promise<bool> clean;
   late.listen({[&clean](int, bool well) { clean.set_value(well); }, [](int, const Abort&) {}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that says how it was started. `probe --lose R`: rank R kills itself, and the others go on without it.
+// A rank that prints how it was started. `probe --lose R`: rank R kills itself, and the others continue without it.
 
 #include <csignal>
 #include <cstdio>
@@ -13,11 +13,11 @@
 
 namespace {
 
-/// Ends when `lost` is lost; then the others make a team.
+/// Rank `lost` kills itself; the others repeat a barrier until they notice, and then make a team without it.
 void go_on_without(const tandem::World& world, int lost) {
   try {
     world.team().barrier();
-    if (world.rank() == lost) ::kill(::getpid(), SIGKILL);  // another may still be in that barrier
+    if (world.rank() == lost) ::kill(::getpid(), SIGKILL);  // others may still be in that barrier
     while (true) world.team().barrier();
   } catch (const tandem::PeerLost& error) {
     std::vector<int> rest;

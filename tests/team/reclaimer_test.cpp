@@ -50,13 +50,13 @@ TEST_F(ReclaimerTest, WhatIsDeferredComesWithItsLastHandle) {
   handle.reset();
   reclaimer_.collect(1s);
   EXPECT_FALSE(watched.expired()) << "a handle still holds it";
-  std::thread([&] { copy.reset(); }).join();  // as a graph lets go, on a thread of the driver's
+  std::thread([&] { copy.reset(); }).join();  // as a graph does: on a driver thread
   EXPECT_FALSE(watched.expired()) << "who drops the last handle must not release anything";
   reclaimer_.collect(1s);
   EXPECT_TRUE(watched.expired());
 }
 
-// As where a graph is destroyed while its last launch runs, and its world ends.
+// As when a graph is destroyed, and then its world, while the graph's last launch is still running.
 TEST_F(ReclaimerTest, TheEndWaitsForWhatQueuedWorkHolds) {
   auto object = std::make_shared<int>(1);
   const std::weak_ptr<int> watched = object;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong while the ranks meet.
+// Failures while the ranks of a job find and connect to each other.
 #include "team/rendezvous.hpp"
 
 #include <array>
@@ -32,7 +32,7 @@ using testing::expect_says;
 using testing::refusal;
 using testing::run_ranks;
 
-// Notes of src/team/rendezvous.cpp.
+// The first kinds of notes in src/team/rendezvous.cpp, and its protocol's version.
 enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused };
 constexpr std::uint32_t protocol = 2;
 
@@ -42,8 +42,8 @@ WireWriter note(Note kind) {
   return writer;
 }
 
-/// Joins as this rank does, says that it is ready, and is gone as soon as it knows who there is. Gives the last note
-/// that it got.
+/// Joins as this rank, says that it is ready, and disconnects once it has got the roster or was refused. Returns the
+/// kind of the last note that it got.
 Note join_and_die(const Launch& launch) {
   const std::string name = socket_name(launch.job, "0");
   const auto deadline = std::chrono::steady_clock::now() + 20s;
@@ -97,7 +97,7 @@ TEST(Rendezvous, WhoSaysWhatNoRankSaysIsLetGo) {
       const auto deadline = std::chrono::steady_clock::now() + 20s;
       const std::vector<std::vector<std::byte>> messages{
           std::vector<std::byte>(1), std::vector<std::byte>(3), note(Note::ready).take(),
-          // These begin as a rank's first word does.
+          // These begin like a rank's first message.
           note(Note::hello).take(), note(Note::hello).number(protocol).number(1).take()};
       for (const auto& message : messages) {
         FileDescriptor host;
@@ -125,7 +125,7 @@ TEST(Rendezvous, AllHearAtOnceThatRank0HasRunOutOfDescriptors) {
     options.env->timeout = 60s;
     const auto before = std::chrono::steady_clock::now();
     if (world.rank() == 0) {
-      // What is left is for the socket where it takes in the others, and for one of them.
+      // Leaves two: for the socket that listens for the other ranks, and for the connection of one of them.
       const rlimit low{64, 64};
       ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
       std::vector<FileDescriptor> taken;
@@ -147,7 +147,7 @@ TEST(Rendezvous, ARankThatMeetsAndSaysNoMoreIsNamedWithWhatWasWaitedFor) {
   run_ranks(2, [](World& world) {
     InitOptions options = another(world, ".mute");
     options.env->timeout = 2s;
-    world.team().barrier();  // what is left of the time is for the message, not for the meeting
+    world.team().barrier();  // so that the 2 s pass while waiting for the message, not for rank 1 to join
     if (world.rank() == 1) {
       const std::vector<Link> links = meet({1, 2, options.launch->job, 20s});
       world.team().barrier();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of another user at the socket where a job's ranks meet.
+// Processes of another user that use the socket at which a job's ranks meet.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -33,7 +33,7 @@ using testing::run_ranks;
 
 enum class Said { nothing, no_other_user, is_other_user, listens, was_let_go, was_kept };
 
-/// A process of another user, who has taken or comes to the socket where rank 0 of this user's job takes in the others.
+/// A process of another user that occupies, or connects to, the socket at which rank 0 of this user's job listens.
 class Stranger {
  public:
   explicit Stranger(const std::string& job) {
@@ -51,7 +51,7 @@ class Stranger {
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
 
-  /// Both are false where this root cannot become another user.
+  /// Both start the process, and return false if this root cannot become another user.
   [[nodiscard]] bool listens() {
     return lives([this](int socket) {
       if (::bind(socket, address(), length_) == 0 && ::listen(socket, 64) == 0) *said_ = Said::listens;
@@ -68,7 +68,7 @@ class Stranger {
     });
   }
 
-  /// What it says next.
+  /// Waits for what it reports next.
   [[nodiscard]] Said says() const { return after(Said::is_other_user); }
 
  private:
@@ -85,7 +85,7 @@ class Stranger {
     constexpr id_t nobody = 65534;
     if (::setresgid(nobody, nobody, nobody) == 0 && ::setresuid(nobody, nobody, nobody) == 0) {
       *said_ = Said::is_other_user;
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // only now: it is forgotten when the user changes
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // only now: a change of the user clears it
       life(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     } else {
       *said_ = Said::no_other_user;
@@ -104,7 +104,7 @@ class Strangers : public ::testing::Test {
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user as well";
   }
-  /// How rank `rank` of two joins the job.
+  /// The options with which rank `rank` of two joins the job.
   [[nodiscard]] InitOptions joining(int rank) const {
     return {.launch = Launch{rank, 2, rank, 2, 1, job_, "tests"}, .env = Env{}, .device = DeviceId{}};
   }
@@ -126,7 +126,7 @@ TEST_F(Strangers, ASocketOfAnotherUserIsNoRank0) {
 TEST_F(Strangers, WhoIsAnotherUserIsNotLetIn) {
   if (!stranger_.connects()) GTEST_SKIP() << "this root cannot become another user";
   run_ranks(2, [this](World& world) {
-    if (world.rank() == 1) {  // while rank 0 takes in the others
+    if (world.rank() == 1) {  // while rank 0 still waits for this rank
       EXPECT_EQ(stranger_.says(), Said::was_let_go);
     }
     const World guarded = init(joining(world.rank()));

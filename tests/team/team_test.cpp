@@ -110,7 +110,7 @@ TEST(Team, SubTeamsHaveSubTeams) {
     const Team odd = world.team({7, 5, 3, 1});
     EXPECT_EQ(static_cast<bool>(odd), world.rank() % 2 == 1);
     if (!odd) return;
-    const Team two = odd.team({2, 0});  // ranks of `odd`: 3 and 7 of the world
+    const Team two = odd.team({2, 0});  // ranks in `odd`: world ranks 3 and 7
     EXPECT_EQ(static_cast<bool>(two), world.rank() == 3 || world.rank() == 7);
     if (two) {
       EXPECT_EQ(two.rank(), world.rank() == 3 ? 0 : 1);
@@ -141,7 +141,7 @@ TEST(Team, TwoTeamsOfTheSameRanksShareNothing) {
     EXPECT_FALSE(first == second);
     EXPECT_NE(first.id(), second.id());
     EXPECT_NE(first.control(), second.control());
-    // In different orders on different ranks: neither waits for the other's calls.
+    // On rank 1 the two threads use each other's team: neither team waits for the other's calls.
     const bool swap = world.rank() == 1;
     std::thread other([&] { expect_works(swap ? first : second, world); });
     expect_works(swap ? second : first, world);
@@ -212,7 +212,7 @@ TEST(Team, MembersThatListDifferentRanksAreNamed) {
     });
     expect_says(error, {"[0, 1, 3]", "[0, 1, 2]", "the same order"});
     world.team().barrier();
-    expect_works(world.team({3, 2, 1, 0}), world);  // and the next team is made as if nothing had been
+    expect_works(world.team({3, 2, 1, 0}), world);  // and the next team is not affected
   });
 }
 
@@ -249,7 +249,7 @@ TEST(Team, ExchangesMuchAndManyDescriptors) {
 TEST(Team, AnAbortEndsEveryMembersCallsAndStays) {
   run_ranks(3, [](World& world) {
     const Team team = world.team({2, 0, 1});
-    world.team().barrier();  // an abort of a team that a member has not made yet would end the making
+    world.team().barrier();  // an abort would end the construction of the team on a member that is still in it
     if (world.rank() == 1) {
       team.abort("the loss is not finite");
     } else {
@@ -269,7 +269,7 @@ TEST(Team, AnAbortEndsEveryMembersCallsAndStays) {
 TEST(Team, WhatARankHadQueuedAndFailedIsToldToAll) {
   run_ranks(3, [](World& world) {
     const Team team = world.team({2, 0, 1});
-    world.team().barrier();  // an abort of a team that a member has not made yet would end the making
+    world.team().barrier();  // an abort would end the construction of the team on a member that is still in it
     const Stream stream(world.device());
     if (world.rank() == 0) {
       team.device().launch(stream, [] { throw DeviceError("no product"); });
@@ -347,10 +347,10 @@ TEST(Team, ADeadlineNamesWhoDidNotCome) {
         team.barrier();
         ADD_FAILURE() << "nothing was thrown";
       } catch (const Timeout& error) {
-        EXPECT_TRUE(error.peer() == 1 || error.peer() == -1) << error.peer();  // -1: the other one is late, too
+        EXPECT_TRUE(error.peer() == 1 || error.peer() == -1) << error.peer();  // -1: the other one is late as well
         expect_says(error.what(), {"rank 1 ", "barrier", "150 ms"});
         EXPECT_GE(std::chrono::steady_clock::now() - before, 150ms);
-      } catch (const Aborted& error) {  // the other one was first, and says why
+      } catch (const Aborted& error) {  // the other one's deadline was first, and it told why
         expect_says(error.what(), {"rank 1 ", "barrier"});
       }
       EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
@@ -407,7 +407,7 @@ TEST(Team, NamesOfOperationsAreKeptUpToALimit) {
   });
 }
 
-/// What a convenience function keeps: it holds its team, as plans do.
+/// An object as convenience functions cache it: it holds its team, as plans do.
 struct Kept {
   Kept(Team kept_team, std::atomic<int>* kept_alive) : team(std::move(kept_team)), alive(kept_alive) { ++*alive; }
   ~Kept() {
@@ -433,7 +433,7 @@ TEST(Team, KeepsObjectsByKeyAndLetsThemGoAtItsEnd) {
       EXPECT_EQ(mine, 2);
       expect_works(team, world);
     }
-    EXPECT_EQ(mine, 200);  // both are gone, and so is what they left to be reclaimed
+    EXPECT_EQ(mine, 200);  // both are destroyed, and what they passed to `reclaim` is released
   });
 }
 
@@ -462,15 +462,15 @@ TEST_P(TeamTest, AllBlocksOfAllRanksThatShareAGpuRunAtOnce) {
   for (const int ranks : testing::team_sizes()) {
     on(ranks, [ranks](World& world) {
       const int blocks = world.team().resident_blocks();
-      EXPECT_EQ(world.team({world.rank()}).resident_blocks(), blocks);  // beside it the others' teams run
+      EXPECT_EQ(world.team({world.rank()}).resident_blocks(), blocks);  // the others' teams of one run concurrently
       const int most = world.device().hardware().blocks_at_once;
       if (most == 0) {
-        EXPECT_EQ(blocks, 1);  // no kernel of the host's waits
+        EXPECT_EQ(blocks, 1);  // the host's kernels never wait for peers
         return;
       }
       const int gpus = device_count(DeviceType::cuda);
       const int sharing = (ranks + gpus - 1) / gpus;
-      const int left = sharing == 1 ? most : most / 2;  // the other half is for products
+      const int left = sharing == 1 ? most : most / 2;  // the other half is for GEMMs
       EXPECT_LE(blocks * sharing, left);
       EXPECT_GT((blocks + 1) * sharing, left);
     });

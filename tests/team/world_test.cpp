@@ -110,12 +110,12 @@ TEST(World, RanksThatContradictEachOtherAreNamedOnAll) {
   run_ranks(3, [](World& world) {
     InitOptions options = another(world, ".sizes");
     if (world.rank() == 2) options.launch->world_size = options.launch->local_size = 5;
-    world.team().barrier();  // rank 0 has a word for those who come late, but not for ever
+    world.team().barrier();  // rank 0 answers ranks that come late, but only for a while
     expect_says(refusal<InvalidArgument>(options), {"rank 2 ", "5 ranks", "3"});
     world.team().barrier();
 
 #if defined(__SANITIZE_THREAD__)
-    return;  // ranks are threads here, and one process sees by itself that it would have a rank twice
+    return;  // ranks are threads here, and a process itself refuses a second world of the same rank
 #endif
     options = another(world, ".twice");
     if (world.rank() == 2) options.launch->rank = 1;
@@ -178,8 +178,8 @@ TEST(World, ARankWithoutDescriptorsSaysSoAtOnce) {
 #elif defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "UBSan opens a pipe to see whether an object can be read, and finds no descriptor left for that";
 #endif
-  // Up to the hard limit, Tandem raises the soft one. Who lowers that cannot raise it again, unless it is root: so each
-  // try is made by processes of its own.
+  // Tandem raises the soft limit up to the hard one, so the hard one is lowered, too. Only root can raise that again:
+  // so each try has processes of its own.
   const testing::Shared<std::atomic<int>> refusals;
   constexpr rlim_t tries = 16;
   for (rlim_t left = 0; left < tries; ++left) {
@@ -187,7 +187,7 @@ TEST(World, ARankWithoutDescriptorsSaysSoAtOnce) {
       InitOptions options = another(world, ".full");
       options.env->timeout = 20s;
       if (world.rank() == 0) {
-        rlim_t limit = 0;  // with so many numbers below it that are no descriptor's yet
+        rlim_t limit = 0;  // with `left` unused descriptor numbers below it
         for (rlim_t unused = 0; unused < left || ::fcntl(static_cast<int>(limit), F_GETFD) >= 0; ++limit) {
           if (::fcntl(static_cast<int>(limit), F_GETFD) < 0) ++unused;
         }
@@ -207,7 +207,7 @@ TEST(World, ARankWithoutDescriptorsSaysSoAtOnce) {
         ++*refusals;
       }
       if (world.rank() == 0) {
-        ::kill(static_cast<pid_t>(world.team().peer(1).pid), SIGKILL);  // nobody may be left to tell it
+        ::kill(static_cast<pid_t>(world.team().peer(1).pid), SIGKILL);  // this rank may have been unable to tell it
       } else {
         world.team().barrier();
       }
@@ -225,7 +225,7 @@ TEST(World, AThreadThatCannotBeMadeIsADeviceErrorAndLeavesTheSignalsAlone) {
   run_ranks(2, [](World& world) {
     pthread_attr_t usual;
     ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
-    pthread_attr_t endless;  // a stack that no machine has the addresses for
+    pthread_attr_t endless;  // a stack too large for any address space
     ASSERT_EQ(::pthread_attr_init(&endless), 0);
     ASSERT_EQ(::pthread_attr_setstacksize(&endless, std::size_t{1} << 60U), 0);
     ASSERT_EQ(::pthread_setattr_default_np(&endless), 0);
@@ -288,7 +288,7 @@ TEST(World, RefusesWhatNoLauncherCanMean) {
   expect_says(refusal<InvalidArgument>(options), {"without a job's name", "rank 0", "no other job"});
 }
 
-// Who waits on the device has nothing but this news to end its wait.
+// Nothing else ends the wait of a rank that waits for its device.
 TEST(World, ALogThatNobodyReadsHoldsUpNoNewsOfALostRank) {
   struct Leaves {};
   run_ranks(2, [](World& world) {

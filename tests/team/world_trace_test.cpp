@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a world's ranks write to one trace, TANDEM_TRACE.
+// The trace that all ranks of a world write to one file, TANDEM_TRACE.
 #include <algorithm>
 #include <csignal>
 #include <cstddef>
@@ -39,7 +39,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 TEST(WorldTrace, WritesOneTraceOfAllRanks) {
   const std::string path = ::testing::TempDir() + "tandem-trace-" + std::to_string(::getpid()) + ".json";
-  for (const int ranks : {3, 1, 4}) {  // each job's trace takes the place of the one before
+  for (const int ranks : {3, 1, 4}) {  // each job's trace replaces the previous one
     const auto traced = [](World& world) {
       const Stream stream(world.device());
       {
@@ -82,7 +82,7 @@ TEST(WorldTrace, TheTraceOfAnEarlierRunIsReplacedEvenIfItsJobHadTheSameName) {
   std::filesystem::remove(path);
 }
 
-/// A world of this rank alone that leaves a range in the trace at `path`, and ends after `at_last`.
+/// Makes another world of this one rank, which writes one range to the trace at `path`, calls `at_last` and ends.
 void trace_alone(const World& world, const std::string& path, const std::function<void()>& at_last = [] {}) {
   InitOptions options = another(world, ".traced");
   options.env->trace = path;
@@ -95,7 +95,7 @@ void trace_alone(const World& world, const std::string& path, const std::functio
   at_last();
 }
 
-/// That `text` is a whole document with an event on each line; of `worlds` worlds.
+/// Expects `text` to be a complete document with one event on each line, from `worlds` worlds.
 void expect_whole(const std::string& text, std::size_t worlds) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
@@ -119,14 +119,14 @@ TEST(WorldTrace, ATraceIsWholeAgainAfterARankThatWasKilledWritingIt) {
     trace_alone(world, path);
     const std::string both = testing::contents_of(path);
     expect_whole(both, 2);
-    const std::size_t place = first.size() - 4;  // the second world's events are from here on
+    const std::size_t place = first.size() - 4;  // where the second world's events begin
     const std::size_t complete = both.find('\n', place + 2);
     for (std::size_t written = 1; place + written < both.size(); ++written) {
       std::string killed = first;
       killed.replace(place, std::min(written, killed.size() - place), both, place, written);
       std::ofstream(path, std::ios::trunc) << killed;
       trace_alone(world, path);
-      // The killed one counts once its first event, which names it, was written.
+      // The killed world is one of them if its first event, which names its rank, was written completely.
       expect_whole(testing::contents_of(path), place + written + 1 >= complete ? 3 : 2);
       if (HasFailure()) FAIL() << "after " << written << " bytes: " << killed;
     }
@@ -142,7 +142,7 @@ TEST(WorldTrace, ATraceStaysWholeWhenARankCannotWriteToIt) {
     ::signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-    trace_alone(world, path, [&] {  // as on a disk that fills
+    trace_alone(world, path, [&] {  // as on a disk that becomes full
       rlimit low = before;
       low.rlim_cur = first.size() + 7;
       EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);

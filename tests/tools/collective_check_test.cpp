@@ -14,7 +14,7 @@ namespace {
 
 constexpr int runs_at_once = 5;
 
-/// Checks `runs_at_once` runs that are queued together, as a graph has them, where `done` of them are.
+/// The number of wrong elements after `runs_at_once` runs that are queued together, as in a graph, if only `done` are.
 std::int64_t wrong_of_runs(const Team& team, const CollectiveProblem& problem, const Form& form, int done) {
   const Stream stream(team.device());
   CollectivePlan plan(team, problem.operation, problem.plan_count(), problem.dtype, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several commands have in common.
+// Behaviour that several commands share.
 #include "tools/command.hpp"
 
 #include <cstddef>
@@ -115,7 +115,7 @@ TEST_P(CommandsOfRanks, LinearOperationsMayRoundToTf32) {
   EXPECT_EQ(nlohmann::json::parse(planned.out)["type"], "tf32") << planned.out;
 }
 
-// TANDEM_DEVICE=cuda alone is an error where there is no GPU, and with a link everywhere.
+// TANDEM_DEVICE=cuda with a link is an error on every machine, so the variable is read where the option is not given.
 TEST(CommandLine, TheDeviceOfTheCommandLineCountsAlsoIfItIsAuto) {
   const std::string command = "plan all_gather_linear -n 2 --shape 8,8,8 --json - ";
   EXPECT_NE(tandem_command(command + "--link 1us,1GB/s 2>/dev/null", "TANDEM_DEVICE=cuda").code, success);

@@ -31,7 +31,7 @@ std::set<std::size_t> usable_cores() {
   return cores_in(allowed);
 }
 
-/// How many ranks keep to each core.
+/// How many ranks have each core in their share.
 std::map<std::size_t, int> ranks_on(const std::vector<cpu_set_t>& shares) {
   std::map<std::size_t, int> ranks;
   for (const cpu_set_t& share : shares) {
@@ -79,7 +79,7 @@ TEST(Cores, AreSharedByAsManyRanksEachOrNotDivided) {
   }
 }
 
-/// What the ranks that `tandem ARGUMENTS` starts may use.
+/// How many of the ranks that `tandem run ARGUMENTS` starts may use each core.
 std::map<std::size_t, int> ranks_of_run(const std::string& arguments) {
   const testing::Outcome outcome = testing::run_command("timeout 60 " TANDEM_TEST_CLI " run --no-prefix " + arguments +
                                                         " -- grep Cpus_allowed_list /proc/self/status");

@@ -46,7 +46,7 @@ TEST(InParallel, ManyRanksLeaveOneThreadEach) {
 }
 
 TEST(InParallel, WhatABodyThrowsComesOut) {
-  for (const std::int64_t thrower : {0, 999}) {  // the first range, which is this thread's, and the last one
+  for (const std::int64_t thrower : {0, 999}) {  // in the first range, which this thread runs, and in the last one
     EXPECT_THROW(in_parallel(1000, 1, 1,
                              [&](std::int64_t begin, std::int64_t end) {
                                if (begin <= thrower && thrower < end) throw std::runtime_error("no");

@@ -15,7 +15,7 @@
 namespace tandem::tools {
 namespace {
 
-/// The value of the line of a section of `info --json -`.
+/// The value of the line `id` in a section of `info --json -`.
 std::string line_of(const nlohmann::json& document, const char* section, const std::string& id) {
   for (const auto& line : document[section]) {
     if (line["id"] == id) return line["is"];

@@ -61,13 +61,13 @@ TEST(Plan, ASizeWithoutAnElementIsRefused) {
 TEST(Plan, PredictsCollectivesByAlgorithm) {
   struct Row {
     const char* operation;
-    std::vector<std::string> algorithms;  // for symmetric tensors, and for plain ones where both are taken
-    double carried;                       // by the link of one of four ranks, in sizes
+    std::vector<std::string> algorithms;  // for symmetric tensors, and for plain ones if it takes both
+    double carried;                       // by the link of one of four ranks, relative to the size
     int rounds;
     int kib = 1024;
   };
-  // Where ranks may read each other's memory, large plain tensors are read where they are; unless that takes too long,
-  // as each command measures for itself.
+  // If ranks can read each other's memory, large plain tensors are read in place, unless that takes too long, which
+  // each command measures itself.
   const std::string fetch_or = "fetch or ";
   const auto large = [&](const char* otherwise) { return fetch_or + otherwise; };
   for (const Row& row :
@@ -77,13 +77,13 @@ TEST(Plan, PredictsCollectivesByAlgorithm) {
         {"all_reduce", {"two_shot", large("two_shot")}, 1.5, 2},
         {"all_reduce --algorithm one_shot", {"one_shot", "one_shot"}, 3, 1},
         {"all_to_all", {"push", large("staged")}, 0.75, 1},
-        {"broadcast --algorithm push", {"push"}, 27.0 / 19, 2},  // shares of 9, 6 and 4 parts, passed on
+        {"broadcast --algorithm push", {"push"}, 27.0 / 19, 2},  // shares of 9, 6 and 4 parts, then forwarded
         {"broadcast --algorithm pull", {"pull"}, 1, 1},
-        // small ones through staging memory, whatever the tensors
+        // small ones use staging memory, whatever the tensors
         {"all_gather", {"pull", "pull"}, 0.75, 1, 4},
         {"reduce_scatter", {"staged", "staged"}, 0.75, 1, 8},
         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 4},
-        // the smallest by mail
+        // the smallest use mail
         {"all_gather", {"mail", "mail"}, 0.75, 1, 1},
         {"reduce_scatter", {"mail", "mail"}, 0.75, 1, 2},
         {"all_to_all", {"mail", "mail"}, 0.75, 1, 2},
@@ -95,7 +95,7 @@ TEST(Plan, PredictsCollectivesByAlgorithm) {
                                            std::to_string(row.kib) + "K --link 100us,0.001GB/s --json -");
     ASSERT_EQ(outcome.code, success) << row.operation;
     const auto document = nlohmann::json::parse(outcome.out);
-    const bool fetches = contains(document["plan"], "read by their peers in one copy");
+    const bool fetches = contains(document["plan"], "\nfetch: ");
     const auto predicted = document["predicted"];
     ASSERT_EQ(predicted.size(), row.algorithms.size()) << row.operation << predicted;
     for (std::size_t i = 0; i < predicted.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands as a user runs them; `demo` has tests of its own.
+// Runs commands as a user does; `demo` has tests of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace tandem::tools {
 
 using testing::Outcome;
 
-/// Runs `tandem ARGUMENTS` on the host; what it says on stderr goes to the test's own.
+/// Runs `tandem ARGUMENTS` on the host; its stderr is the test's own.
 inline Outcome tandem_command(const std::string& arguments, const std::string& environment = "") {
   return testing::run_command("env TANDEM_DEVICE=host TANDEM_TIMEOUT=60s TANDEM_PLAN_CACHE=none " + environment +
                               " timeout 120 " TANDEM_TEST_CLI " " + arguments);
@@ -19,7 +19,7 @@ inline Outcome tandem_command(const std::string& arguments, const std::string& e
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// Tests of a command that so many ranks run.
+/// Tests of a command with the parameter as its number of ranks.
 class OfRanks : public ::testing::TestWithParam<int> {
  protected:
   [[nodiscard]] static std::string ranks() { return " -n " + std::to_string(GetParam()); }

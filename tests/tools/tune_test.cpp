@@ -57,7 +57,7 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
   for (const Row& row :
        {Row{"all_gather_linear", " --layout NN", " --layout NT"}, Row{"linear_reduce_scatter", "", " --layout TT"},
         Row{"linear_all_reduce", " --layout TN", ""},
-        // What travels counts, not whether it is called x or dy.
+        // What is gathered matters, not whether it is called x or dy.
         Row{"linear_weight_gradient", " --gathered dy", "", " --shape 33,17,30", "", " --shape 33,30,17"},
         Row{"linear_weight_gradient", " -d bf16 --gathered dy --gradient-dtype bf16", " -d bf16 --gathered dy",
             " --shape 33,17,30", " -d bf16 --gradient-dtype bf16", " --shape 33,30,17"}}) {
@@ -79,7 +79,7 @@ TEST_P(TuneOfSeveralRanks, WhatItKeepsIsOfOneLayoutAndOfEpiloguesThatChangeNoWay
       EXPECT_TRUE(contains(plan(tuned)["spec"], "dy gathered"));
     } else {
       EXPECT_TRUE(contains(plan(tuned + " --bias")["why"], "tuned")) << row.operation;
-      // Two ranks add up in another way what is activated.
+      // Two ranks sum an output in a different way if it is activated.
       const bool other_way = GetParam() == 2 && std::string(row.operation) != "all_gather_linear";
       EXPECT_EQ(contains(plan(tuned + " --activation gelu_erf")["why"], "tuned"), !other_way) << row.operation;
     }

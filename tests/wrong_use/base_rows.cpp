@@ -15,7 +15,7 @@
 namespace tandem::wrong_use {
 namespace {
 
-/// A variable of this process's environment, for as long as the object lives.
+/// Sets a variable in this process's environment for as long as the object lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }

@@ -24,7 +24,7 @@ Wrong all_reduce(const std::function<void(AllReduce&, StreamRef)>& use) {
     use(plan, stream_of(world));
   };
 }
-/// `use` between the start and the end of a run.
+/// Calls `use` between the start and the end of a run.
 Wrong while_open(const std::function<void(AllGather&, const SymmetricTensor&, StreamRef)>& use) {
   return [use](World& world) {
     SymmetricTensor x = SymmetricTensor::empty(world.team(), {8}, f32);

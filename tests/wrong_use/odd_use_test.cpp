@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What looks wrong and is not: things let go of in any order, and several plans on one tensor. Nothing crashes, and the
-// results are right.
+// Uses that look wrong but are allowed: objects destroyed in any order, and several plans on one tensor. Nothing may
+// crash, and the results must be right.
 #include <chrono>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ void expect_all(const Team& team, const TensorView& tensor, float value) {
   team.device().download(values.data(), tensor.data(), tensor.bytes());
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], value) << "element " << i;
 }
-/// Memory of the device's that no peer reaches.
+/// Device memory that peers cannot access.
 class Plain {
  public:
   Plain(const Team& team, std::int64_t count, float value)
@@ -58,7 +58,7 @@ class Plain {
     fill(team, view_, value);
   }
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
-  /// Of its first elements.
+  /// A view of its first elements.
   [[nodiscard]] TensorView view(const Dims& sizes) const { return {view_.data(), sizes, f32, view_.device()}; }
 
  private:
@@ -70,7 +70,7 @@ SymmetricTensor symmetric_tensor(const Team& team, std::int64_t count) {
   tensor.rendezvous();
   return tensor;
 }
-/// The sum of 1 to the number of ranks: what is reduced where each rank gives its number, counted from 1.
+/// The result of reducing each rank's `one_of_rank`.
 float sum_of_ranks(const Team& team) { return static_cast<float>(team.size() * (team.size() + 1)) / 2; }
 float one_of_rank(const Team& team) { return static_cast<float>(team.rank() + 1); }
 
@@ -145,7 +145,7 @@ constexpr Odd odd_uses[] = {
        event.synchronize();
        stream.synchronize();
        EXPECT_TRUE(stream.query());
-       stream = Stream(stream.device());  // the device is there while one of them is
+       stream = Stream(stream.device());  // the device lives as long as one of them
      }},
     {"AStreamGoesBeforeItsWorkHasRun",
      [](World& world) {
@@ -170,7 +170,7 @@ constexpr Odd odd_uses[] = {
        const Plain x(team, many, one_of_rank(team));
        slow(team, stream);
        AllReduce(team, {many, f32})(x.view(), x.view(), stream);
-       const AllReduce next(team, {8, f32});  // this is when memory that was let go of is freed
+       const AllReduce next(team, {8, f32});  // this frees memory that was passed to `reclaim`
        team.synchronize(stream);
        expect_all(team, x.view(), sum_of_ranks(team));
      }},
@@ -257,7 +257,7 @@ constexpr Odd odd_uses[] = {
          third(x, round % team.size(), stream);
          team.synchronize(stream);
          expect_all(team, x.local(), sum_of_ranks(team) * static_cast<float>(team.size()));
-         team.barrier();  // the others read it here, before it is filled again
+         team.barrier();  // this rank must not refill it before the others have read it
        }
      }},
     {"TwoPlansOnOneTensorOnTwoStreams",
@@ -352,7 +352,7 @@ class OddUse : public ::testing::TestWithParam<Case> {};
 TEST_P(OddUse, IsRight) {
   const auto [device, odd] = GetParam();
   if (const std::string reason = testing::why_no_ranks_on(device); !reason.empty()) GTEST_SKIP() << reason;
-  // To start ranks on CUDA takes seconds.
+  // Starting ranks on CUDA takes seconds.
   for (const int ranks : device == DeviceType::host ? std::vector<int>{1, 2, 3} : std::vector<int>{3}) {
     testing::run_ranks(ranks, odd->use, {.device = device, .limit = std::chrono::seconds(60)});
   }

@@ -12,7 +12,7 @@ namespace tandem::wrong_use {
 
 enum class Kind { invalid_argument, unsupported };
 
-/// What a row does, on every rank of a world or without one.
+/// What a row runs: on every rank of a world, or without a world.
 struct Wrong {
   template <typename Body>
     requires std::is_invocable_v<const Body&, World&>
@@ -25,7 +25,7 @@ struct Wrong {
   std::function<void()> alone;
 };
 
-/// One wrong use, and what it must be told.
+/// One wrong use, and what its error must say.
 struct Row {
   const char* name;
   int ranks;  ///< 0: no world is needed
@@ -34,7 +34,7 @@ struct Row {
   Kind kind = Kind::invalid_argument;
 };
 
-// Of the library, floor by floor, and of the command lines of `tandem`.
+// The rows of each layer of the library, and of `tandem` command lines.
 [[nodiscard]] const std::vector<Row>& base_rows();
 [[nodiscard]] const std::vector<Row>& team_rows();
 [[nodiscard]] const std::vector<Row>& memory_rows();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rows give to the library.
+// Arguments that the rows pass to the library.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of wrong use (*_rows.cpp). Each row gets an error of its kind, whose message says what was given and what is
-// allowed, on every rank ("{rank}" in a fragment is the rank's number); and the ranks can go on afterwards.
+// Tables of wrong use (*_rows.cpp). Each row must throw an error of its kind on every rank, with a message that says
+// what was given and what is allowed ("{rank}" in a fragment is the rank's number); afterwards the ranks can continue.
 #include <gtest/gtest.h>
 #include <ostream>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tandem::wrong_use {
 
-// gtest finds it here.
+// Not in the unnamed namespace: gtest finds it by argument-dependent lookup.
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 namespace {
@@ -52,7 +52,7 @@ TEST_P(WrongUse, IsTold) {
   }
   testing::run_ranks(row.ranks, [&](World& world) {
     expect_error(row, world.rank(), [&] { row.wrong.in_world(world); });
-    world.team().barrier();  // nobody was left in a call that the others did not make
+    world.team().barrier();  // no rank was left waiting in a call that the others did not make
   });
 }
 

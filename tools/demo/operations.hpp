@@ -11,19 +11,19 @@
 
 namespace tandem::tools {
 
-/// One of the overlapped operations of a block, as it was trained.
+/// One of the overlapped operations of a block, with the shape that it has in training.
 struct TimedOperation {
-  std::string name;  ///< "up, forward"
+  std::string name;  ///< "up: forward"
   LinearProblem problem;
   LinearChoice choice;
   OverlapTimes times;
 };
 
-/// Collective. Times every overlapped operation of a model's block, on random data of the trained shapes.
+/// Collective. Times every overlapped operation of a model's block, on random data of the shapes used in training.
 [[nodiscard]] std::vector<TimedOperation> time_operations(const World& world,
                                                           const language_model::ModelOptions& options, int iterations);
 
-/// The lines of a table, its header first.
+/// The lines of a table; the first is its header.
 [[nodiscard]] std::vector<std::string> table(const std::vector<TimedOperation>& operations);
 
 }  // namespace tandem::tools

@@ -5,8 +5,8 @@
 
 namespace tandem::tools {
 
-/// Tandem's sources and documents, one after the other. The build puts them into the program, so that the demo has
-/// something to learn wherever it runs.
+/// Tandem's sources and documents, concatenated. The build embeds them in the program, so that the demo has a text to
+/// learn wherever it runs.
 [[nodiscard]] std::string_view default_text() noexcept;
 
 }  // namespace tandem::tools

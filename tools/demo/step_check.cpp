@@ -18,16 +18,16 @@ using language_model::ParameterPart;
 using language_model::ReferenceStep;
 using language_model::ReferenceTensor;
 
-// The other ranks wait this long for the one that computes the reference.
+// How long the other ranks wait for the one that computes the reference.
 constexpr std::chrono::minutes patience{10};
 
-// Few samples leave the bound's width uncertain by a third, many take four times as long: for what comes so close to
-// it.
+// Few samples determine the bound only to within a third; many take four times as long, and are used only if an error
+// is that `close` to the bound.
 constexpr int few_samples = 4;
 constexpr int many_samples = 16;
 constexpr double close = 0.5;
 
-/// |out − reference| as a share of the bound; what is no number is infinitely wrong.
+/// |out − reference| as a fraction of the bound; NaN becomes infinity.
 double share(double out, double reference, double bound) {
   const double error = std::abs(out - reference);
   if (error == 0) return 0;
@@ -35,7 +35,7 @@ double share(double out, double reference, double bound) {
   return std::isnan(result) ? std::numeric_limits<double>::infinity() : result;
 }
 
-/// Fills in how `check` compares, and returns the number of the worst gradient.
+/// Fills in the results of `check`, and returns the index of the parameter with the worst gradient.
 std::size_t compare(StepCheck& check, const ReferenceStep& reference,
                     const std::vector<std::vector<float>>& gradients) {
   std::size_t worst = 0;

@@ -8,7 +8,7 @@
 
 namespace tandem::tools {
 
-/// How a step compares with the reference: errors as a share of what they may be.
+/// A step compared with the reference: errors as a fraction of their bounds.
 struct StepCheck {
   std::int64_t step = 0;
   double loss = 0;
@@ -22,8 +22,8 @@ struct StepCheck {
 /// "check step 1: loss 5.5452 vs 5.5452, worst gradient 0.31 of its bound (block0.up.weight): ok"
 [[nodiscard]] std::string to_string(const StepCheck& check);
 
-/// Collective. The trainer's next step, and the same one by rank 0 alone, in plain fp64 loops, from the parameters
-/// gathered before it. The outcome is the same on every rank.
+/// Collective. Runs the trainer's next step; rank 0 repeats it alone, in plain fp64 loops, from the parameters gathered
+/// before it. The result is the same on every rank.
 [[nodiscard]] StepCheck checked_step(language_model::Trainer& trainer);
 
 }  // namespace tandem::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that are captured into CUDA graphs.
+// Collectives captured into CUDA graphs.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -65,8 +65,8 @@ TEST_P(CaptureTest, ReplaysAndEagerRunsTakeTurns) {
 
 enum class Others : std::uint8_t { eager, captured };
 
-/// Replays of one team's runs beside another team's, of the same ranks backwards, on a stream of its own. Either is
-/// launched first, on all ranks alike.
+/// Replays one team's runs concurrently with runs of a second team, which has the same ranks in reverse order and a
+/// stream of its own. Which of the two is launched first is random, but the same on all ranks.
 void check_beside_another_team(World& world, Others others) {
   std::vector<int> backwards;
   for (int rank = world.size() - 1; rank >= 0; --rank) backwards.push_back(rank);
@@ -116,8 +116,7 @@ TEST_P(CaptureTest, OneRunAGraphTakesItsOneSlotEachTime) {
     AllReduce all_reduce(team, {.count = 3000, .dtype = i64}, {.piece_bytes = 4096});
     AllGather all_gather(team, {.count = 3000, .dtype = i64}, {.piece_bytes = 4096});
     for (const std::int64_t count : {1, 400, 3000}) {
-      // What comes out goes in again. A replay that begins before its slot is free adds up or gathers what is not
-      // there.
+      // Each result is the next input. A replay that begins before its slot is free sums or gathers stale data.
       GuardedTensor value(team, {count}, i64);
       GuardedTensor all(team, {team.size() * count}, i64);
       std::vector<std::int64_t> wanted(static_cast<std::size_t>(count));
@@ -143,7 +142,7 @@ TEST_P(CaptureTest, OneRunAGraphTakesItsOneSlotEachTime) {
   });
 }
 
-// What comes out goes in again, of every rank into every other: one message too early or too late, and all is wrong.
+// Results are the next inputs, from each rank to every other: a message too early or too late makes everything wrong.
 TEST_P(CaptureTest, ExchangesAndBroadcastsOfOneRunAGraphAndEagerOnesTakeTurns) {
   run([](World& world) {
     const Team& team = world.team();
@@ -157,7 +156,7 @@ TEST_P(CaptureTest, ExchangesAndBroadcastsOfOneRunAGraphAndEagerOnesTakeTurns) {
       Broadcast broadcast(team, {.count = 30'000, .dtype = i64}, options);
       for (const std::int64_t count : {1, 400, 30'000}) {
         const auto part = static_cast<std::size_t>(count);
-        std::vector<std::vector<std::int64_t>> wanted;  // of every rank
+        std::vector<std::vector<std::int64_t>> wanted;  // by rank
         for (int rank = 0; rank < n; ++rank) {
           wanted.emplace_back(part * static_cast<std::size_t>(n));
           for (std::size_t i = 0; i < wanted.back().size(); ++i) {
@@ -172,7 +171,7 @@ TEST_P(CaptureTest, ExchangesAndBroadcastsOfOneRunAGraphAndEagerOnesTakeTurns) {
           team.device().copy(stream,
                              {.dst = value.view().data(), .src = other.view().data(), .bytes = value.view().bytes()});
         };
-        // The root's first part, in place of everybody's.
+        // The first part of `value`: the root's replaces every other rank's.
         const TensorView first = value.view().narrow(0, 0, count);
         const auto broadcast_now = [&](int root) { broadcast(first, root, stream); };
         const CapturedGraph exchanges(team.device(), stream, exchange_now);
@@ -247,13 +246,13 @@ TEST_P(CapturedPlan, AGraphKeepsWhatItsPlanOwned) {
   on(2, [](World& world) {
     const Team& team = world.team();
     const Stream stream(team.device());
-    TANDEM_EXPECT_CUDA(cudaSetDevice(team.device().id().index));  // whose memory is looked at
+    TANDEM_EXPECT_CUDA(cudaSetDevice(team.device().id().index));  // for free_memory()
     constexpr std::int64_t count = 8 << 20;
     const std::vector<std::int32_t> ones(static_cast<std::size_t>(count), 1);
     GuardedTensor value(team, {count}, i32);
     GuardedTensor sum(team, {count}, i32);
     value.set(bytes_of(ones));
-    const auto all_ranks = [&](const auto& say) {  // of one GPU, perhaps, whose memory is everybody's
+    const auto all_ranks = [&](const auto& say) {  // ranks may share a GPU, and so its free memory
       team.barrier();
       const std::size_t said = say();
       team.barrier();
@@ -268,7 +267,7 @@ TEST_P(CapturedPlan, AGraphKeepsWhatItsPlanOwned) {
     team.collect();
     constexpr std::size_t slots = std::size_t{2} * 32 << 20;  // of each rank, for pieces of 32 MiB
     EXPECT_LE(all_ranks(free_memory) + slots, before) << "what the graph needs is gone";
-    const AllReduce another(team, {.count = count, .dtype = i32});  // where the first one's memory was, if it is gone
+    const AllReduce another(team, {.count = count, .dtype = i32});  // would reuse the first one's memory, were it free
     for (int replay = 0; replay < 3; ++replay) {
       sum.poison();
       graph->launch(stream);
@@ -276,7 +275,7 @@ TEST_P(CapturedPlan, AGraphKeepsWhatItsPlanOwned) {
       const std::vector<std::int32_t> wanted(static_cast<std::size_t>(count), team.size());
       expect_bytes(sum.get(), bytes_of(wanted), "replay " + std::to_string(replay));
     }
-    // The driver lets go of a graph's objects on a thread of its own.
+    // The driver releases a graph's objects on a thread of its own.
     const std::size_t with_graph = all_ranks(free_memory);
     graph.reset();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -304,7 +303,7 @@ TEST_P(CapturedPlan, PlansTensorsAndGraphsGiveAllMemoryBack) {
       player.check();
     };
     EXPECT_LT(memory_lost(team, 6, std::chrono::seconds(10), play), memory_not_lost);
-    // Would it be seen? Each rank keeps as much as the least that a plan has.
+    // Would a leak be noticed? Leak on each rank as little as the smallest plan owns.
     std::vector<SymmetricTensor> kept;
     const std::size_t lost = memory_lost(team, 6, {}, [&] { kept.push_back(symmetric(team, {1}, i32)); });
     EXPECT_GE(lost, memory_not_lost);

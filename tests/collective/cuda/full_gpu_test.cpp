@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That what copy engines can do waits for no multiprocessor: on GPUs whose multiprocessors have room for a warp or two
-// each, as a product leaves it, and for no block of a kernel that copies or adds up.
+// What copy engines can do must not wait for SMs: neither for those of a GPU that, as during a GEMM, has room for only
+// a warp or two per SM, nor for a block of a kernel that copies or sums.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -31,11 +31,11 @@ namespace {
 
 constexpr std::chrono::seconds limit{5};
 constexpr int room_for_two_warps = OccupiedGpu::most_block_threads - 32;
-constexpr std::int64_t count = std::int64_t{1} << 21;  // of a rank's shard, 8 MiB
+constexpr std::int64_t count = std::int64_t{1} << 21;  // elements of a rank's shard: 8 MiB
 
 class FullGpu : public OnEachDevice {};
 
-/// Runs `run` on full GPUs, and a kernel of one block, which is to find no place.
+/// Runs `run` on full GPUs, together with a kernel of one block, which must not find room.
 void expect_done_on_full_gpus(World& world, const std::string& what, const std::function<void(StreamRef)>& run) {
   const Team& team = world.team();
   Device& device = world.device();
@@ -48,7 +48,7 @@ void expect_done_on_full_gpus(World& world, const std::string& what, const std::
     device.reduce(kernels,
                   {.sources = source, .destinations = destination, .count = 4, .dtype = i32, .out_dtype = i32});
   };
-  run(stream);  // what is loaded when it is first used
+  run(stream);  // loads what is loaded at first use
   add();
   team.synchronize(stream);
   kernels.synchronize();
@@ -75,7 +75,7 @@ TEST_P(FullGpu, HoldsUpNoGatherExchangeOrBroadcast) {
     const CollectiveOptions engines{.sms = 0};
     AllGather gather(team, {.count = count, .dtype = i32}, engines);
     AllToAll exchange(team, {.count = count, .dtype = i32}, engines);
-    // So much that, of three ranks and more, shares are passed on.
+    // Large enough that shares are passed on, with three ranks or more.
     Broadcast broadcast(team, {.count = count * team.size(), .dtype = i32}, engines);
     std::vector<std::int32_t> mine(static_cast<std::size_t>(count * team.size()));
     std::iota(mine.begin(), mine.end(), team.rank() * 1'000'000);
@@ -83,7 +83,7 @@ TEST_P(FullGpu, HoldsUpNoGatherExchangeOrBroadcast) {
     input.set(std::as_bytes(std::span(mine)));
     const TensorView shard = input.view().narrow(0, 0, count);
     const SymmetricTensor whole = symmetric(team, {count * team.size()}, i32);
-    // The number at `i` of what the rank gives.
+    // Element `i` of a rank's input.
     const auto given = [](int rank, std::int64_t i) { return static_cast<std::int32_t>(rank * 1'000'000 + i); };
     const auto expect_parts = [&](const std::string& what,
                                   const std::function<std::int32_t(int, std::int64_t)>& number) {
@@ -102,7 +102,7 @@ TEST_P(FullGpu, HoldsUpNoGatherExchangeOrBroadcast) {
       poison(whole);
       world.device().upload(whole.local().narrow(0, team.rank() * count, count).data(), mine.data(),
                             static_cast<std::size_t>(count) * sizeof(std::int32_t));
-      team.barrier();  // nobody poisons what has come
+      team.barrier();  // no rank may poison what has already arrived
     };
     place_own_shard();
     expect_done_on_full_gpus(world, "a gather in place", [&](StreamRef stream) { gather(whole, stream); });
@@ -126,7 +126,7 @@ TEST_P(FullGpu, HoldsUpNoGatherExchangeOrBroadcast) {
   });
 }
 
-/// Milliseconds of `run` on `stream`, from when all ranks are ready to when it is done: the median of some.
+/// The median time of `run` in milliseconds, from when all ranks are ready until `stream` has finished it.
 double median_ms(const Team& team, StreamRef stream, const std::function<void()>& run) {
   std::array<double, 7> times{};
   run();
@@ -142,7 +142,7 @@ double median_ms(const Team& team, StreamRef stream, const std::function<void()>
   return times[times.size() / 2];
 }
 
-// A gather of 64 MiB a rank beside a product that fills the GPU: what it adds to the longer of both is memory traffic.
+// A gather of 64 MiB per rank and a GEMM that fills the GPU: only memory traffic may slow the longer of the two.
 TEST_P(FullGpu, AProductAndAGatherHoldEachOtherUpByLittle) {
   const int gpus = device_count(DeviceType::cuda);
   if (gpus < 2) GTEST_SKIP() << "ranks that share a GPU multiply in turns; there is one GPU";

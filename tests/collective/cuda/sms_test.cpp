@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That no collective takes more multiprocessors than it may: what its captured runs would launch.
+// No collective uses more SMs than it may: checks what its captured runs would launch.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +25,8 @@
 namespace tandem::testing {
 namespace {
 
-/// Records runs of each collective by each algorithm, of `count` f32 a rank on at most so many multiprocessors, from
-/// and into plain and symmetric tensors.
+/// Records runs of each collective by each algorithm, of `count` f32 per rank on at most `sms` SMs, with plain and
+/// symmetric tensors.
 class Recorder {
  public:
   Recorder(const Team& team, std::int64_t count, std::optional<int> sms)
@@ -42,10 +42,10 @@ class Recorder {
     gathers();
     if (sms != 0) sums();
     moves();
-    team.barrier();  // before anybody lets go of what was recorded
+    team.barrier();  // before any rank releases what was recorded
   }
 
-  /// By what was run: the most blocks that may be there at once.
+  /// For each run, by its description: the most thread blocks that can be resident at once.
   [[nodiscard]] const std::map<std::string, std::size_t>& blocks() const noexcept { return blocks_; }
 
  private:
@@ -60,11 +60,11 @@ class Recorder {
     EXPECT_FALSE(graph.nodes().empty()) << what;
     blocks_[what] = graph.most_blocks_at_once();
   }
-  /// With a plan by each of the algorithms.
+  /// Records a run of one plan for each of the algorithms.
   template <typename Plan, typename Spec, typename Run>
   void each(const Spec& spec, std::initializer_list<const char*> algorithms, const char* on, const Run& run) {
     for (const char* algorithm : algorithms) {
-      if (sms_ == 0 && std::string(algorithm).find("kernel") != std::string::npos) continue;  // needs one
+      if (sms_ == 0 && std::string(algorithm).find("kernel") != std::string::npos) continue;  // a kernel needs an SM
       Plan plan(team_, spec, by(algorithm));
       record(plan.describe() + "; " + algorithm + " of " + std::to_string(count_) + " a rank, " + on,
              [&] { run(plan); });
@@ -121,13 +121,13 @@ class Recorder {
 
 class SmsCapture : public OnEachDevice {};
 
-// By packets, by mailboxes, on the peers' own tensors; and so much that copies spread the sums.
+// For packets, for mailboxes, for kernels on the peers' tensors, and too large for a reduce-scatter by such a kernel.
 constexpr std::int64_t counts[]{500, 60'000, 400'000, 6 << 20};
 
 TEST_P(SmsCapture, NoRunLaunchesMoreBlocksThanItMay) {
   on(3, [](World& world) {
     for (const std::int64_t count : counts) {
-      for (const int sms : {0, 1, 2, 8}) {  // 0: copies, beside kernels of one block that signal and wait
+      for (const int sms : {0, 1, 2, 8}) {  // 0: only copies, and one-block kernels that signal and wait
         const Recorder recorder(world.team(), count, sms);
         const auto most = static_cast<std::size_t>(std::max(sms, 1));
         for (const auto& [what, blocks] : recorder.blocks()) EXPECT_LE(blocks, most) << what;
@@ -136,7 +136,7 @@ TEST_P(SmsCapture, NoRunLaunchesMoreBlocksThanItMay) {
   });
 }
 
-// Else the test above would show nothing.
+// Without this, the test above would prove nothing.
 TEST_P(SmsCapture, WithoutALimitSumsLaunchMore) {
   on(3, [](World& world) {
     std::size_t more = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That a trace says of a collective what does it: copy engines and multiprocessors have lanes of their own in a
-// picture.
+// A trace tells what runs a collective: copy engines and SMs have separate lanes when it is drawn.
 #include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>

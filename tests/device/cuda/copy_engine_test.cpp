@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That copies which hide behind compute need none of the multiprocessors that compute.
+// Copies that are to overlap with compute must need none of the multiprocessors (SMs) that compute.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -28,7 +28,7 @@ class CopyEngineTest : public OnDevice {
     copied_ = memory(copied_bytes);
   }
 
-  /// What `body` queues is there before any kernel gets a multiprocessor.
+  /// Expects what `body` queues to complete while no kernel can get a multiprocessor.
   template <typename Body> void expect_none_taken(const Body& body) {
     const Stream copies(device(), StreamPriority::high);
     const Stream kernels(device());
@@ -39,7 +39,7 @@ class CopyEngineTest : public OnDevice {
       device().reduce(kernels,
                       {.sources = sources, .destinations = destinations, .count = 4, .dtype = u8, .out_dtype = u8});
     };
-    body(copies);  // what is loaded when it is first used
+    body(copies);  // the first use of each operation loads its code
     add();
     copies.synchronize();
     kernels.synchronize();
@@ -76,7 +76,7 @@ TEST_P(CopyEngineTest, ABatchTakesNoMultiprocessor) {
 }
 
 TEST_P(CopyEngineTest, NorDoesABatchOfOneOnThisGpu) {
-  for (const Path path : {Path::local, Path::link}) {  // the memory of a rank that shares this GPU is over a link, too
+  for (const Path path : {Path::local, Path::link}) {  // a peer's memory on this same GPU is `link`, too
     expect_none_taken([&](const Stream& stream) {
       device().copy_batch(
           stream, std::array{Copy{.dst = copied_.data(), .src = source_.data(), .bytes = copied_bytes, .path = path}});

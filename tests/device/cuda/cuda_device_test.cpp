@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only CUDA can get wrong. What every device must do is in the other tests, which run on CUDA too.
+// Errors that only CUDA can have. The other tests, of what every device must do, run on CUDA, too.
 #include <array>
 #include <atomic>
 #include <bit>
@@ -34,7 +34,7 @@ class CudaDeviceTest : public WithControl {
   }
 };
 
-/// One of each operation, and what each must leave behind.
+/// One operation of each kind, and checks of their results.
 class Everything {
  public:
   static constexpr std::int64_t n = 96;
@@ -171,15 +171,15 @@ TEST_P(CudaDeviceTest, EverythingCanBeCaptured) {
   EXPECT_EQ(control_->failed, 0U);
   everything.check(times);
   TANDEM_EXPECT_CUDA(cudaGraphExecDestroy(replay));
-  // The graph owned the function; it lets go of it on a thread of the driver's.
+  // The graph owned the function, and releases it on a thread of the driver.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (calls.use_count() > 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(calls.use_count(), 1);
 }
 
 TEST_P(CudaDeviceTest, NothingIsLoadedLateWhileAKernelWaits) {
-  // The first run of each operation beside a kernel that waits: whatever loaded code, allocated or synchronised would
-  // hang here, and the wait would miss its deadline.
+  // Runs each operation for the first time while a kernel waits: one that loaded code, allocated or synchronised would
+  // block here until the wait misses its deadline.
   Everything everything(device_, random());
   Buffer pad(device_, 2 * sizeof(SignalWord));
   const std::array<SignalWord, 2> none{};
@@ -190,7 +190,7 @@ TEST_P(CudaDeviceTest, NothingIsLoadedLateWhileAKernelWaits) {
   const SignalWait wait{.word = words + 1};
   device().wait(waiting, {&wait, 1}, control_);
   everything.queue(working, control_);
-  // Rows of any width and alignment, for each of which the driver may have a kernel of its own.
+  // Rows of several widths and alignments, for each of which the driver may have a separate kernel.
   const Buffer rows(device_, 8192);
   for (std::size_t unit = 1; unit <= 16; unit *= 2) {
     for (const std::size_t row : {unit, 5 * unit, 33 * unit}) {
@@ -275,7 +275,7 @@ TEST_P(CudaDeviceTest, SaysAtWhatClockAGpuRuns) {
 
 TEST_P(CudaDeviceTest, AnErrorIsToldOnce) {
   const Stream stream(device());
-  // A copy from an address that nobody mapped, by sizes that no allocation has.
+  // An allocation larger than any memory, and a fill of a null pointer.
   EXPECT_THROW(static_cast<void>(device().allocate(std::size_t{1} << 60)), OutOfMemory);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_THROW(device().fill(stream, nullptr, std::byte{0}, 64), DeviceError);
@@ -283,7 +283,7 @@ TEST_P(CudaDeviceTest, AnErrorIsToldOnce) {
   EXPECT_NO_THROW(stream.synchronize());
 }
 
-/// Vectorised and scalar code must round alike: a rank's shard may begin anywhere.
+/// Vectorised and scalar code must round alike, since a rank's shard may have any alignment.
 TEST_P(CudaDeviceTest, AlignmentDoesNotChangeABit) {
   constexpr std::size_t n = 4099;
   for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
@@ -325,7 +325,7 @@ TEST_P(CudaDeviceTest, AlignmentDoesNotChangeABit) {
   }
 }
 
-/// 16-bit operands on odd addresses and with odd leading dimensions, which tensor cores' loads do not take.
+/// 16-bit operands at odd elements and with odd leading dimensions, which tensor cores' loads do not support.
 TEST_P(CudaDeviceTest, MultipliesFromAnyAddress) {
   for (int round = 0; round < 12; ++round) {
     const std::int64_t m = random_between(1, 150);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That a product which leaves multiprocessors leaves them for as long as it runs.
+// A GEMM that leaves multiprocessors to others must do so until it ends.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -19,7 +19,7 @@ class LeaveSms : public OnDevice {};
 
 TEST_P(LeaveSms, AKernelThatComesLaterRunsBesideTheProduct) {
   constexpr int left = 16;
-  // Some 3 ms on an H100: it has begun long before the sum comes, and goes on long behind it.
+  // Some 3 ms on an H100: the GEMM begins well before the sum is queued, and ends well after it.
   constexpr std::int64_t n = 8192;
   constexpr std::int64_t k = 16384;
   constexpr auto it_has_begun = 1ms;
@@ -47,7 +47,7 @@ TEST_P(LeaveSms, AKernelThatComesLaterRunsBesideTheProduct) {
                            .most_blocks = left});
   };
   const GemmOperands operands{.a = a.data(), .b = b.data(), .d = d.data()};
-  gemm->run(products, operands);  // what is loaded when it is first used
+  gemm->run(products, operands);  // the first use of each operation loads its code
   add();
   products.synchronize();
   sums.synchronize();

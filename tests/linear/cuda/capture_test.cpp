@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear operations that are captured into CUDA graphs.
+// Linear operations captured into CUDA graphs.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -38,9 +38,9 @@ void copy(const GuardedTensor& from, const GuardedTensor& to, const Stream& stre
   stream.device().copy(stream, {.dst = to.view().data(), .src = from.view().data(), .bytes = to.view().bytes()});
 }
 
-/// Replays `run`, captured before it ever ran, and runs it eagerly (which other tests compare with fp64), in turns:
-/// both make the same bits in `out` of the same inputs. Those change from run to run, and results are taken away, in
-/// the stream's order alone: a run that another overtakes, on any rank, shows.
+/// Captures `run` before it ever ran, then alternates replays with eager runs (which other tests compare with fp64):
+/// both must give the same bits in `out` for the same inputs. Inputs change from run to run, and results are copied out
+/// in stream order only, so that a run that overtakes another, on any rank, is noticed.
 void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, GuardedTensor& out, DType dtype,
                    const std::string& what, const std::function<void(StreamRef)>& run) {
   const Stream stream(team.device());
@@ -89,7 +89,7 @@ constexpr std::int64_t m = 45;
 constexpr std::int64_t n = 24;
 constexpr std::int64_t k = 40;
 
-/// Each algorithm in both dtypes, in the groups that the model chooses and in as many as there can be.
+/// Each algorithm in both dtypes, with the number of groups that the model chooses and with the largest possible one.
 template <typename Check> void for_each_plan(const Team& team, LinearKind kind, const Check& check) {
   const int most = most_groups(kind, {.m = m, .n = n, .k = k}, team.size());
   for (const std::string& algorithm : linear_algorithms(kind)) {
@@ -157,7 +157,7 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
   }
 }
 
-/// Of few tokens, and of more than mailboxes take.
+/// With few tokens, and with too many for mailboxes.
 TEST_P(LinearCapture, ReplaysLeaveASumInASymmetricTensor) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -181,8 +181,8 @@ TEST_P(LinearCapture, ReplaysLeaveASumInASymmetricTensor) {
   });
 }
 
-/// Replays of a plan's runs, whatever its operands' layouts and its epilogue. Behind y lies what it keeps of the
-/// activation.
+/// Replays a plan's runs with any operand layouts and epilogue. The second half of `made`, if any, is the auxiliary
+/// output.
 template <typename Plan> void check_epilogue(const Team& team, const LinearSpec& spec, const LinearOptions& options) {
   constexpr bool gathers = std::is_same_v<Plan, AllGatherLinear>;
   constexpr bool scatters = std::is_same_v<Plan, LinearReduceScatter>;
@@ -228,7 +228,7 @@ TEST_P(EpilogueCapture, OfAGather) {
 
 template <typename Plan> void check_epilogues_of_sums(World& world, LinearKind kind) {
   testing::for_each_epilogue(kind, Activation::gelu_erf, 0.5F, [&](LinearSpec spec, LinearOptions options) {
-    // Two ranks differ in what has groups, of which they need two.
+    // Two ranks run differently only in algorithms with groups, and only with at least two groups.
     if (world.size() == 2 && !has_groups(options.algorithm)) return;
     if (world.size() == 2) options.groups = 2;
     spec.tf32 = spec.dtype == f32;
@@ -249,7 +249,7 @@ TEST_P(EpilogueCapture, OfASumThatAllHave) {
   }
 }
 
-// Rows that no vector access fits, of more than mailboxes take: in sequence they are pushed, and the sums spread.
+// Rows that do not fit vector accesses, too large for mailboxes: "sequence" pushes them, and an all-reduce copies sums.
 TEST_P(EpilogueCapture, OddRowsInSequence) {
   on(3, [](World& world) {
     const LinearOptions options{.algorithm = "sequence"};
@@ -309,7 +309,7 @@ TEST_P(LinearCapture, WhatARunGatheredIsKeptUntilTheNext) {
         GuardedTensor kept(team, {m, k}, f32);
         const auto run = [&](StreamRef stream) {
           plan(inputs[0].view(), inputs[1].view(), y.view(), stream);
-          if (team.rank() == 1) {  // who reads late must not be overtaken by the others' next run
+          if (team.rank() == 1) {  // the other ranks' next run must not overtake a late reader
             team.device().launch(stream, [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
           }
           team.device().copy(stream,
@@ -361,7 +361,7 @@ TEST_P(LinearCapture, WhatADroppedCaptureStartedIsForgotten) {
     plan.start(x.view(), m, stream);
     EXPECT_TRUE(result() == wanted) << "started anew";
     drop();
-    result();  // gathers itself, and may add up in another order
+    result();  // gathers itself; its sums may be in another order, so bits are not compared
   });
 }
 

@@ -24,7 +24,7 @@ using testing::GuardedTensor;
 
 class LinearLaunchesCapture : public testing::OnEachDevice {};
 
-/// Of a captured run; anything else fails the test.
+/// What a captured run launches; anything but kernels and copies fails the test.
 struct Launches {
   std::size_t kernels = 0;
   std::size_t copies = 0;
@@ -43,7 +43,7 @@ Launches launches_of(Device& device, StreamRef stream, const std::function<void(
 
 bool is_product(std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; }
 
-/// A gather's operands, of a size that is multiplied in turns.
+/// A gather's operands, of a size for which GEMMs alternate between two streams.
 struct Gathering {
   explicit Gathering(const Team& team)
       : x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype),
@@ -54,7 +54,7 @@ struct Gathering {
   GuardedTensor x, weight, y;
 };
 
-/// What a spec's plans launch beside the product alone.
+/// What plans for a spec launch in addition to the GEMM.
 class LaunchesBeside {
  public:
   LaunchesBeside(const Team& team, const LinearSpec& spec)
@@ -67,7 +67,7 @@ class LaunchesBeside {
         y_shard_(team, {own_rows(spec), spec.n}, spec.dtype) {
     const std::unique_ptr<Gemm> alone = team.device().gemm(
         {.m = spec.m, .n = spec.n, .k = spec.k, .transpose_b = true, .dtype = spec.dtype, .out_dtype = spec.dtype});
-    // It may be two kernels: its parts along k, and their sum.
+    // May be two kernels: a GEMM split along k, and the sum of its parts.
     product_ = launches_of(team.device(), stream_, [&] {
       alone->run(stream_, {.a = x_.view().data(), .b = weight_.view().data(), .d = y_.view().data()});
     });
@@ -114,7 +114,7 @@ TEST_P(LinearLaunchesCapture, FewTokensAreAProductAndOneKernelMore) {
   });
 }
 
-// More than two ranks take the sums in a second kernel.
+// An all-reduce of more than two ranks copies the sums from their owners in a second kernel.
 TEST_P(LinearLaunchesCapture, MoreTokensInSequenceAreAProductAndOneOrTwoKernelsMore) {
   for (const int ranks : {2, 3}) {
     on(ranks, [](World& world) {
@@ -130,8 +130,8 @@ TEST_P(LinearLaunchesCapture, MoreTokensInSequenceAreAProductAndOneOrTwoKernelsM
   }
 }
 
-// Rows that no vector access fits: credits are taken and granted, the parts exchanged and added. An all-reduce takes
-// the sums from their owners, too.
+// Rows that do not fit vector accesses: kernels take and grant credits, exchange the parts and sum them. An all-reduce
+// also copies the sums from their owners.
 TEST_P(LinearLaunchesCapture, OddRowsInSequenceArePushedAtOnce) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -143,7 +143,7 @@ TEST_P(LinearLaunchesCapture, OddRowsInSequenceArePushedAtOnce) {
   });
 }
 
-// A product need not wait for the one before; what it waits for must, since that counts on from there.
+// A GEMM need not wait for the previous one, but its waits must: each counts signals from where that one stopped.
 TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -161,11 +161,11 @@ TEST_P(LinearLaunchesCapture, ProductsOfAGatherTakeTurnsAndTheirWaitsAreInOrder)
         EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U) << plan.describe();
       }
     }
-    team.barrier();  // before anybody lets go of what was recorded
+    team.barrier();  // before any rank releases what was recorded
   });
 }
 
-// The own shard's rows among those that are kept: their copy does not wait for products, nor do pushes.
+// keep_gathered includes the own shard's rows: neither their copy nor the pushes wait for GEMMs.
 TEST_P(LinearLaunchesCapture, WhatAGatherKeepsIsCopiedBesideProducts) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -183,7 +183,7 @@ TEST_P(LinearLaunchesCapture, WhatAGatherKeepsIsCopiedBesideProducts) {
       EXPECT_EQ(copies(graph), pushes + (keeps ? 1 : 0)) << plan.describe();
       EXPECT_EQ(graph.copies_behind(is_product), 0U) << plan.describe();
     }
-    team.barrier();  // before anybody lets go of what was recorded
+    team.barrier();  // before any rank releases what was recorded
   });
 }
 

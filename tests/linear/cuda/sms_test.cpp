@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That what goes with a linear plan's products takes no more multiprocessors than it may: what its captured runs would
-// launch.
+// What a linear plan runs besides its GEMMs uses no more SMs than it may: checks what its captured runs would launch.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,14 +27,14 @@ namespace {
 
 using testing::GuardedTensor;
 
-/// Kernels that move or add up what ranks send to each other: of Tandem's own neither products nor those of one block
-/// that signal and wait.
+/// Kernels that move or sum what ranks exchange: Tandem's own, except GEMMs and the one-block kernels that signal and
+/// wait.
 bool is_counted(std::string_view kernel) {
   const auto has = [kernel](std::string_view part) { return kernel.find(part) != std::string_view::npos; };
   return has("tandem") && !has("gemm_kernel") && !has("signal_kernel") && !has("wait_kernel") && !has("count_kernel");
 }
 
-/// Records a run of every linear plan by each algorithm, on at most so many multiprocessors.
+/// Records a run of every linear plan by each algorithm, on at most `sms` SMs.
 class Recorder {
  public:
   Recorder(const Team& team, const LinearSpec& spec, std::optional<int> sms)
@@ -60,10 +59,10 @@ class Recorder {
       record<LinearReduceScatter>(LinearKind::linear_reduce_scatter, layer(x, y_shard));
       record<LinearAllReduce>(LinearKind::linear_all_reduce, layer(x, y));
     }
-    team.barrier();  // before anybody lets go of what was recorded
+    team.barrier();  // before any rank releases what was recorded
   }
 
-  /// By what was run: the most blocks of the kernels that count which may be there at once.
+  /// For each plan, by its description: the most blocks of counted kernels that can be resident at once.
   [[nodiscard]] const std::map<std::string, std::size_t>& blocks() const noexcept { return blocks_; }
 
  private:
@@ -87,7 +86,7 @@ class Recorder {
 
 class LinearSmsCapture : public testing::OnEachDevice {};
 
-// By mailboxes, on all ranks' memory, and by copies that kernels add up, which take rows that no vector access fits.
+// Through mailboxes; directly on all ranks' memory; and, for rows that do not fit vector accesses, copies and sums.
 constexpr LinearSpec specs[]{{.m = 45, .n = 512, .k = 256, .dtype = bf16},
                              {.m = 3000, .n = 2048, .k = 1024, .dtype = bf16},
                              {.m = 3000, .n = 2047, .k = 1023, .dtype = bf16}};
@@ -95,7 +94,7 @@ constexpr LinearSpec specs[]{{.m = 45, .n = 512, .k = 256, .dtype = bf16},
 TEST_P(LinearSmsCapture, NoRunLaunchesMoreBlocksThanItMay) {
   on(3, [](World& world) {
     for (const LinearSpec& spec : specs) {
-      for (const int sms : {0, 1, 2, 8}) {  // 0: gathers alone
+      for (const int sms : {0, 1, 2, 8}) {  // 0: only the operations that gather
         const Recorder recorder(world.team(), spec, sms);
         for (const auto& [what, blocks] : recorder.blocks()) {
           EXPECT_LE(blocks, static_cast<std::size_t>(sms)) << what;
@@ -105,7 +104,7 @@ TEST_P(LinearSmsCapture, NoRunLaunchesMoreBlocksThanItMay) {
   });
 }
 
-// Else the test above would show nothing.
+// Without this, the test above would prove nothing.
 TEST_P(LinearSmsCapture, WithoutALimitSumsLaunchMore) {
   on(3, [](World& world) {
     for (const LinearSpec& spec : {specs[1], specs[2]}) {
@@ -121,7 +120,7 @@ TEST_P(LinearSmsCapture, WithoutALimitSumsLaunchMore) {
   });
 }
 
-// Refused before anything is made: the team goes on.
+// The options are refused before anything is created, so the team can continue.
 TEST_P(LinearSmsCapture, NoProductLeavesAllMultiprocessors) {
   on(2, [](World& world) {
     const Team& team = world.team();

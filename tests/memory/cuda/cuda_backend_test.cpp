@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that somebody else allocated through CUDA's VMM. What every backend must do is in backend_test.cpp.
+// Memory that another allocator got from CUDA's VMM API. What every backend must do is in backend_test.cpp.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::run_ranks;
 
 class CudaBackend : public testing::OnEachDevice {};
 
-/// Two granules of a foreign allocator's memory.
+/// Two granules of another allocator's memory.
 class Foreign {
  public:
   explicit Foreign(int device, bool shareable) {
@@ -59,7 +59,7 @@ TEST_P(CudaBackend, WrapsMemoryOfAnotherAllocator) {
               constexpr std::int64_t count = 1'000;
               const Foreign foreign(world.device().id().index, true);
               {
-                // It begins somewhere inside of the allocation.
+                // The tensor begins inside the allocation, not at its start.
                 auto tensor = SymmetricTensor::wrap(world.team(), foreign.data() + 4096, {count}, i32);
                 tensor.rendezvous();
                 EXPECT_EQ(tensor.local().data(), foreign.data() + 4096);

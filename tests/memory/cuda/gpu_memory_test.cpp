@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That tests would tell if their ranks left something in the GPUs' memory.
+// Checks that a test fails if its ranks leave anything allocated in GPU memory.
 #include "support/gpu_memory.hpp"
 
 #include <atomic>
@@ -33,11 +33,11 @@ class GpuMemory : public OnEachDevice {
   }
 };
 
-/// A process of its own that holds memory of the first GPU until it is told to end. It is not killed: a multi-process
-/// service might go down with it.
+/// A separate process that holds memory of the first GPU until it is told to end. It is not killed, since that might
+/// take down CUDA's Multi-Process Service (MPS).
 class Holder {
  public:
-  /// Forks it.
+  /// Forks the process.
   void start() {
     const pid_t child = ::fork();
     if (child != 0) {
@@ -59,7 +59,7 @@ class Holder {
     state_->ends = true;
     const pid_t pid = state_->pid;
     for (int i = 0; i < 1000 && state_of(pid) != 'Z' && state_of(pid) != 0; ++i) ::usleep(10'000);
-    ::waitpid(pid, nullptr, WNOHANG);  // where it is this process's child
+    ::waitpid(pid, nullptr, WNOHANG);  // reaps it if it is this process's child
   }
 
  private:

@@ -10,10 +10,10 @@
 
 namespace tandem::testing {
 
-/// A CUDA graph as a user's program makes it. For tests that have a CUDA runtime of their own.
+/// A CUDA graph as a user's program captures it. For tests that link a CUDA runtime of their own.
 class CapturedGraph {
  public:
-  /// Records what `body` queues on `stream`, and on streams that it ties to that one.
+  /// Records what `body` queues on `stream`, and on streams that join its capture.
   template <typename Body> CapturedGraph(Device& device, StreamRef stream, const Body& body) {
     capture(device, native(stream), body);
   }
@@ -34,7 +34,7 @@ class CapturedGraph {
     cudaGraph_t graph = nullptr;
     try {
       body();
-    } catch (...) {  // what is left open would forbid the process most of CUDA
+    } catch (...) {  // an open capture would make most CUDA calls of the process fail
       cudaStreamEndCapture(stream, &graph);
       cudaGraphDestroy(graph);
       throw;

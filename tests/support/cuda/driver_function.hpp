@@ -9,7 +9,7 @@
 
 namespace tandem::testing {
 
-/// A function of the driver's by name, as that version of CUDA has it. Tests link no libcuda, as the library does not.
+/// The driver's function of that name, as of that version of CUDA. Tests do not link libcuda, nor does the library.
 template <typename Function> Function driver_function(const char* name, [[maybe_unused]] unsigned int version = 12000) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};

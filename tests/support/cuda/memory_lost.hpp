@@ -13,7 +13,7 @@
 
 namespace tandem::testing {
 
-/// Of the current GPU, which is all its processes'.
+/// The free memory of the current GPU, which all its processes share.
 inline std::size_t free_memory() {
   std::size_t free = 0;
   std::size_t total = 0;
@@ -21,12 +21,12 @@ inline std::size_t free_memory() {
   return free;
 }
 
-/// So much of it may come and go with the driver's granules.
+/// Free memory may vary by this much, because the driver allocates in granules.
 inline constexpr std::size_t memory_not_lost = std::size_t{4} << 20;
 
-/// By how much `once`, done so many times, has lessened this rank's GPU's free memory: not the first times, when the
-/// driver and libraries take what they keep. Collective. Waits up to `patience` for what comes back late: the driver
-/// lets go of a graph's objects on a thread of its own.
+/// By how much `times` calls of `once` reduce the free memory of this rank's GPU, after a few first calls, in which the
+/// driver and libraries allocate what they keep. Collective. Waits up to `patience` for memory that is freed late: the
+/// driver releases a graph's objects on a thread of its own.
 template <typename Once>
 std::size_t memory_lost(const Team& team, int times, std::chrono::milliseconds patience, const Once& once) {
   EXPECT_EQ(cudaSetDevice(team.device().id().index), cudaSuccess);

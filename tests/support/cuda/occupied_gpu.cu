@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(OccupiedGpu::most_block_threads)
     occupy(const volatile unsigned* release, unsigned* started, unsigned long long limit_ns) {
   unsigned long long begin = 0;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
-  if (threadIdx.x == 0) atomicAdd(started, 1U);  // the CPU only reads: a PCIe root need not offer atomics
+  if (threadIdx.x == 0) atomicAdd(started, 1U);  // the CPU only reads it: PCIe need not support atomics
   for (unsigned long long now = begin; *release == 0 && now - begin < limit_ns;) {
     __nanosleep(10'000);
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

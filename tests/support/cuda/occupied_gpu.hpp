@@ -6,25 +6,25 @@
 
 namespace tandem::testing {
 
-/// Every place that a GPU has for threads, taken: until this goes, or the limit has passed, no other kernel starts.
+/// Occupies a GPU's multiprocessors: until this is destroyed or the limit has passed, no other kernel can start.
 class OccupiedGpu {
  public:
   static constexpr int most_block_threads = 1024;
 
-  /// Returns when all of them are. `is_taken()` says whether it has come to that.
-  /// With fewer threads a block than most, each multiprocessor has room for as many more, twice.
+  /// Returns when all are occupied, or at the limit: see `is_taken`. With slightly smaller blocks, each multiprocessor
+  /// (of 2048 threads) still gets two of them, and keeps twice the difference free.
   OccupiedGpu(int device, std::chrono::milliseconds limit, int block_threads = most_block_threads);
   OccupiedGpu(const OccupiedGpu&) = delete;
   OccupiedGpu& operator=(const OccupiedGpu&) = delete;
   ~OccupiedGpu();
 
-  /// Whether all are taken, and none was let go of.
+  /// Whether all are occupied now, and none has been released.
   [[nodiscard]] bool is_taken() const;
 
  private:
   struct Flags;
   cudaStream_t stream_ = nullptr;
-  Flags* flags_ = nullptr;  // in the host's memory
+  Flags* flags_ = nullptr;  // in host memory
   unsigned blocks_ = 0;
 };
 

@@ -17,10 +17,10 @@
 
 namespace tandem::testing {
 
-/// What a captured run consists of. It is never launched.
+/// The nodes of a captured run, for inspection. The graph is never launched.
 class RecordedGraph {
  public:
-  /// Records what `body` queues on `stream`, which throws nothing.
+  /// Records what `body` queues on `stream`. `body` must not throw.
   RecordedGraph(Device& device, StreamRef stream, const std::function<void()>& body) {
     EXPECT_EQ(cudaSetDevice(device.id().index), cudaSuccess);
     EXPECT_EQ(cudaStreamBeginCapture(CapturedGraph::native(stream), cudaStreamCaptureModeGlobal), cudaSuccess);
@@ -41,19 +41,19 @@ class RecordedGraph {
     EXPECT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
     return type;
   }
-  /// Of all kernels that may run while one does, that one's included: no path of the graph puts them in order.
+  /// The most thread blocks of a kernel and all others that may run concurrently with it (that no path orders).
   [[nodiscard]] std::size_t most_blocks_at_once() const { return most_at_once(blocks_of); }
-  /// The same of those kernels alone whose names, as the linker has them, are counted.
+  /// `most_blocks_at_once` of only those kernels whose mangled names `is_counted` accepts.
   [[nodiscard]] std::size_t most_blocks_at_once(const std::function<bool(std::string_view)>& is_counted) const {
     return most_at_once(
         [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? blocks_of(kernel) : 0; });
   }
-  /// And how many such kernels they are.
+  /// The most kernels that `is_counted` accepts which may run concurrently with one of them, it included.
   [[nodiscard]] std::size_t most_kernels_at_once(const std::function<bool(std::string_view)>& is_counted) const {
     return most_at_once(
         [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? std::size_t{1} : 0; });
   }
-  /// How many copies, which are no kernels, wait for the end of one that is counted.
+  /// How many memcpy nodes come after a kernel that `is_counted` accepts.
   [[nodiscard]] std::size_t copies_behind(const std::function<bool(std::string_view)>& is_counted) const {
     const auto weight = [&](const CUDA_KERNEL_NODE_PARAMS& kernel) { return is_counted(name_of(kernel)) ? 1U : 0U; };
     const std::vector<std::vector<bool>> before = order();
@@ -68,7 +68,7 @@ class RecordedGraph {
   }
 
  private:
-  /// `weight` of a kernel: what is added up.
+  /// The largest sum of `weight` over a kernel and all that may run concurrently with it.
   template <typename Weight> [[nodiscard]] std::size_t most_at_once(const Weight& weight) const {
     const std::vector<std::vector<bool>> before = order();
     std::vector<std::size_t> weights;
@@ -83,7 +83,7 @@ class RecordedGraph {
     }
     return most;
   }
-  /// The runtime knows the kernels of its own library only, the driver all.
+  /// Asks the driver, which knows all kernels: a runtime knows only those of the library that it is linked into.
   template <typename Weight> [[nodiscard]] static std::size_t weight_of(cudaGraphNode_t node, const Weight& weight) {
     if (type_of(node) != cudaGraphNodeTypeKernel) return 0;
     CUDA_KERNEL_NODE_PARAMS kernel{};
@@ -93,7 +93,7 @@ class RecordedGraph {
   [[nodiscard]] static std::size_t blocks_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
     return std::size_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
   }
-  /// A node has its kernel in one of two forms.
+  /// A node has either a CUkernel or a CUfunction.
   [[nodiscard]] static std::string_view name_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
     const char* name = "";
     const CUresult result = kernel.kern != nullptr ? TANDEM_DRIVER_SINCE(12030, cuKernelGetName)(&name, kernel.kern)
@@ -101,7 +101,7 @@ class RecordedGraph {
     EXPECT_EQ(result, CUDA_SUCCESS);
     return name;
   }
-  /// [one][other]: whether a path leads from one to the other.
+  /// [one][other]: whether the graph has a path from one to the other.
   [[nodiscard]] std::vector<std::vector<bool>> order() const {
     std::vector<std::vector<bool>> before(nodes_.size(), std::vector<bool>(nodes_.size()));
     std::size_t count = 0;
@@ -126,7 +126,7 @@ class RecordedGraph {
   }
   cudaError_t edges(cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) const {
 #if CUDART_VERSION >= 13000
-    // Some kinds of edges are told only to who asks for them.
+    // Without an array for edge data the call fails if an edge has any, e.g. one of a programmatic launch.
     std::vector<cudaGraphEdgeData> data(from == nullptr ? 0 : *count);
     return cudaGraphGetEdges(graph_, from, to, from == nullptr ? nullptr : data.data(), count);
 #else

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/demo/step_check.hpp"
 
+#include <cstddef>
 #include <gtest/gtest.h>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "support/ranks.hpp"
 
@@ -49,11 +53,17 @@ TEST(StepCheck, IsTheSameOnEveryRank) {
       EXPECT_EQ(check.step, step);
       EXPECT_TRUE(check.passed()) << to_string(check);
       EXPECT_GT(check.gradient_share, 0);
+      const std::string mine = to_string(check);
+      const std::span<const std::byte> text_of_mine = std::as_bytes(std::span(mine));
+      const std::vector<std::byte> bytes(text_of_mine.begin(), text_of_mine.end());
+      for (const Parcel& theirs : world.team().exchange("the check", {.bytes = bytes, .descriptors = {}})) {
+        EXPECT_EQ(theirs.bytes, bytes) << mine;
+      }
     }
   });
 }
 
-// Rank 1 learns from another text than rank 0 believes.
+// Rank 1 trains on a different text than rank 0, which repeats the step with its own batch.
 TEST(StepCheck, SeesABatchThatIsNotTheOneThatWasTrained) {
   testing::run_ranks(2, [](World& world) {
     const std::string bytes = "a step of every rank, and the same step of one rank alone";
