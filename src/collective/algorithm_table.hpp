@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tandem/base/export.hpp"
+#include "tandem/collective/collective.hpp"
 
 namespace tandem {
 
@@ -18,6 +20,13 @@ struct AlgorithmRow {
   std::string why_not;       ///< why the plan refuses such runs; empty: it accepts them
   std::function<std::string_view(std::int64_t count)> algorithm;
 };
+
+/// The row of `plan`'s runs on such tensors; `plan` must outlive it.
+template <typename Plan>
+[[nodiscard]] AlgorithmRow algorithm_row(const Plan& plan, std::string_view name, Tensors tensors,
+                                         std::string why_not) {
+  return {name, std::move(why_not), [&plan, tensors](std::int64_t count) { return plan.algorithm(count, tensors); }};
+}
 
 struct AlgorithmNote {
   std::string_view algorithm;

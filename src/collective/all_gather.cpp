@@ -61,10 +61,8 @@ AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const Collecti
           : format("in rank-rotated order, with a signal for each shard (in one batch up to {} bytes a shard)",
                    batch_bytes());
   const AlgorithmRow rows[] = {
-      {"into symmetric tensors", why_refused(into_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
-      {"into plain views", why_plain_refused(into_plain),
-       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
+      algorithm_row(*this, "into plain views", Tensors::plain, why_plain_refused(into_plain)),
   };
   describe_algorithms(spec.count, rows,
                       {{"push", "copies into the peers' tensors, " + batches},

@@ -78,12 +78,9 @@ AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const Collecti
   make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
   make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals, ranks() - 1);
   const AlgorithmRow rows[] = {
-      {"into symmetric tensors", why_refused(into_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
-      {"out of symmetric tensors", why_plain_refused(out_of_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_input); }},
-      {"between plain views", why_plain_refused(between_plain),
-       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
+      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_plain_refused(out_of_symmetric)),
+      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(between_plain)),
   };
   const std::string staging = format("plain views through two slots, in pieces of {} bytes", piece_bytes());
   describe_algorithms(spec.count, rows,

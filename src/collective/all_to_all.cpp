@@ -107,12 +107,9 @@ AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveO
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const AlgorithmRow rows[] = {
-      {"into symmetric tensors", why_refused(into_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
-      {"out of symmetric tensors", why_refused(out_of_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_input); }},
-      {"between plain views", why_plain_refused(between_plain),
-       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
+      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_refused(out_of_symmetric)),
+      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(between_plain)),
   };
   describe_algorithms(spec.count, rows,
                       {{"push", "copies into the peers' tensors, in rank-rotated order"},

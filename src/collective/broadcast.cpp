@@ -87,10 +87,8 @@ Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const Collecti
   std::string pushes = "copies of the root's into all others' tensors";
   if (readers() > 1) pushes += format("; above {} bytes each gets a share, and passes it on", passed_on_above_);
   const AlgorithmRow rows[] = {
-      {"into symmetric tensors", why_refused(into_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_output); }},
-      {"into plain views", why_plain_refused(into_plain),
-       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
+      algorithm_row(*this, "into plain views", Tensors::plain, why_plain_refused(into_plain)),
   };
   describe_algorithms(
       spec.count, rows,

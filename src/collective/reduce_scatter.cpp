@@ -45,10 +45,8 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const AlgorithmRow rows[] = {
-      {"out of symmetric tensors", why_refused(out_of_symmetric),
-       [this](std::int64_t count) { return algorithm(count, Tensors::symmetric_input); }},
-      {"out of plain views", why_plain_refused(out_of_plain),
-       [this](std::int64_t count) { return algorithm(count, Tensors::plain); }},
+      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_refused(out_of_symmetric)),
+      algorithm_row(*this, "out of plain views", Tensors::plain, why_plain_refused(out_of_plain)),
   };
   describe_algorithms(spec.count, rows,
                       {{"direct", "one reduction reads all ranks' tensors, between two exchanges of signals"},
