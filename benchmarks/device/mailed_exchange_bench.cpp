@@ -12,8 +12,8 @@
 #include "tandem/device/device.hpp"
 #include "tandem/device/graph.hpp"
 #include "tandem/device/mail.hpp"
-#include "tandem/memory/mail_lanes.hpp"
 
+#include "memory/mail_lanes.hpp"
 #include "memory/mail_slices.hpp"
 
 namespace {

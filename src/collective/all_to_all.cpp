@@ -2,346 +2,45 @@
 #include "tandem/collective/all_to_all.hpp"
 
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <string_view>
+#include <memory>
 
-#include "base/format.hpp"
-#include "collective/algorithm_table.hpp"
+#include "collective/all_to_all/state.hpp"
 #include "collective/cached.hpp"
-#include "collective/piece.hpp"
-#include "collective/tuning.hpp"
 
 namespace tandem {
-namespace {
-
-constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
-                                                     "mail", "one_kernel", "direct_kernel"};
-
-// The algorithms that support each kind of tensors.
-constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> out_of_symmetric{"pull", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> between_plain{"staged", "fetch", "mail", "one_kernel"};
-
-// What ranks signal to each other.
-constexpr std::uint32_t ready = 0;    // push: my tensor may be written; otherwise: it (staged: my slot) may be read
-constexpr std::uint32_t arrived = 1;  // push: your part is in your tensor
-constexpr std::uint32_t drained = 2;  // pull, fetch: I have read your tensor
-constexpr std::uint32_t signals = 3;
-
-}  // namespace
-
-/// In the order of `algorithms`.
-enum class AllToAll::Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
-
-void AllToAll::Exchange::assign(std::int64_t ranks, std::int64_t count) {
-  ranks_ = static_cast<std::size_t>(ranks);
-  counts_.assign(ranks_ * ranks_, count);
-  place();
-}
-
-void AllToAll::Exchange::assign(std::int64_t ranks, std::span<const std::int64_t> counts) {
-  ranks_ = static_cast<std::size_t>(ranks);
-  counts_.assign(counts.begin(), counts.end());
-  place();
-}
-
-void AllToAll::Exchange::place() {
-  sent_before_.assign(counts_.size(), 0);
-  got_before_.assign(counts_.size(), 0);
-  for (std::size_t from = 0; from < ranks_; ++from) {
-    for (std::size_t to = 0; to < ranks_; ++to) {
-      const std::size_t at = from * ranks_ + to;
-      if (to > 0) sent_before_[at] = sent_before_[at - 1] + counts_[at - 1];
-      if (from > 0) got_before_[at] = got_before_[at - ranks_] + counts_[at - ranks_];
-    }
-  }
-}
-
-std::int64_t AllToAll::Exchange::sent(int rank) const noexcept {
-  const int last = static_cast<int>(ranks_) - 1;
-  return place_in_input(rank, last) + count(rank, last);
-}
-
-std::int64_t AllToAll::Exchange::got(int rank) const noexcept {
-  const int last = static_cast<int>(ranks_) - 1;
-  return place_in_out(last, rank) + count(last, rank);
-}
-
-std::int64_t AllToAll::Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
-
-std::string AllToAll::Exchange::in_words() const {
-  if (std::ranges::count(counts_, counts_.front()) == std::ssize(counts_)) {
-    return format("{} elements a pair of ranks", counts_.front());
-  }
-  std::string rows;
-  std::uint64_t hash = 0;
-  for (std::size_t from = 0; from < ranks_; ++from) {
-    std::string row;
-    for (const std::int64_t count : std::span(counts_).subspan(from * ranks_, ranks_)) {
-      row += format("{}{}", row.empty() ? "" : ", ", count);
-      hash = hash * 0x100000001b3 + static_cast<std::uint64_t>(count);
-    }
-    rows += format("{}[{}]", rows.empty() ? "" : ", ", row);
-  }
-  // For more ranks the matrix is too long for an error message; hashes of different matrices almost always differ.
-  constexpr std::size_t most_ranks_listed = 8;
-  return ranks_ <= most_ranks_listed ? format("counts [{}]", rows)
-                                     : format("counts of up to {} elements, with hash {:x}", longest(), hash);
-}
-
-bool AllToAll::Exchange::divides_by(std::int64_t unit) const noexcept {
-  return std::ranges::all_of(counts_, [unit](std::int64_t count) { return count % unit == 0; });
-}
 
 AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options)
-    : Collective(team, "AllToAll", format("of up to {} {} a pair of ranks", spec.count, name(spec.dtype)), spec.dtype,
-                 options, algorithms),
-      count_(spec.count),
-      parts_(static_cast<std::size_t>(team.size())) {
-  expect_count(spec.count);
-  const CollectiveTuning& tuning = collective_tuning(device().id().type);
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, direct_copy_above(tuning, ranks()));
-  const bool staging = (automatic() && !is_always_one_kernel(spec.count)) || options.algorithm == "staged";
-  const std::size_t part = bytes_up_to(part_bytes(), spec.count);
-  make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
-  const AlgorithmRow rows[] = {
-      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
-      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_refused(out_of_symmetric)),
-      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(between_plain)),
-  };
-  describe_algorithms(spec.count, rows,
-                      {{"push", "copies into the peers' tensors, in rank-rotated order"},
-                       {"pull", "copies out of the peers' tensors, in rank-rotated order"},
-                       {"staged", format("through two slots, in pieces of {} bytes a rank", part_bytes())},
-                       {"direct_kernel", "one kernel on each rank stores into the peers' tensors, or loads from them"}},
-                      format("copies by {}", copier()));
-}
+    : Collective(std::make_unique<State>(team, spec, options)) {}
 
-AllToAll::Way AllToAll::way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept {
-  if (takes_mail(bytes)) return Way::mail;
-  if (tensors != Tensors::plain) {
-    const CollectiveTuning& tuning = collective_tuning(device().id().type);
-    const bool wins =
-        aligned && direct_shard_wins(ranks(), bytes, direct_copy_above(tuning, ranks()), tuning.direct_exchange_bytes);
-    if (takes_direct_kernel(wins)) return Way::direct_kernel;
-  }
-  if (takes_one_kernel(bytes)) return Way::one_kernel;
-  if (tensors == Tensors::symmetric_output) return Way::push;
-  if (tensors == Tensors::symmetric_input) return Way::pull;
-  return takes_fetch(bytes) ? Way::fetch : Way::staged;
-}
-
-std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const noexcept {
-  const std::size_t bytes = bytes_of(count);
-  return algorithms[static_cast<std::size_t>(way(bytes, tensors, bytes % vector_bytes == 0))];
-}
-
-AllToAll::Way AllToAll::way(Tensors tensors) const noexcept {
-  const bool aligned = meeting() && exchange_.divides_by(static_cast<std::int64_t>(vector_bytes / element_bytes()));
-  return way(bytes_of(exchange_.longest()), tensors, aligned);
-}
-
-void AllToAll::take_equal(std::int64_t elements) {
-  if (elements % ranks() != 0) {
-    refuse(format("the tensors have {} elements; equal parts for {} ranks need a multiple", elements, ranks()));
-  }
-  expect_at_most(elements / ranks(), count_, "a part");
-  exchange_.assign(ranks(), elements / ranks());
-}
-
-void AllToAll::take(std::span<const std::int64_t> counts) {
-  const auto n = static_cast<std::size_t>(ranks());
-  if (counts.size() != n * n) {
-    refuse(format("{} counts were given; {} ranks need {}, one for each pair", counts.size(), n, n * n));
-  }
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] < 0 || counts[i] > count_) {
-      refuse(format("{} elements from rank {} to rank {} were given; this plan is for 0 to {}", counts[i], i / n, i % n,
-                    count_));
-    }
-  }
-  exchange_.assign(ranks(), counts);
-}
-
-void AllToAll::expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const {
-  const std::int64_t room = tensor ? tensor.sizes().numel() : 0;
-  expect(tensor, argument, room);
-  if (room < elements) {
-    refuse(format("{} has room for {} elements; the rank with most needs {}", argument, room, elements));
-  }
+std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const {
+  return state<State>().algorithm(count, tensors);
 }
 
 void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  take_equal(input.numel());
-  expect(out, "out", input.numel());
-  push(input, out, stream);
+  state<State>()(input, out, stream);
 }
 
 void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  take_equal(out.numel());
-  expect(input, "input", out.numel());
-  pull(input, out, stream);
+  state<State>()(input, out, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
-  take_equal(input.numel());
-  plain(input, out, stream);
+  state<State>()(input, out, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
-  take(counts);
-  std::int64_t most = 0;
-  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, exchange_.got(rank));
-  expect_room(out, "out", most);
-  push(input, out, stream);
+  state<State>()(input, out, counts, stream);
 }
 
 void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
-  take(counts);
-  std::int64_t most = 0;
-  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, exchange_.sent(rank));
-  expect_room(input, "input", most);
-  pull(input, out, stream);
+  state<State>()(input, out, counts, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
-  take(counts);
-  plain(input, out, stream);
-}
-
-bool AllToAll::run_alike(Way way, const std::byte* input, std::byte* out, StreamRef stream) {
-  if (way != Way::mail && way != Way::one_kernel) return false;
-  const std::int64_t longest = exchange_.longest();
-  for (int rank = 0; rank < ranks(); ++rank) {
-    parts_[static_cast<std::size_t>(rank)] = {.from = input + bytes_of(exchange_.place_in_input(me(), rank)),
-                                              .sent = exchange_.count(me(), rank),
-                                              .to = out + bytes_of(exchange_.place_in_out(rank, me())),
-                                              .received = exchange_.count(rank, me())};
-  }
-  if (way == Way::mail) {
-    run_step(stream, "all_to_all", [&] { mail_parts(stream, parts_, longest); });
-  } else {
-    run(stream, "all_to_all", [&] { one_kernel(stream, parts_, longest); });
-  }
-  return true;
-}
-
-void AllToAll::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm(into_symmetric, "a symmetric output");
-  expect(input, "input", exchange_.sent(me()));
-  expect_apart(input, "input", out.local(), "out");
-  expect_alike(stream, [&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
-  const std::size_t longest = bytes_of(exchange_.longest());
-  if (longest == 0) return;
-  const Way way = this->way(Tensors::symmetric_output);
-  if (run_alike(way, input.data_as<const std::byte>(), out.memory().data(), stream)) return;
-  const bool direct = way == Way::direct_kernel;
-  run(stream, "all_to_all", [&] {
-    if (!direct) exchange(stream, ready);
-    const Rows from = rows_of(input);
-    const auto send = [&](int peer, Path path) {
-      add_copy(out.memory().remote(peer) + bytes_of(exchange_.place_in_out(me(), peer)),
-               from + bytes_of(exchange_.place_in_input(me(), peer)), bytes_of(exchange_.count(me(), peer)), path);
-    };
-    for (const int peer : peers()) send(peer, Path::link);
-    send(me(), Path::local);
-    if (direct) return flush_in_meeting(stream, longest);
-    flush(stream);
-    exchange(stream, arrived);
-  });
-}
-
-void AllToAll::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm(out_of_symmetric, "a symmetric input and a plain output");
-  expect(out, "out", exchange_.got(me()));
-  expect_apart(input.local(), "input", out, "out");
-  expect_alike(stream, [&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
-  const std::size_t longest = bytes_of(exchange_.longest());
-  if (longest == 0) return;
-  const Way way = this->way(Tensors::symmetric_input);
-  if (run_alike(way, input.memory().data(), out.data_as<std::byte>(), stream)) return;
-  const bool direct = way == Way::direct_kernel;
-  run(stream, "all_to_all", [&] {
-    if (!direct) exchange(stream, ready);
-    const Rows into = rows_of(out);
-    const auto fetch = [&](int peer, Path path) {
-      add_copy(into + bytes_of(exchange_.place_in_out(peer, me())),
-               input.memory().remote(peer) + bytes_of(exchange_.place_in_input(peer, me())),
-               bytes_of(exchange_.count(peer, me())), path);
-    };
-    for (const int peer : peers()) fetch(peer, Path::link);
-    fetch(me(), Path::local);
-    if (direct) return flush_in_meeting(stream, longest);
-    flush(stream);
-    exchange(stream, drained);
-  });
-}
-
-void AllToAll::plain(const TensorView& input, const TensorView& out, StreamRef stream) {
-  expect_staging();
-  expect_algorithm(between_plain, "plain views");
-  expect(input, "input", exchange_.sent(me()));
-  expect(out, "out", exchange_.got(me()));
-  expect_apart(input, "input", out, "out");
-  expect_alike(stream, [&] { return format("a run of {} between plain views", exchange_.in_words()); });
-  const std::size_t longest = bytes_of(exchange_.longest());
-  if (longest == 0) return;
-  const Way way = this->way(Tensors::plain);
-  if (run_alike(way, input.data_as<const std::byte>(), out.data_as<std::byte>(), stream)) return;
-  run(stream, "all_to_all", [&] {
-    if (way == Way::fetch) {
-      fetch(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream);
-    } else {
-      staged(rows_of(input), rows_of(out), longest, stream);
-    }
-  });
-}
-
-void AllToAll::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
-  slots().lend(stream, input, ready);
-  add_copy(out + bytes_of(exchange_.place_in_out(me(), me())), input + bytes_of(exchange_.place_in_input(me(), me())),
-           bytes_of(exchange_.count(me(), me())), Path::local);
-  flush(stream);
-  for (const int peer : peers()) {
-    wait(stream, 0, std::span(&peer, 1), ready);
-    fetch_from(stream, peer, ready, bytes_of(exchange_.place_in_input(peer, me())),
-               out + bytes_of(exchange_.place_in_out(peer, me())), bytes_of(exchange_.count(peer, me())));
-    slots().signal(stream, 0, std::span(&peer, 1), drained);
-  }
-  wait_all(stream, drained);
-}
-
-void AllToAll::staged(const Rows& input, const Rows& out, std::size_t longest, StreamRef stream) {
-  const std::size_t part = std::min(part_bytes(), longest);
-  // A rank signals piece k + 1 only after it has read all of piece k. So before it overwrites a slot, for piece k + 2,
-  // all peers have signalled that they have read it: the signals serve as credits.
-  open_slots(stream);
-  for (std::size_t begin = 0; begin < longest; begin += part) {
-    const int slot = slots().next();
-    const auto piece_of = [&](int from, int to) {
-      return bytes_in_piece(begin, bytes_of(exchange_.count(from, to)), part);
-    };
-    const auto from = [&](int to) { return input + (bytes_of(exchange_.place_in_input(me(), to)) + begin); };
-    const auto into = [&](int source) { return out + (bytes_of(exchange_.place_in_out(source, me())) + begin); };
-    for (int rank = 0; rank < ranks(); ++rank) {
-      if (rank == me()) continue;
-      add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),
-               Path::local);
-    }
-    flush(stream);
-    exchange(stream, slot, ready);
-    for (const int peer : peers()) {
-      add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
-               Path::link);
-    }
-    add_copy(into(me()), from(me()), piece_of(me(), me()), Path::local);
-    flush(stream);
-  }
+  state<State>()(input, out, counts, stream);
 }
 
 namespace {

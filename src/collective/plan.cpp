@@ -1,144 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/plan.hpp"
 
-#include <exception>
 #include <utility>
 
 #include "tandem/base/error.hpp"
 
-#include "base/format.hpp"
-#include "team/names.hpp"
-#include "team/or_abort.hpp"
-#include "team/rethrow.hpp"
+#include "collective/plan_state.hpp"
 
 namespace tandem {
-namespace {
 
-Event event_of(const Team& team, std::string_view what) {
-  return or_abort(team, what, [&] { return Event(team.device()); });
+Plan::Plan(std::unique_ptr<PlanState> state) noexcept : state_(std::move(state)) {}
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
+const Team& Plan::team() const noexcept {
+  static const Team none;
+  return state_ ? state_->team() : none;
 }
 
-}  // namespace
-
-Plan::Plan(const Team& team, std::string kind, std::string arguments)
-    : team_(team),
-      device_(&team.device()),
-      kind_(std::move(kind)),
-      arguments_(format("{} {}", kind_, arguments)),
-      description_(arguments_),
-      compares_runs_(team.env().check == "runs"),
-      last_(event_of(team, kind_)),
-      last_captured_(event_of(team, kind_)) {
-  team.collect();
-  team.agree(kind_, description_);
-  number_ = team.sequence();
-  operation_ = team.register_operation(description_);
+const std::string& Plan::describe() const noexcept {
+  static const std::string none;
+  return state_ ? state_->describe() : none;
 }
 
-void Plan::set_description(std::string text) {
-  description_ = std::move(text);
-  team_.log().write(LogLevel::trace, format("plan {}: {}", number_, description_));
-}
-
-void Plan::refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const {
-  if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
-  if (!(tensor.team() == team_)) {
-    refuse(format("{} is a symmetric tensor of team {:x}; this plan is of team {:x}", argument, tensor.team().id(),
-                  team_.id()));
-  }
-  refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
-}
-
-void Plan::agree_on_run(StreamRef stream, const std::string& given) const {
-  const bool captured = capture_of(stream) != 0;
-  team_.agree(kind_, format("plan {} ({}), {}{}", number_, arguments_, given, captured ? ", captured" : ""));
-}
-
-std::string Plan::named(const SymmetricTensor& tensor) { return format("symmetric tensor {}", tensor.memory().id()); }
-
-void Plan::refuse(const std::string& text) const {
-  throw InvalidArgument(format("{} on {}: {}", kind_, name_own_rank(team_), text));
-}
-
-void Plan::refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const {
-  if (view.dtype() != dtype) {
-    refuse(format("{} is {}; this plan is for {}", argument, to_string(view), name(dtype)));
-  }
-  if (view.numel() != elements) {
-    refuse(format("{} is {}, {} elements; {} are needed", argument, to_string(view), view.numel(), elements));
-  }
-  if (!(view.device() == device_->id()) && elements != 0) {
-    refuse(format("{} is {}; this rank's device is {}", argument, to_string(view), to_string(device_->id())));
-  }
-  if (misaligned(view) != 0 && elements != 0) {
-    refuse(format("{} lies at {}, {} bytes behind an element's place; {} has an alignment of {} bytes", argument,
-                  view.data(), misaligned(view), name(dtype), size_of(dtype)));
-  }
-  refuse(format("{} has sizes {} with strides {}; it must be dense", argument, to_string(view.sizes()),
-                to_string(view.strides())));
-}
-
-void Plan::expect(const TensorView& view, std::string_view argument, DType dtype, const Dims& sizes) const {
-  if (!(view.sizes() == sizes)) {
-    refuse(format("{} is {}; sizes {} are needed", argument, to_string(view), to_string(sizes)));
-  }
-  expect(view, argument, dtype, sizes.numel());
-}
-
-void Plan::expect_apart(const TensorView& view, std::string_view argument, const TensorView& other,
-                        std::string_view other_argument, std::string_view or_else) const {
-  const std::size_t bytes = view.bytes();
-  const std::size_t other_bytes = other.bytes();
-  if (lie_apart(view.data(), bytes, other.data(), other_bytes)) return;
-  if (bytes == 0 || other_bytes == 0 || !view.is_dense() || !other.is_dense()) return;
-  refuse(format("{}, {} bytes at {}, and {}, {} bytes at {}, share memory; allowed: apart{}{}", argument, bytes,
-                view.data(), other_argument, other_bytes, other.data(), or_else.empty() ? "" : ", or ", or_else));
-}
-
-std::uint64_t Plan::capture_of(StreamRef stream) const {
-  if (stream.type() != device_->id().type) {
-    refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
-  }
-  const std::uint64_t capture = device_->stream_capture(stream);
-  if (capture == 0 && !device_->owns(stream)) {
-    refuse(format("a stream of another device was given; this rank's is {}", to_string(device_->id())));
-  }
-  return capture;
-}
-
-void Plan::begin(StreamRef stream) {
-  team_.check();
-  capture_ = capture_of(stream);
-  if (capture_ == 0) {
-    // Even if the handle is the last run's: it may have been reused for a new stream, or name one stream per thread.
-    last_.hold(stream);
-  } else if (capture_ == last_capture_) {
-    last_captured_.hold(stream);
-  } else {
-    if (resources_) {
-      for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);
-    }
-    last_capture_ = capture_;
-  }
-}
-
-void Plan::abort_midway() const noexcept {
-  try {
-    try {
-      throw;
-    } catch (const std::exception& error) {
-      team_.abort(format("a run of {} threw midway: {}", kind_, error.what()));
-    } catch (...) {
-      team_.abort(format("a run of {} threw midway", kind_));
-    }
-  } catch (...) {  // no memory for the text
-    team_.abort({});
-  }
-}
-
-void Plan::fail_midway() const {
-  if (!capturing()) abort_midway();
-  rethrow_from(team_, kind_);
+PlanState& Plan::state_or_throw() const {
+  if (!state_) throw InvalidArgument("a plan was used that was moved from; use the one it was moved to");
+  return *state_;
 }
 
 }  // namespace tandem

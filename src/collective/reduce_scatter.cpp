@@ -2,204 +2,28 @@
 #include "tandem/collective/reduce_scatter.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+#include <memory>
 
-#include "base/format.hpp"
-#include "collective/algorithm_table.hpp"
 #include "collective/cached.hpp"
-#include "collective/piece.hpp"
-#include "collective/tuning.hpp"
+#include "collective/reduce_scatter/state.hpp"
 
 namespace tandem {
-namespace {
-
-constexpr std::array<std::string_view, 6> algorithms{"direct", "staged",     "fetch",
-                                                     "mail",   "one_kernel", "direct_kernel"};
-
-// The algorithms that support each kind of tensors.
-constexpr std::array<std::string_view, 4> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> out_of_plain{"staged", "fetch", "mail", "one_kernel"};
-
-// What ranks signal to each other.
-constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
-constexpr std::uint32_t drained = 1;  // direct, fetch: I have read your tensor
-constexpr std::uint32_t signals = 2;
-
-}  // namespace
-
-/// In the order of `algorithms`.
-enum class ReduceScatter::Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel };
 
 ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
-    : Collective(team, "ReduceScatter", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,
-                 options, algorithms),
-      count_(spec.count),
-      sources_(static_cast<std::size_t>(team.size())) {
-  expect_count(spec.count);
-  expect_sums();
-  const CollectiveTuning& tuning = collective_tuning(device().id().type);
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
-  const bool on_place = options.algorithm == "direct" || options.algorithm == "direct_kernel";
-  const bool staging = !on_place && !is_always_one_kernel(spec.count);
-  make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
-  const AlgorithmRow rows[] = {
-      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_refused(out_of_symmetric)),
-      algorithm_row(*this, "out of plain views", Tensors::plain, why_plain_refused(out_of_plain)),
-  };
-  describe_algorithms(spec.count, rows,
-                      {{"direct", "one reduction reads all ranks' tensors, between two exchanges of signals"},
-                       {"staged", format("through two slots, in pieces of {} bytes a rank", part_bytes())},
-                       {"direct_kernel", "one kernel on each rank signals, and reads all ranks' tensors"}},
-                      format("sums in rank order, in fp32 or wider, by {}", summer()));
+    : Collective(std::make_unique<State>(team, spec, options)) {}
+
+std::string_view ReduceScatter::algorithm(std::int64_t count, Tensors tensors) const {
+  return state<State>().algorithm(count, tensors);
 }
 
-ReduceScatter::Way ReduceScatter::way(std::size_t bytes, Tensors tensors) const noexcept {
-  if (takes_mail(bytes)) return Way::mail;
-  const bool symmetric = tensors == Tensors::symmetric_input;
-  if (symmetric && meeting()) {
-    const CollectiveTuning& tuning = collective_tuning(device().id().type);
-    const bool wins = direct_shard_wins(ranks(), bytes, tuning.direct_above_bytes, tuning.direct_scatter_bytes);
-    if (!automatic() || wins) return Way::direct_kernel;
-  }
-  if (takes_one_kernel(bytes)) return Way::one_kernel;
-  if (symmetric) return takes_staging(bytes) ? Way::staged : Way::direct;
-  return takes_fetch(bytes) ? Way::fetch : Way::staged;
-}
-
-std::string_view ReduceScatter::algorithm(std::int64_t count, Tensors tensors) const noexcept {
-  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
-}
-
-ReduceScatter::Split ReduceScatter::split_of(const TensorView& input) const {
-  const Split whole = split(input);
-  expect_at_most(whole.full, count_, "a shard");
-  return whole;
-}
-
-void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) {
-  expect(input, "input", input.sizes().numel());
-  const Split whole = split_of(input.local());
-  direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), whole, stream);
-}
+void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) { state<State>()(input, stream); }
 
 void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
-  expect(input, "input", input.sizes().numel());
-  const Split whole = split_of(input.local());
-  expect_shard(shard, input.local(), "input", whole);
-  direct(input, shard.data(), whole, stream);
-}
-
-void ReduceScatter::direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
-  expect_algorithm(out_of_symmetric, "a symmetric tensor");
-  expect_alike(stream, [&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
-  if (whole.total == 0) return;
-  const std::byte* const from = input.memory().data();
-  auto* const into = static_cast<std::byte*>(shard);
-  const Way way = this->way(bytes_of(whole.full), Tensors::symmetric_input);
-  if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
-  if (way == Way::direct_kernel) return run_step(stream, "reduce_scatter", [&] { meet(input, shard, whole, stream); });
-  run(stream, "reduce_scatter", [&] {
-    if (way == Way::one_kernel) return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
-    if (way == Way::staged) return staged(from, into, whole, stream);
-    const Shard mine = whole.shard(me());
-    exchange(stream, ready);
-    find_sources(input, mine);
-    reduce(stream, sources_, std::span(&shard, 1), mine.count, peers().size());
-    exchange(stream, drained);
-  });
-}
-
-void ReduceScatter::find_sources(const SymmetricTensor& input, const Shard& mine) {
-  for (int rank = 0; rank < ranks(); ++rank) {
-    sources_[static_cast<std::size_t>(rank)] = input.memory().remote(rank) + bytes_of(mine.begin);
-  }
-}
-
-void ReduceScatter::meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::exchange);
-  const Shard mine = whole.shard(me());
-  find_sources(input, mine);
-  meeting().reduce(stream,
-                   {.sources = sources_,
-                    .destinations = std::span(&shard, 1),
-                    .count = mine.count,
-                    .dtype = dtype(),
-                    .out_dtype = dtype()},
-                   bytes_of(whole.full));
+  state<State>()(input, shard, stream);
 }
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
-  expect_staging();
-  expect_algorithm(out_of_plain, "a plain view");
-  expect(input, "input", input.numel());
-  const Split whole = split_of(input);
-  expect_shard(shard, input, "input", whole);
-  expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
-  if (input.numel() == 0) return;
-  const auto* const from = input.data_as<const std::byte>();
-  auto* const into = shard.data_as<std::byte>();
-  const Way way = this->way(bytes_of(whole.full), Tensors::plain);
-  if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
-  run(stream, "reduce_scatter", [&] {
-    switch (way) {
-      case Way::one_kernel: return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
-      case Way::fetch: return fetch(from, into, whole, stream);
-      default: return staged(from, into, whole, stream);
-    }
-  });
-}
-
-void ReduceScatter::mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
-  const TraceRange range = traced(stream, TraceKind::communication);
-  const std::size_t longest = bytes_of(whole.full);
-  for (std::size_t begin = 0; begin < longest; begin += letter_bytes()) {
-    const auto part_of = [&](int rank) {
-      const Shard owned = whole.shard(rank);
-      return Slots::Message{input + bytes_of(owned.begin) + begin,
-                            bytes_in_piece(begin, bytes_of(owned.count), letter_bytes())};
-    };
-    const Slots::Message mine = part_of(me());
-    Collective::mail(stream, part_of, mine.data,
-                     {.out = shard + begin, .count = static_cast<std::int64_t>(mine.bytes / element_bytes())});
-  }
-}
-
-void ReduceScatter::fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
-  slots().lend(stream, input, ready);
-  wait_all(stream, ready);
-  reduce_fetched(stream, ready, input, whole.shard(me()), shard);
-  exchange(stream, drained);
-}
-
-void ReduceScatter::staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
-  const Shard mine = whole.shard(me());
-  const std::size_t longest = bytes_of(whole.full);
-  const std::size_t part = std::min(part_bytes(), longest);
-  // A rank signals piece k + 1 only after it has read all of piece k. So before it overwrites a slot, for piece k + 2,
-  // all peers have signalled that they have read it: the signals serve as credits.
-  open_slots(stream);
-  for (std::size_t begin = 0; begin < longest; begin += part) {
-    const int slot = slots().next();
-    const auto piece_of = [&](int rank) { return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), part); };
-    // Parts that are contiguous in both the input and the slot are merged into one copy.
-    const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
-    for (int rank = 0; rank < ranks(); ++rank) {
-      if (rank == me()) continue;
-      add_copy(slots().local(slot) + place_of(rank), input + bytes_of(whole.shard(rank).begin) + begin, piece_of(rank),
-               Path::local);
-    }
-    flush(stream);
-    exchange(stream, slot, ready);
-    for (int rank = 0; rank < ranks(); ++rank) {
-      sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + place_of(me());
-    }
-    sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + begin;
-    void* const to = shard + begin;
-    reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(piece_of(me()) / element_bytes()),
-           peers().size());
-  }
+  state<State>()(input, shard, stream);
 }
 
 namespace {

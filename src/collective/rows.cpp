@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/collective/rows.hpp"
+#include "collective/rows.hpp"
 
 namespace tandem {
 namespace {

@@ -1,61 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/linear/linear_reduce_scatter.hpp"
 
-#include "base/format.hpp"
-#include "linear/algorithms.hpp"
+#include <memory>
+
 #include "linear/linear_reduce_scatter/state.hpp"
 
 namespace tandem {
 
-LinearReduceScatter::State::State(const Team& its_team, const LinearSpec& its_spec, const LinearChoice& choice,
-                                  std::uint32_t operation)
-    : team(its_team),
-      spec(its_spec),
-      groups(equal_groups(team.size() - 1, choice.groups)),
-      algorithm(team.size() == 1 ? &State::alone
-                                 : algorithm_named(choice.algorithm, scattering_algorithms,
-                                                   {&State::pipeline, &State::direct, &State::sequence})),
-      // Between two ranks, groups are rounds if the GEMMs of the own rows add what the peer sent.
-      sums(team, spec, choice, PartialSums::Rows::own,
-           equal_parts(
-               has_groups(choice.algorithm) && own_product_adds(spec, team.size(), choice.groups) ? choice.groups : 1),
-           operation),
-      communication(team, choice.algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {}
-
 LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options)
-    : LinearPlan(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),
-      state_(std::make_unique<State>(team, spec, choice(), operation())) {
-  describe_product(state_->sums.gemm(), state_->sums.communication(), state_->sums.adding());
-  keep_in_graphs(state_->sums.parts());
-}
-
-LinearReduceScatter::LinearReduceScatter(LinearReduceScatter&&) noexcept = default;
-LinearReduceScatter& LinearReduceScatter::operator=(LinearReduceScatter&&) noexcept = default;
-LinearReduceScatter::~LinearReduceScatter() = default;
+    : LinearPlan(std::make_unique<State>(team, spec, options)) {}
 
 void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weight, const TensorView& y,
                                      StreamRef stream) {
-  (*this)(x, weight, TensorView(), y, stream);
+  state<State>().run(x, weight, TensorView(), y, stream);
 }
 
 void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
                                      const TensorView& y, StreamRef stream) {
-  const std::int64_t m = tokens(x, "x", spec().x == Layout::normal ? 0 : 1);
-  expect(x, "x", spec().dtype, stored(spec().x, m, spec().k));
-  expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
-  expect_bias(bias);
-  expect(y, "y", spec().dtype, Dims{own_rows(m), spec().n});
-  expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}});
-  expect_alike(stream, [&] { return format("a run of {} tokens", m); });
-
-  begin(stream);
-  State& state = *state_;
-  const PartialSums::Operands run{x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m};
-  whole_or_failed([&] {
-    rejoin_if_thrown(state.communication, stream, [&] { (state.*state.algorithm)(run, stream); });
-    state.sums.finish(stream);
-    end(stream);
-  });
+  state<State>().run(x, weight, bias, y, stream);
 }
 
 }  // namespace tandem

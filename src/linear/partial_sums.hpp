@@ -13,13 +13,13 @@
 #include "tandem/device/reduce.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
-#include "tandem/memory/mail_lanes.hpp"
-#include "tandem/memory/meeting_place.hpp"
-#include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
 #include "linear/communication_streams.hpp"
 #include "linear/groups.hpp"
+#include "memory/mail_lanes.hpp"
+#include "memory/meeting_place.hpp"
+#include "memory/slots.hpp"
 
 namespace tandem {
 

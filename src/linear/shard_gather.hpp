@@ -11,13 +11,13 @@
 
 #include "tandem/device/buffer.hpp"
 #include "tandem/linear/cost_model.hpp"
-#include "tandem/memory/mail_lanes.hpp"
-#include "tandem/memory/meeting_place.hpp"
-#include "tandem/memory/slots.hpp"
 #include "tandem/team/reclaimed.hpp"
 
 #include "collective/side_stream.hpp"
 #include "linear/groups.hpp"
+#include "memory/mail_lanes.hpp"
+#include "memory/meeting_place.hpp"
+#include "memory/slots.hpp"
 
 namespace tandem {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/memory/mail_lanes.hpp"
+#include "memory/mail_lanes.hpp"
 
 #include <algorithm>
 

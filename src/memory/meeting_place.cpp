@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/memory/meeting_place.hpp"
+#include "memory/meeting_place.hpp"
 
 #include <algorithm>
 

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
-#include "tandem/memory/slots.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
+#include "memory/slots.hpp"
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/ranks.hpp"

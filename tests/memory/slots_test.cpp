@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/memory/slots.hpp"
+#include "memory/slots.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -187,7 +187,7 @@ const std::vector<Row>& collective_rows() {
          const AllReduce moved = std::move(plan);
          plan(view({8}), view({8}), stream_of(world));  // NOLINT(bugprone-use-after-move)
        },
-       {"team is empty"}},
+       {"moved from"}},
       {"PlanOfEmptyTeam", 1, [](World&) { AllReduce(Team(), {8, f32}); }, {"not one of its members"}},
       {"TwoRunsOnOneTensor",
        2,

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
-#include <vector>
 
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/collective/collective.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
-
-class SideStream;
 
 struct AllGatherSpec {
   std::int64_t count = 0;  ///< elements of one rank's full shard; an upper bound for all runs
@@ -35,12 +36,9 @@ class TANDEM_API AllGather final : public Collective {
   /// "mail" and "one_kernel" for both. "auto" chooses one that fits the tensors: "fetch" for large plain views, and a
   /// kernel (CUDA) or "mail" (host) for small shards.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
-  AllGather(AllGather&&) noexcept;
-  AllGather& operator=(AllGather&&) noexcept;
-  ~AllGather();
 
   /// The algorithm that a run with shards of up to `count` elements uses.
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: this rank's shard is already at its position in `gathered`.
   void operator()(const SymmetricTensor& gathered, StreamRef stream);
@@ -66,34 +64,7 @@ class TANDEM_API AllGather final : public Collective {
   void finish(StreamRef stream);
 
  private:
-  void gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
-  void open(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream);
-  enum class Awaited : std::uint8_t { each, all };
-  /// Where copy engines copy, shards that are awaited all together are sent in one batch with one signal.
-  void push(const Rows& shard, const SymmetricTensor& gathered, Awaited shards, StreamRef stream);
-  /// The copies of `push`: to all peers and, unless in place, into this rank's own tensor.
-  void push_at_once(const Rows& shard, const SymmetricTensor& gathered, bool in_place, StreamRef stream);
-  enum class Way : std::uint8_t;
-  /// The algorithm for shards of up to `bytes` bytes.
-  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
-  void direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
-  void mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
-  void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
-  void pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
-  [[nodiscard]] Split split_of(const TensorView& gathered) const;
-  void expect_closed(StreamRef stream);
-  /// Throws unless a run was started, and in the capture that `stream` is in (or both in none).
-  void expect_open(StreamRef stream, const char* otherwise) const;
-  void wait_for_rest(StreamRef stream);
-
-  std::int64_t count_;
-  std::unique_ptr<SideStream> beside_;  // with copy engines: for large copies within this GPU
-  Event started_at_;                    // start() of a run in steps: what the stream had before it
-  std::vector<int> everyone_;           // the peers in rotated order, then this rank
-  std::vector<std::uint8_t> coming_;    // by rank: a signal of the started run is still to be waited for
-  bool own_in_place_ = false;           // in that run: then the own shard has no signal
-  bool started_ = false;
-  std::uint64_t started_in_ = 0;  // the capture; 0: none
+  class State;
 };
 
 /// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is

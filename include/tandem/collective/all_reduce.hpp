@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/collective/collective.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -37,7 +41,7 @@ class TANDEM_API AllReduce final : public Collective {
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
   /// The algorithm that a run of `count` elements uses; "copy" in a team of one rank.
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   // All tensors of a run have the same number of elements. `out` is `input` itself or does not overlap it.
   void operator()(const SymmetricTensor& tensor, StreamRef stream);
@@ -47,26 +51,7 @@ class TANDEM_API AllReduce final : public Collective {
   void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
 
  private:
-  enum class Way : std::uint8_t;
-  [[nodiscard]] Way way(std::int64_t count, Tensors tensors) const noexcept;
-  [[nodiscard]] bool takes_one_shot(std::int64_t count, Tensors tensors) const noexcept;
-  [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
-  void in_place(Way way, const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count,
-                StreamRef stream);
-  /// The number of steps if one kernel runs it; 0: it is not run by one kernel.
-  [[nodiscard]] int kernel_steps(std::int64_t count) const noexcept;
-  /// Runs the algorithms that work the same for plain and symmetric tensors. False: `way` is not one of them.
-  [[nodiscard]] bool run_alike(Way way, const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
-  void mail(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
-  void one_kernel(const std::byte* input, std::byte* out, std::int64_t count, int steps, StreamRef stream);
-  void one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
-  void fetch(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream);
-  void two_shot(const std::byte* input, const SymmetricTensor* symmetric, std::byte* out, std::int64_t count,
-                StreamRef stream);
-
-  std::int64_t count_;
-  std::vector<const void*> sources_;
-  std::vector<void*> destinations_;
+  class State;
 };
 
 /// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/collective/collective.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -38,7 +41,7 @@ class TANDEM_API AllToAll final : public Collective {
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
   /// The algorithm that a run with parts of up to `count` elements uses.
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
   void operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
@@ -54,55 +57,7 @@ class TANDEM_API AllToAll final : public Collective {
                   StreamRef stream);
 
  private:
-  /// How much each rank sends to each other one in one run, and the offsets of the parts.
-  class Exchange {
-   public:
-    /// Equal parts of `count` elements.
-    void assign(std::int64_t ranks, std::int64_t count);
-    void assign(std::int64_t ranks, std::span<const std::int64_t> counts);
-
-    [[nodiscard]] std::int64_t count(int from, int to) const noexcept { return counts_[index(from, to)]; }
-    /// Offsets in elements: of the part for `to` in `from`'s input, and of the part of `from` in `to`'s output.
-    [[nodiscard]] std::int64_t place_in_input(int from, int to) const noexcept { return sent_before_[index(from, to)]; }
-    [[nodiscard]] std::int64_t place_in_out(int from, int to) const noexcept { return got_before_[index(from, to)]; }
-    [[nodiscard]] std::int64_t sent(int rank) const noexcept;
-    [[nodiscard]] std::int64_t got(int rank) const noexcept;
-    [[nodiscard]] std::int64_t longest() const noexcept;
-    [[nodiscard]] std::string in_words() const;
-    /// Whether the size of each part is a multiple of `unit` elements.
-    [[nodiscard]] bool divides_by(std::int64_t unit) const noexcept;
-
-   private:
-    [[nodiscard]] std::size_t index(int from, int to) const noexcept {
-      return static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to);
-    }
-    void place();
-    std::size_t ranks_ = 0;
-    std::vector<std::int64_t> counts_;
-    std::vector<std::int64_t> sent_before_;
-    std::vector<std::int64_t> got_before_;
-  };
-
-  enum class Way : std::uint8_t;
-  /// The algorithm for parts of up to `bytes` bytes; `aligned`: all parts allow vector accesses.
-  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept;
-  /// The algorithm of the run that is being queued.
-  [[nodiscard]] Way way(Tensors tensors) const noexcept;
-  /// Runs "mail" or "one_kernel", which work the same for all tensors. False: `way` is neither, nothing was queued.
-  [[nodiscard]] bool run_alike(Way way, const std::byte* input, std::byte* out, StreamRef stream);
-  void take_equal(std::int64_t elements);
-  void take(std::span<const std::int64_t> counts);
-  void expect_room(const SymmetricTensor& tensor, std::string_view argument, std::int64_t elements) const;
-  void push(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
-  void pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
-  void plain(const TensorView& input, const TensorView& out, StreamRef stream);
-  void fetch(const std::byte* input, std::byte* out, StreamRef stream);
-  void staged(const Rows& input, const Rows& out, std::size_t longest, StreamRef stream);
-
-  std::int64_t count_;
-  // Of the run that is being queued:
-  Exchange exchange_;
-  std::vector<MailedPart> parts_;
+  class State;
 };
 
 /// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/collective/collective.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -39,7 +43,7 @@ class TANDEM_API Broadcast final : public Collective {
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
   /// The algorithm that a run of `count` elements uses.
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: the root's tensor is read, the others' are written.
   void operator()(const SymmetricTensor& tensor, int root, StreamRef stream);
@@ -49,36 +53,7 @@ class TANDEM_API Broadcast final : public Collective {
   void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 
  private:
-  enum class Way : std::uint8_t;
-  /// The algorithm for `bytes` bytes.
-  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
-  /// With a limit on SMs, large tensors are left to the copy engines.
-  [[nodiscard]] bool kernel_may_pass_on(std::size_t bytes) const noexcept;
-  /// Runs "mail" or "one_kernel", which work the same for all tensors; `input` is the root's. False: `way` is neither,
-  /// nothing was queued.
-  [[nodiscard]] bool run_alike(Way way, const void* input, void* out, std::int64_t count, int root, StreamRef stream);
-  /// The number of ranks other than the root. Two or more can read shares from it and pass them on to each other.
-  [[nodiscard]] int readers() const noexcept { return ranks() - 1; }
-  void symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream);
-  void write_all(const Rows& input, const SymmetricTensor& out, std::size_t bytes);
-  void push(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
-  void pass_on(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
-  void pull(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root, StreamRef stream);
-  /// `place_at(rank)`: that rank's buffer of `bytes` bytes, as addressed by this rank; the root's is the source.
-  template <typename PlaceAt>
-  void pass_on_in_meeting(std::size_t bytes, int root, StreamRef stream, const PlaceAt& place_at);
-  void fetch(const std::byte* input, std::byte* out, std::size_t bytes, int root, StreamRef stream);
-  void staged(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream);
-  void staged_in_meetings(const Rows& input, const Rows& out, std::size_t bytes, int root, StreamRef stream);
-
-  std::int64_t count_;
-  bool pulls_;
-  std::size_t passed_on_above_;    // bytes, by copies
-  bool passes_pieces_on_ = false;  // plain views, by a kernel
-  // Of the run that is being queued:
-  std::vector<MailedPart> parts_;
-  std::vector<int> others_;
-  std::vector<void*> destinations_;
+  class State;
 };
 
 /// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
+#include "tandem/base/dtype.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/collective/collective.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -33,7 +37,7 @@ class TANDEM_API ReduceScatter final : public Collective {
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
   /// The algorithm that a run with shards of up to `count` elements uses.
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: the sum of this rank's shard overwrites that shard in `input`; the rest of `input` is unchanged.
   void operator()(const SymmetricTensor& input, StreamRef stream);
@@ -42,19 +46,7 @@ class TANDEM_API ReduceScatter final : public Collective {
   void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
 
  private:
-  void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
-  void find_sources(const SymmetricTensor& input, const Shard& mine);
-  enum class Way : std::uint8_t;
-  /// The algorithm for shards of up to `bytes` bytes.
-  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
-  void meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
-  void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
-  void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
-  void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
-  [[nodiscard]] Split split_of(const TensorView& input) const;
-
-  std::int64_t count_;
-  std::vector<const void*> sources_;
+  class State;
 };
 
 /// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is

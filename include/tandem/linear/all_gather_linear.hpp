@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/linear/linear_plan.hpp"
@@ -23,9 +21,6 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
   /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
-  AllGatherLinear(AllGatherLinear&&) noexcept;
-  AllGatherLinear& operator=(AllGatherLinear&&) noexcept;
-  ~AllGatherLinear();
 
   /// x: this rank's shard, [m_r, k] or as spec.x says; weight: [n, k] or as spec.weight says; y: [m, n] with m ≤
   /// spec.m, which determines this run's number of tokens. All dense, of spec.dtype; y must not overlap the inputs. x
@@ -47,7 +42,6 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace tandem

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/linear/linear_plan.hpp"
@@ -25,9 +23,6 @@ class TANDEM_API LinearAllReduce : public LinearPlan {
   /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
   /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
-  LinearAllReduce(LinearAllReduce&&) noexcept;
-  LinearAllReduce& operator=(LinearAllReduce&&) noexcept;
-  ~LinearAllReduce();
 
   /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m, n]. All dense, of
   /// spec.dtype; y must not overlap the inputs.
@@ -42,12 +37,7 @@ class TANDEM_API LinearAllReduce : public LinearPlan {
                   StreamRef stream);
 
  private:
-  /// `symmetric`: the memory of y on all ranks, or null for a plain view.
-  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
-           const SymmetricMemory* symmetric, StreamRef stream);
-
   struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace tandem

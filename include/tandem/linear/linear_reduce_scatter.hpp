@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/linear/linear_plan.hpp"
@@ -27,9 +25,6 @@ class TANDEM_API LinearReduceScatter : public LinearPlan {
   /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
   /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
-  LinearReduceScatter(LinearReduceScatter&&) noexcept;
-  LinearReduceScatter& operator=(LinearReduceScatter&&) noexcept;
-  ~LinearReduceScatter();
 
   /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m_r, n]. All dense, of
   /// spec.dtype; y must not overlap the inputs.
@@ -40,7 +35,6 @@ class TANDEM_API LinearReduceScatter : public LinearPlan {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace tandem

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
@@ -33,9 +32,6 @@ class TANDEM_API LinearWeightGradient : public LinearPlan {
   /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearWeightGradient(const Team& team, const LinearSpec& spec, GatheredOperand gathered,
                        const LinearOptions& options = {});
-  LinearWeightGradient(LinearWeightGradient&&) noexcept;
-  LinearWeightGradient& operator=(LinearWeightGradient&&) noexcept;
-  ~LinearWeightGradient();
 
   /// Starts the gather of the next run, before its other operand exists: work queued on `stream` after this runs
   /// concurrently with the gather, and the run is then a single GEMM, whatever its algorithm. So a column-parallel
@@ -56,10 +52,7 @@ class TANDEM_API LinearWeightGradient : public LinearPlan {
   void operator()(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream);
 
  private:
-  void expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const;
-
   struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace tandem

@@ -13,20 +13,19 @@ void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
   products.begin(stream, gather.groups().empty() ? Weights::once : Weights::first);
   gather.start(communication.last().ref(), run.x, run.m);
 
-  Device& device = team.device();
-  device.yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
+  device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {
-    const TraceRange range(device, stream, "GEMM own shard", TraceKind::compute);
-    multiply(products.next(stream), run, run.x, shard_rows(run.m, team.size(), team.rank()));
+    const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
+    multiply(products.next(stream), run, run.x, shard_rows(run.m, team().size(), team().rank()));
   }
   for (const ShardGroup& group : gather.groups()) {
     const ProductTurns::Turn turn = products.next(stream);
     {
-      const TraceRange range(device, turn.stream, "wait for shards", TraceKind::wait);
+      const TraceRange range(device(), turn.stream, "wait for shards", TraceKind::wait);
       gather.wait(turn.stream, group);
       products.waited(turn);
     }
-    const TraceRange range(device, turn.stream, "GEMM arrived shards", TraceKind::compute);
+    const TraceRange range(device(), turn.stream, "GEMM arrived shards", TraceKind::compute);
     multiply_gathered(turn, run, group);
   }
   products.rejoin(stream);

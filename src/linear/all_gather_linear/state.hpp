@@ -7,13 +7,14 @@
 #include "tandem/linear/all_gather_linear.hpp"
 
 #include "linear/communication_streams.hpp"
+#include "linear/linear_plan_state.hpp"
 #include "linear/product_turns.hpp"
 #include "linear/shard_gather.hpp"
 
 namespace tandem {
 
 /// The plan's state, and its algorithms, each defined in a file of its own in this folder.
-struct AllGatherLinear::State {
+struct AllGatherLinear::State final : LinearPlanState {
   struct Operands {
     const void* x;  ///< this rank's shard
     const void* weight;
@@ -24,8 +25,11 @@ struct AllGatherLinear::State {
   };
   using Algorithm = void (State::*)(const Operands& run, StreamRef stream);
 
-  State(const Team& team, const LinearSpec& spec, const LinearOptions& options, LinearChoice choice,
-        std::uint32_t operation);
+  State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
+
+  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
+           const TensorView& y, StreamRef stream);
+  [[nodiscard]] TensorView gathered() const;
 
   /// Multiplies while shards arrive.
   void pipeline(const Operands& run, StreamRef stream);
@@ -38,10 +42,7 @@ struct AllGatherLinear::State {
   /// which is a separate block.
   void multiply_gathered(const ProductTurns::Turn& turn, const Operands& run, const ShardGroup& group);
 
-  Team team;
-  LinearSpec spec;
   bool keep_gathered;
-  LinearChoice choice;
   Algorithm algorithm;
   ShardGather gather;
   ProductTurns products;

@@ -3,15 +3,23 @@
 
 #include "tandem/linear/linear_all_reduce.hpp"
 
+#include "linear/communication_streams.hpp"
+#include "linear/linear_plan_state.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
 
 /// The plan's state, and its algorithms, each defined in a file of its own in this folder.
-struct LinearAllReduce::State {
+struct LinearAllReduce::State final : LinearPlanState {
   using Algorithm = void (State::*)(const PartialSums::Operands& run, StreamRef stream);
 
-  State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
+  State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
+
+  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
+           StreamRef stream);
+  /// `symmetric`: the memory of y on all ranks, or null for a plain view.
+  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
+           const SymmetricMemory* symmetric, StreamRef stream);
 
   /// In rounds of one part of every rank's rows: while one is multiplied, the partial sums of the previous one and the
   /// sums of the one before that are transferred. If product_adds: first the peer's rows of all rounds, then the own.
@@ -28,8 +36,6 @@ struct LinearAllReduce::State {
   /// Offers the round's sums to the peers, and copies theirs when they are offered, which is waited for on `waiting`.
   void exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream, StreamRef waiting);
 
-  Team team;
-  LinearSpec spec;
   Algorithm algorithm;
   PartialSums sums;
   CommunicationStreams communication;

@@ -5,16 +5,21 @@
 
 #include "tandem/linear/linear_reduce_scatter.hpp"
 
+#include "linear/communication_streams.hpp"
 #include "linear/groups.hpp"
+#include "linear/linear_plan_state.hpp"
 #include "linear/partial_sums.hpp"
 
 namespace tandem {
 
 /// The plan's state, and its algorithms, each defined in a file of its own in this folder.
-struct LinearReduceScatter::State {
+struct LinearReduceScatter::State final : LinearPlanState {
   using Algorithm = void (State::*)(const PartialSums::Operands& run, StreamRef stream);
 
-  State(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
+  State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
+
+  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
+           StreamRef stream);
 
   /// Pushes rows while the next ones are multiplied.
   void pipeline(const PartialSums::Operands& run, StreamRef stream);
@@ -25,8 +30,6 @@ struct LinearReduceScatter::State {
   /// Multiplies once, then communicates.
   void sequence(const PartialSums::Operands& run, StreamRef stream);
 
-  Team team;
-  LinearSpec spec;
   std::vector<ShardGroup> groups;
   Algorithm algorithm;
   PartialSums sums;

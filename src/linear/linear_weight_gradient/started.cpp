@@ -3,16 +3,15 @@
 
 namespace tandem {
 
-void LinearWeightGradient::State::start(const std::byte* shard, std::int64_t m, std::uint64_t capture,
-                                        StreamRef stream) {
+void LinearWeightGradient::State::gather_early(const std::byte* shard, std::int64_t m, StreamRef stream) {
   gather.take_slot(stream);
-  if (team.size() > 1) {
+  if (team().size() > 1) {
     communication.follow(stream);
     gather.start(communication.ref(), shard, m);
     gather.keep_own_beside(communication.ref(), shard);
-    team.device().yield(stream);  // as in the pipeline: all pushes before the work that they overlap with
+    device().yield(stream);  // as in the pipeline: all pushes before the work that they overlap with
   }
-  started = {shard, m, capture};
+  started = {shard, m, capture()};
 }
 
 void LinearWeightGradient::State::finish_started(const Operands& run, StreamRef stream) {

@@ -8,13 +8,14 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/team/reclaimed.hpp"
 
+#include "linear/linear_plan_state.hpp"
 #include "linear/linear_weight_gradient/wide_sum.hpp"
 #include "linear/shard_gather.hpp"
 
 namespace tandem {
 
 /// The plan's state, and its algorithms, each defined in a file of its own in this folder.
-struct LinearWeightGradient::State {
+struct LinearWeightGradient::State final : LinearPlanState {
   struct Operands {
     const std::byte* shard;  ///< this rank's rows of the gathered operand
     const std::byte* whole;  ///< all rows of the other one
@@ -24,8 +25,10 @@ struct LinearWeightGradient::State {
   };
   using Algorithm = void (State::*)(const Operands& run, StreamRef stream);
 
-  State(const Team& team, const LinearSpec& spec, GatheredOperand gathered, const LinearChoice& choice,
-        std::uint32_t operation);
+  State(const Team& team, const LinearSpec& spec, GatheredOperand gathered, const LinearOptions& options);
+
+  void start(const TensorView& shard, std::int64_t m, StreamRef stream);
+  void run(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream);
 
   /// Accumulates while shards arrive: in dW, or in the wide sum.
   void pipeline(const Operands& run, StreamRef stream);
@@ -33,7 +36,7 @@ struct LinearWeightGradient::State {
   void sequence(const Operands& run, StreamRef stream);
 
   /// Gathers concurrently with what is queued on `stream` next.
-  void start(const std::byte* shard, std::int64_t m, std::uint64_t capture, StreamRef stream);
+  void gather_early(const std::byte* shard, std::int64_t m, StreamRef stream);
   /// Completes the run that `start` began.
   void finish_started(const Operands& run, StreamRef stream);
   /// Waits for all shards, and multiplies once.
@@ -43,8 +46,6 @@ struct LinearWeightGradient::State {
   /// are no rows, only beta applies.
   void multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows, RowRange rows, float beta) const;
 
-  Team team;
-  LinearSpec spec;
   GatheredOperand gathered;
   Algorithm algorithm;
   ShardGather gather;
@@ -59,9 +60,11 @@ struct LinearWeightGradient::State {
   };
   std::optional<Started> started;  ///< by a start() since the last run
 
+  /// Throws unless this run is the one that was started.
+  void expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const;
   /// Forgets a start in a capture that `stream` is not in: that capture was dropped, and the start with it.
   void forget_dropped_start(StreamRef stream) {
-    if (started && started->capture != 0 && started->capture != team.device().stream_capture(stream)) started.reset();
+    if (started && started->capture != 0 && started->capture != device().stream_capture(stream)) started.reset();
   }
 };
 

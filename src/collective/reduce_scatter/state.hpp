@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/collective/reduce_scatter.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/memory/symmetric_tensor.hpp"
+
+#include "collective/collective_state.hpp"
+
+namespace tandem {
+
+/// The plan's state and its algorithms. The public members are documented in the plan's header.
+class ReduceScatter::State final : public CollectiveState {
+ public:
+  State(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options);
+
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  void operator()(const SymmetricTensor& input, StreamRef stream);
+  void operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
+  void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
+
+ private:
+  void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
+  void find_sources(const SymmetricTensor& input, const Shard& mine);
+  /// In the order of `algorithms` in state.cpp.
+  enum class Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel };
+  /// The algorithm for shards of up to `bytes` bytes.
+  [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
+  void meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
+  void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  [[nodiscard]] Split split_of(const TensorView& input) const;
+
+  std::int64_t count_;
+  std::vector<const void*> sources_;
+};
+
+}  // namespace tandem
