@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tandem/device/device.hpp"
+#include "tandem/device/cost_table.hpp"
 
 namespace tandem {
 

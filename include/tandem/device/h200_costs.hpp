@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tandem/base/export.hpp"
-#include "tandem/device/device.hpp"
+#include "tandem/device/cost_table.hpp"
 
 namespace tandem {
 

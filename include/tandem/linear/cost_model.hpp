@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tandem/base/export.hpp"
-#include "tandem/device/device.hpp"
+#include "tandem/device/cost_table.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 namespace tandem {
