@@ -13,10 +13,13 @@ namespace {
 void expect_all_in_order(const std::vector<ShardGroup>& groups, int shards) {
   int shard = 0;
   int at = 0;
+  int of = 0;  // all parts of a shard count in the same units
   for (const ShardGroup& group : groups) {
     EXPECT_FALSE(group.empty());
     for (const ShardPart& part : group) {
       EXPECT_EQ(part.shard, shard);
+      if (at == 0) of = part.of;
+      EXPECT_EQ(part.of, of);
       EXPECT_EQ(part.from, at);
       EXPECT_EQ(part.from == 0, at == 0);
       EXPECT_GT(part.to, part.from);
