@@ -2,13 +2,18 @@
 // What all kinds of plans have in common.
 #include "tandem/collective/plan.hpp"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
+#include "tandem/base/error.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/collective/all_reduce.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
 #include "support/errors.hpp"
@@ -24,6 +29,31 @@ TEST(Plans, ThousandsOfAKindLeaveOneName) {
     const std::uint32_t first = team.register_operation("first");
     for (int i = 0; i < 10'000; ++i) AllReduce(team, {.count = 10, .dtype = f32});
     EXPECT_LE(team.register_operation("last") - first, 10U);
+  });
+}
+
+TEST(Plans, RunWhereTheyWereMovedToAndSayWhereTheyWereMovedFrom) {
+  run_ranks(2, [](World& world) {
+    AllReduce plan(world.team(), {.count = 3, .dtype = f32});
+    const std::string description = plan.describe();
+    AllReduce other(world.team(), {.count = 1, .dtype = f64});
+    other = std::move(plan);
+    EXPECT_EQ(other.describe(), description);
+    EXPECT_EQ(other.team(), world.team());
+    EXPECT_EQ(other.dtype(), f32);
+    std::array<float, 3> sum{1, 2, static_cast<float>(world.rank())};
+    const TensorView view(sum.data(), {3}, f32);
+    Stream stream(world.device());
+    other(view, view, stream);
+    world.team().synchronize(stream);
+    EXPECT_EQ(sum, (std::array<float, 3>{2, 4, 1}));
+
+    // NOLINTBEGIN(bugprone-use-after-move)
+    EXPECT_FALSE(plan.team());
+    EXPECT_EQ(plan.describe(), "");
+    expect_error<InvalidArgument>([&] { static_cast<void>(plan.dtype()); }, {"moved from"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(plan.algorithm(3, Tensors::plain)); }, {"moved from"});
+    // NOLINTEND(bugprone-use-after-move)
   });
 }
 
