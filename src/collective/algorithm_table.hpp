@@ -21,11 +21,11 @@ struct AlgorithmRow {
   std::function<std::string_view(std::int64_t count)> algorithm;
 };
 
-/// The row of `plan`'s runs on such tensors; `plan` must outlive it.
-template <typename Plan>
-[[nodiscard]] AlgorithmRow algorithm_row(const Plan& plan, std::string_view name, Tensors tensors,
+/// The row of a plan's runs on such tensors; its `state` must outlive it.
+template <typename State>
+[[nodiscard]] AlgorithmRow algorithm_row(const State& state, std::string_view name, Tensors tensors,
                                          std::string why_not) {
-  return {name, std::move(why_not), [&plan, tensors](std::int64_t count) { return plan.algorithm(count, tensors); }};
+  return {name, std::move(why_not), [&state, tensors](std::int64_t count) { return state.algorithm(count, tensors); }};
 }
 
 struct AlgorithmNote {

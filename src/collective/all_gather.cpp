@@ -16,14 +16,14 @@ std::string_view AllGather::algorithm(std::int64_t count, Tensors tensors) const
   return state<State>().algorithm(count, tensors);
 }
 
-void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) { state<State>()(gathered, stream); }
+void AllGather::operator()(const SymmetricTensor& gathered, StreamRef stream) { state<State>().run(gathered, stream); }
 
 void AllGather::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
-  state<State>()(shard, gathered, stream);
+  state<State>().run(shard, gathered, stream);
 }
 
 void AllGather::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
-  state<State>()(shard, gathered, stream);
+  state<State>().run(shard, gathered, stream);
 }
 
 void AllGather::start(const SymmetricTensor& gathered, StreamRef stream) { state<State>().start(gathered, stream); }

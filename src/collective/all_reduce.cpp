@@ -15,22 +15,22 @@ std::string_view AllReduce::algorithm(std::int64_t count, Tensors tensors) const
   return state<State>().algorithm(count, tensors);
 }
 
-void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { state<State>()(tensor, stream); }
+void AllReduce::operator()(const SymmetricTensor& tensor, StreamRef stream) { state<State>().run(tensor, stream); }
 
 void AllReduce::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 void AllReduce::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 void AllReduce::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 void AllReduce::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 namespace {

@@ -17,30 +17,30 @@ std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const 
 }
 
 void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
-  state<State>()(input, out, stream);
+  state<State>().run(input, out, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
-  state<State>()(input, out, counts, stream);
+  state<State>().run(input, out, counts, stream);
 }
 
 void AllToAll::operator()(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
-  state<State>()(input, out, counts, stream);
+  state<State>().run(input, out, counts, stream);
 }
 
 void AllToAll::operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
                           StreamRef stream) {
-  state<State>()(input, out, counts, stream);
+  state<State>().run(input, out, counts, stream);
 }
 
 namespace {

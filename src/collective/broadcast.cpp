@@ -16,19 +16,19 @@ std::string_view Broadcast::algorithm(std::int64_t count, Tensors tensors) const
 }
 
 void Broadcast::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
-  state<State>()(tensor, root, stream);
+  state<State>().run(tensor, root, stream);
 }
 
 void Broadcast::operator()(const TensorView& tensor, int root, StreamRef stream) {
-  state<State>()(tensor, root, stream);
+  state<State>().run(tensor, root, stream);
 }
 
 void Broadcast::operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
-  state<State>()(input, out, root, stream);
+  state<State>().run(input, out, root, stream);
 }
 
 void Broadcast::operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
-  state<State>()(input, out, root, stream);
+  state<State>().run(input, out, root, stream);
 }
 
 void broadcast(const Team& team, const TensorView& tensor, int root, StreamRef stream) {

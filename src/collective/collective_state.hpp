@@ -5,20 +5,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tandem/base/dtype.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/base/trace.hpp"
 #include "tandem/collective/collective.hpp"
 #include "tandem/collective/shard.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/corked.hpp"
+#include "tandem/device/mail.hpp"
 #include "tandem/device/mailed_exchange.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/device/trace_range.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 #include "collective/plan_state.hpp"
 #include "collective/rows.hpp"
@@ -101,13 +105,16 @@ class CollectiveState : public PlanState {
   void expect_algorithm(std::span<const std::string_view> fitting, std::string_view given) const {
     if (!automatic_) expect_asked(fitting, given);
   }
+  /// Throws InvalidArgument for plain views where the plan has no staging memory for them.
   void expect_staging() const;
   /// Throws InvalidArgument if the explicit algorithm is one of these, which only plain views use, and the plan has no
   /// staging.
   void expect_staging_for(std::initializer_list<std::string_view> algorithms) const;
+  /// Throws InvalidArgument for a dtype or options that sums do not take, Unsupported for more ranks than they take.
   void expect_sums() const;
   void expect_root(int root) const;
 
+  /// The first call of a run whose parts are queued one by one; `name` is the run's in the trace.
   void begin_run(StreamRef stream, const char* name) {
     begin(stream);
     copies_.clear();  // of a run that threw
@@ -122,7 +129,7 @@ class CollectiveState : public PlanState {
     });
   }
   /// A run of several device operations, submitted together.
-  template <typename Body> void run(StreamRef stream, const char* name, const Body& body) {
+  template <typename Body> void run_steps(StreamRef stream, const char* name, const Body& body) {
     begin_run(stream, name);
     whole_or_failed([&] {
       {
@@ -164,6 +171,7 @@ class CollectiveState : public PlanState {
   void add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of = 0);
   /// Adds copies between possibly strided rows.
   void add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of = 0);
+  /// Submits the batch as one device operation.
   void flush(StreamRef stream);
   /// `flush` by copy engines, where the device has them, even for a single copy.
   void flush_by_engines(StreamRef stream);
@@ -243,9 +251,10 @@ class CollectiveState : public PlanState {
   }
   /// All-gather or reduce-scatter in one kernel.
   void one_kernel(StreamRef stream, MailedForm form, const std::byte* input, std::byte* out, const Split& whole);
-  /// Sends each rank its part and receives theirs, in as many mail steps (or kernels) as the longest part of any pair
-  /// of ranks needs: `longest` elements. `parts` is indexed by rank.
+  /// Sends each rank its part and receives theirs, in as many mail steps as the longest part of any pair of ranks
+  /// needs: `longest` elements. `parts` is indexed by rank.
   void mail_parts(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest);
+  /// The same in kernels instead of mail steps.
   void one_kernel(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest);
   [[nodiscard]] const MailLanes& lanes() const noexcept { return lanes_; }
   [[nodiscard]] const MeetingPlace& meeting() const noexcept { return meeting_; }

@@ -6,11 +6,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tandem/base/dims.hpp"
+#include "tandem/base/dtype.hpp"
 #include "tandem/base/tensor_view.hpp"
-#include "tandem/collective/plan.hpp"
+#include "tandem/device/device.hpp"
 #include "tandem/device/event.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/reclaimed.hpp"
 #include "tandem/team/team.hpp"
@@ -122,6 +126,7 @@ class PlanState {
   [[nodiscard]] std::uint64_t capture_of(StreamRef stream) const;
   /// Called in a catch handler: fails the team, with the caught exception as the reason, and rethrows that.
   [[noreturn]] void fail_midway() const;
+  /// The first half of `fail_midway`: only fails the team.
   void abort_midway() const noexcept;
 
   Team team_;

@@ -16,14 +16,14 @@ std::string_view ReduceScatter::algorithm(std::int64_t count, Tensors tensors) c
   return state<State>().algorithm(count, tensors);
 }
 
-void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) { state<State>()(input, stream); }
+void ReduceScatter::operator()(const SymmetricTensor& input, StreamRef stream) { state<State>().run(input, stream); }
 
 void ReduceScatter::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
-  state<State>()(input, shard, stream);
+  state<State>().run(input, shard, stream);
 }
 
 void ReduceScatter::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
-  state<State>()(input, shard, stream);
+  state<State>().run(input, shard, stream);
 }
 
 namespace {

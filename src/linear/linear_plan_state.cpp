@@ -63,6 +63,7 @@ const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec&
                "gelu_tanh, or no auxiliary",
                name(kind), name_own_rank(team), name(spec.auxiliary)));
   }
+  // Here and below, not in the plans' own constructors: their members allocate before such a body runs.
   if (kind == LinearKind::linear_weight_gradient &&
       (spec.bias || spec.activation != Activation::none || spec.x != Layout::normal || spec.weight != Layout::normal)) {
     throw Unsupported(format("{} on {}: {} was asked for; it has no bias and no activation, and its layouts are normal",

@@ -7,11 +7,12 @@
 #include <string_view>
 #include <utility>
 
+#include "tandem/base/dims.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/linear/cost_model.hpp"
-#include "tandem/linear/linear_plan.hpp"
 #include "tandem/linear/linear_spec.hpp"
+#include "tandem/team/team.hpp"
 
 #include "collective/plan_state.hpp"
 

@@ -13,7 +13,6 @@
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/team/reclaimed.hpp"
 
-#include "collective/side_stream.hpp"
 #include "linear/groups.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"

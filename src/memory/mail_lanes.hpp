@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "tandem/base/export.hpp"
 #include "tandem/device/mailed_exchange.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
@@ -14,7 +13,7 @@ namespace tandem {
 
 /// A plan's own mailboxes for small collectives in one kernel (MailedExchange documents the protocol): two for each
 /// lane and pair of ranks.
-class TANDEM_API MailLanes {
+class MailLanes {
  public:
   /// The default for the number of SMs that one exchange uses at most.
   static constexpr int most_lanes = 64;

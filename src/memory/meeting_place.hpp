@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "tandem/base/export.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/meeting.hpp"
 #include "tandem/device/reduce.hpp"
@@ -17,7 +16,7 @@ namespace tandem {
 
 /// A plan's own signal words for kernels that work on the ranks' symmetric tensors and synchronise with the peers' (see
 /// Device::reduce_in_meeting, copy_in_meeting and spread_in_meeting), and optional symmetric memory for them.
-class TANDEM_API MeetingPlace {
+class MeetingPlace {
  public:
   /// The default and upper limit of the number of blocks (of 256 threads) in one kernel.
   static constexpr int most_blocks = 128;

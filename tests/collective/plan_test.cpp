@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
+#include <type_traits>
 #include <unistd.h>
 #include <utility>
 
@@ -31,6 +32,11 @@ TEST(Plans, ThousandsOfAKindLeaveOneName) {
     EXPECT_LE(team.register_operation("last") - first, 10U);
   });
 }
+
+// A plan can only be moved to one of its own kind, and moves do not throw.
+static_assert(std::is_nothrow_move_constructible_v<AllReduce> && std::is_nothrow_move_assignable_v<AllReduce>);
+static_assert(!std::is_copy_constructible_v<AllReduce> && !std::is_copy_assignable_v<AllReduce>);
+static_assert(!std::is_move_constructible_v<Collective> && !std::is_move_assignable_v<Collective>);
 
 TEST(Plans, RunWhereTheyWereMovedToAndSayWhereTheyWereMovedFrom) {
   run_ranks(2, [](World& world) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the linear operations' plans have in common.
+#include "tandem/linear/linear_plan.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <regex>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -25,6 +28,11 @@
 
 namespace tandem {
 namespace {
+
+// A plan can only be moved to one of its own kind, and moves do not throw.
+static_assert(std::is_nothrow_move_constructible_v<AllGatherLinear> &&
+              std::is_nothrow_move_assignable_v<AllGatherLinear>);
+static_assert(!std::is_move_constructible_v<LinearPlan> && !std::is_move_assignable_v<LinearPlan>);
 
 class LinearPlans : public testing::OnEachDevice {};
 

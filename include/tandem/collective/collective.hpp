@@ -60,11 +60,13 @@ enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 /// view it keeps only the address: that memory must stay valid until the stream has passed the run.
 class TANDEM_API Collective : public Plan {
  public:
-  /// Throws InvalidArgument if the plan was moved from.
   [[nodiscard]] DType dtype() const;
 
  protected:
   explicit Collective(std::unique_ptr<CollectiveState> state) noexcept;
+  Collective(Collective&&) noexcept = default;
+  Collective& operator=(Collective&&) noexcept = default;
+  ~Collective() = default;
 };
 
 }  // namespace tandem

@@ -12,7 +12,7 @@ namespace tandem {
 class PlanState;
 
 /// Base of every plan, that is of an operation with everything decided and allocated. It can be moved; what was moved
-/// from throws InvalidArgument if it is used.
+/// from has an empty team and no description, and any other use of it throws InvalidArgument.
 ///
 /// Creating a plan is collective: every member of the team creates the same plans in the same order, and a mismatch
 /// throws InvalidArgument that names both sides. Everything that allocates, registers memory or may block happens
@@ -41,7 +41,7 @@ class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept;
   /// In several lines: which algorithm and engine run, what was chosen and why, and for linear plans the predicted
-  /// times. Empty if the plan was moved from.
+  /// times.
   [[nodiscard]] const std::string& describe() const noexcept;
 
  protected:
@@ -51,7 +51,10 @@ class TANDEM_API Plan {
   ~Plan();
 
   /// The state, of the type that this plan's constructor passed. Throws InvalidArgument if the plan was moved from.
-  template <typename State> [[nodiscard]] State& state() const { return static_cast<State&>(state_or_throw()); }
+  template <typename State> [[nodiscard]] State& state() { return static_cast<State&>(state_or_throw()); }
+  template <typename State> [[nodiscard]] const State& state() const {
+    return static_cast<const State&>(state_or_throw());
+  }
 
  private:
   [[nodiscard]] PlanState& state_or_throw() const;

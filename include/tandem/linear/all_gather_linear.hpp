@@ -3,7 +3,10 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/linear/linear_plan.hpp"
+#include "tandem/linear/linear_spec.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -41,7 +44,7 @@ class TANDEM_API AllGatherLinear : public LinearPlan {
   [[nodiscard]] TensorView gathered() const;
 
  private:
-  struct State;
+  class State;
 };
 
 }  // namespace tandem

@@ -3,8 +3,11 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/linear/linear_plan.hpp"
+#include "tandem/linear/linear_spec.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -37,7 +40,7 @@ class TANDEM_API LinearAllReduce : public LinearPlan {
                   StreamRef stream);
 
  private:
-  struct State;
+  class State;
 };
 
 }  // namespace tandem

@@ -16,12 +16,14 @@ class LinearPlanState;
 /// device, aligned to at least one element.
 class TANDEM_API LinearPlan : public Plan {
  public:
-  // Both throw InvalidArgument if the plan was moved from.
   [[nodiscard]] const LinearSpec& spec() const;
   [[nodiscard]] const LinearChoice& choice() const;
 
  protected:
   explicit LinearPlan(std::unique_ptr<LinearPlanState> state) noexcept;
+  LinearPlan(LinearPlan&&) noexcept = default;
+  LinearPlan& operator=(LinearPlan&&) noexcept = default;
+  ~LinearPlan() = default;
 };
 
 }  // namespace tandem

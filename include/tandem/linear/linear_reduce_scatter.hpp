@@ -3,7 +3,10 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/linear/linear_plan.hpp"
+#include "tandem/linear/linear_spec.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -34,7 +37,7 @@ class TANDEM_API LinearReduceScatter : public LinearPlan {
                   StreamRef stream);
 
  private:
-  struct State;
+  class State;
 };
 
 }  // namespace tandem

@@ -5,7 +5,10 @@
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/linear/linear_plan.hpp"
+#include "tandem/linear/linear_spec.hpp"
+#include "tandem/team/team.hpp"
 
 namespace tandem {
 
@@ -52,7 +55,7 @@ class TANDEM_API LinearWeightGradient : public LinearPlan {
   void operator()(const TensorView& dy, const TensorView& x, const TensorView& dw, StreamRef stream);
 
  private:
-  struct State;
+  class State;
 };
 
 }  // namespace tandem

@@ -226,13 +226,13 @@ void AllGather::State::wait_for_rest(StreamRef stream) {
   end(stream);
 }
 
-void AllGather::State::operator()(const SymmetricTensor& gathered, StreamRef stream) {
+void AllGather::State::run(const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
   gather(gathered.memory().data() + bytes_of(whole.shard(me()).begin), gathered, whole, stream);
 }
 
-void AllGather::State::operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
+void AllGather::State::run(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream) {
   expect(gathered, "gathered", gathered.sizes().numel());
   const Split whole = split_of(gathered.local());
   expect_shard(shard, gathered.local(), "gathered", whole);
@@ -250,9 +250,9 @@ void AllGather::State::gather(const Rows& shard, const SymmetricTensor& gathered
     case Way::direct_kernel:
       return run_step(stream, "all_gather", [&] { direct(shard.address(), gathered, whole, stream); });
     case Way::one_kernel:
-      return run(stream, "all_gather",
-                 [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
-    case Way::pull: return run(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
+      return run_steps(stream, "all_gather",
+                       [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
+    case Way::pull: return run_steps(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
     case Way::push:
     case Way::fetch:
       push(shard, gathered, Awaited::all, stream);
@@ -260,7 +260,7 @@ void AllGather::State::gather(const Rows& shard, const SymmetricTensor& gathered
   }
 }
 
-void AllGather::State::operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
+void AllGather::State::run(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
   expect_staging();
   expect_algorithm(into_plain, "a plain view");
   expect_closed(stream);
@@ -272,7 +272,7 @@ void AllGather::State::operator()(const TensorView& shard, const TensorView& gat
   auto* const into = gathered.data_as<std::byte>();
   const Way way = this->way(bytes_of(whole.full), Tensors::plain);
   if (way == Way::mail) return run_step(stream, "all_gather", [&] { mail(from, into, whole, stream); });
-  run(stream, "all_gather", [&] {
+  run_steps(stream, "all_gather", [&] {
     switch (way) {
       case Way::one_kernel: return one_kernel(stream, MailedForm::all_gather, from, into, whole);
       case Way::fetch: return fetch(from, into, whole, stream);

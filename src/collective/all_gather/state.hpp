@@ -19,15 +19,16 @@
 
 namespace tandem {
 
-/// The plan's state and its algorithms. The public members are documented in the plan's header.
+/// The plan's state and its algorithms. What is public does what the plan's member of that name does, `run` what its
+/// operator() does.
 class AllGather::State final : public CollectiveState {
  public:
   State(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options);
 
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
-  void operator()(const SymmetricTensor& gathered, StreamRef stream);
-  void operator()(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
-  void operator()(const TensorView& shard, const TensorView& gathered, StreamRef stream);
+  void run(const SymmetricTensor& gathered, StreamRef stream);
+  void run(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
+  void run(const TensorView& shard, const TensorView& gathered, StreamRef stream);
   void start(const SymmetricTensor& gathered, StreamRef stream);
   void start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
   void wait_shard(StreamRef stream, int rank);

@@ -7,8 +7,6 @@
 #include <span>
 #include <string_view>
 
-#include "tandem/base/checked.hpp"
-
 #include "base/format.hpp"
 #include "collective/algorithm_table.hpp"
 #include "collective/tuning.hpp"
@@ -117,9 +115,9 @@ Shard AllReduce::State::chunk(std::int64_t count, int rank) const noexcept {
   return {begin, std::min(count, (units.begin + units.count) * unit) - begin};
 }
 
-void AllReduce::State::operator()(const SymmetricTensor& tensor, StreamRef stream) { (*this)(tensor, tensor, stream); }
+void AllReduce::State::run(const SymmetricTensor& tensor, StreamRef stream) { run(tensor, tensor, stream); }
 
-void AllReduce::State::operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
+void AllReduce::State::run(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm(into_symmetric, "a symmetric tensor");
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
@@ -130,13 +128,13 @@ void AllReduce::State::operator()(const SymmetricTensor& input, const SymmetricT
   if (count == 0) return;
   const Way way = this->way(count, Tensors::symmetric_output);
   if (way == Way::mail) return mail(input.memory().data(), out.memory().data(), count, stream);
-  run(stream, "all_reduce", [&] {
+  run_steps(stream, "all_reduce", [&] {
     if (run_alike(way, input.memory().data(), out.memory().data(), count, stream)) return;
     in_place(way, input, out, count, stream);
   });
 }
 
-void AllReduce::State::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+void AllReduce::State::run(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm(into_symmetric, "a symmetric tensor");
   const std::int64_t count = input.numel();
   expect(input, "input", count);
@@ -148,7 +146,7 @@ void AllReduce::State::operator()(const TensorView& input, const SymmetricTensor
   const auto* const from = input.data_as<const std::byte>();
   const Way way = this->way(count, Tensors::symmetric_output);
   if (way == Way::mail) return mail(from, out.memory().data(), count, stream);
-  run(stream, "all_reduce", [&] {
+  run_steps(stream, "all_reduce", [&] {
     if (run_alike(way, from, out.memory().data(), count, stream)) return;
     add_copy(out.memory().data(), from, input.bytes(), Path::local);
     flush(stream);
@@ -156,7 +154,7 @@ void AllReduce::State::operator()(const TensorView& input, const SymmetricTensor
   });
 }
 
-void AllReduce::State::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+void AllReduce::State::run(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm(out_of_symmetric, "a plain output");
   expect_staging();
   const std::int64_t count = out.numel();
@@ -169,7 +167,7 @@ void AllReduce::State::operator()(const SymmetricTensor& input, const TensorView
   auto* const to = out.data_as<std::byte>();
   const Way way = this->way(count, Tensors::symmetric_input);
   if (way == Way::mail) return mail(input.memory().data(), to, count, stream);
-  run(stream, "all_reduce", [&] {
+  run_steps(stream, "all_reduce", [&] {
     if (run_alike(way, input.memory().data(), to, count, stream)) return;
     exchange(stream, ready);
     two_shot(nullptr, &input, to, count, stream);
@@ -177,7 +175,7 @@ void AllReduce::State::operator()(const SymmetricTensor& input, const TensorView
   });
 }
 
-void AllReduce::State::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
+void AllReduce::State::run(const TensorView& input, const TensorView& out, StreamRef stream) {
   expect_algorithm(between_plain, "two plain views");
   expect_staging();
   const std::int64_t count = input.numel();
@@ -191,7 +189,7 @@ void AllReduce::State::operator()(const TensorView& input, const TensorView& out
   auto* const to = out.data_as<std::byte>();
   const Way way = this->way(count, Tensors::plain);
   if (way == Way::mail) return mail(from, to, count, stream);
-  run(stream, "all_reduce", [&] {
+  run_steps(stream, "all_reduce", [&] {
     if (run_alike(way, from, to, count, stream)) return;
     if (way == Way::fetch) return fetch(from, to, count, stream);
     two_shot(from, nullptr, to, count, stream);

@@ -16,17 +16,18 @@
 
 namespace tandem {
 
-/// The plan's state and its algorithms. The public members are documented in the plan's header.
+/// The plan's state and its algorithms. What is public does what the plan's member of that name does, `run` what its
+/// operator() does.
 class AllReduce::State final : public CollectiveState {
  public:
   State(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options);
 
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
-  void operator()(const SymmetricTensor& tensor, StreamRef stream);
-  void operator()(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream);
-  void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
-  void operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
-  void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
+  void run(const SymmetricTensor& tensor, StreamRef stream);
+  void run(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream);
+  void run(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+  void run(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
+  void run(const TensorView& input, const TensorView& out, StreamRef stream);
 
  private:
   /// In the order of `ways` in state.cpp.

@@ -74,8 +74,8 @@ std::string_view AllToAll::State::algorithm(std::int64_t count, Tensors tensors)
 }
 
 AllToAll::State::Way AllToAll::State::way(Tensors tensors) const noexcept {
-  const bool aligned = meeting() && exchange_.divides_by(static_cast<std::int64_t>(vector_bytes / element_bytes()));
-  return way(bytes_of(exchange_.longest()), tensors, aligned);
+  const bool aligned = meeting() && counts_.divides_by(static_cast<std::int64_t>(vector_bytes / element_bytes()));
+  return way(bytes_of(counts_.longest()), tensors, aligned);
 }
 
 void AllToAll::State::take_equal(std::int64_t elements) {
@@ -83,7 +83,7 @@ void AllToAll::State::take_equal(std::int64_t elements) {
     refuse(format("the tensors have {} elements; equal parts for {} ranks need a multiple", elements, ranks()));
   }
   expect_at_most(elements / ranks(), count_, "a part");
-  exchange_.assign(ranks(), elements / ranks());
+  counts_.assign(ranks(), elements / ranks());
 }
 
 void AllToAll::State::take(std::span<const std::int64_t> counts) {
@@ -97,7 +97,7 @@ void AllToAll::State::take(std::span<const std::int64_t> counts) {
                     count_));
     }
   }
-  exchange_.assign(ranks(), counts);
+  counts_.assign(ranks(), counts);
 }
 
 void AllToAll::State::expect_room(const SymmetricTensor& tensor, std::string_view argument,
@@ -109,80 +109,80 @@ void AllToAll::State::expect_room(const SymmetricTensor& tensor, std::string_vie
   }
 }
 
-void AllToAll::State::operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
+void AllToAll::State::run(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   take_equal(input.numel());
   expect(out, "out", input.numel());
   push(input, out, stream);
 }
 
-void AllToAll::State::operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
+void AllToAll::State::run(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   take_equal(out.numel());
   expect(input, "input", out.numel());
   pull(input, out, stream);
 }
 
-void AllToAll::State::operator()(const TensorView& input, const TensorView& out, StreamRef stream) {
+void AllToAll::State::run(const TensorView& input, const TensorView& out, StreamRef stream) {
   take_equal(input.numel());
   plain(input, out, stream);
 }
 
-void AllToAll::State::operator()(const TensorView& input, const SymmetricTensor& out,
-                                 std::span<const std::int64_t> counts, StreamRef stream) {
+void AllToAll::State::run(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
+                          StreamRef stream) {
   take(counts);
   std::int64_t most = 0;
-  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, exchange_.got(rank));
+  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, counts_.got(rank));
   expect_room(out, "out", most);
   push(input, out, stream);
 }
 
-void AllToAll::State::operator()(const SymmetricTensor& input, const TensorView& out,
-                                 std::span<const std::int64_t> counts, StreamRef stream) {
+void AllToAll::State::run(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts,
+                          StreamRef stream) {
   take(counts);
   std::int64_t most = 0;
-  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, exchange_.sent(rank));
+  for (int rank = 0; rank < ranks(); ++rank) most = std::max(most, counts_.sent(rank));
   expect_room(input, "input", most);
   pull(input, out, stream);
 }
 
-void AllToAll::State::operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
-                                 StreamRef stream) {
+void AllToAll::State::run(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
+                          StreamRef stream) {
   take(counts);
   plain(input, out, stream);
 }
 
 bool AllToAll::State::run_alike(Way way, const std::byte* input, std::byte* out, StreamRef stream) {
   if (way != Way::mail && way != Way::one_kernel) return false;
-  const std::int64_t longest = exchange_.longest();
+  const std::int64_t longest = counts_.longest();
   for (int rank = 0; rank < ranks(); ++rank) {
-    parts_[static_cast<std::size_t>(rank)] = {.from = input + bytes_of(exchange_.place_in_input(me(), rank)),
-                                              .sent = exchange_.count(me(), rank),
-                                              .to = out + bytes_of(exchange_.place_in_out(rank, me())),
-                                              .received = exchange_.count(rank, me())};
+    parts_[static_cast<std::size_t>(rank)] = {.from = input + bytes_of(counts_.place_in_input(me(), rank)),
+                                              .sent = counts_.count(me(), rank),
+                                              .to = out + bytes_of(counts_.place_in_out(rank, me())),
+                                              .received = counts_.count(rank, me())};
   }
   if (way == Way::mail) {
     run_step(stream, "all_to_all", [&] { mail_parts(stream, parts_, longest); });
   } else {
-    run(stream, "all_to_all", [&] { one_kernel(stream, parts_, longest); });
+    run_steps(stream, "all_to_all", [&] { one_kernel(stream, parts_, longest); });
   }
   return true;
 }
 
 void AllToAll::State::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
   expect_algorithm(into_symmetric, "a symmetric output");
-  expect(input, "input", exchange_.sent(me()));
+  expect(input, "input", counts_.sent(me()));
   expect_apart(input, "input", out.local(), "out");
-  expect_alike(stream, [&] { return format("a run of {} into {}", exchange_.in_words(), named(out)); });
-  const std::size_t longest = bytes_of(exchange_.longest());
+  expect_alike(stream, [&] { return format("a run of {} into {}", counts_.in_words(), named(out)); });
+  const std::size_t longest = bytes_of(counts_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::symmetric_output);
   if (run_alike(way, input.data_as<const std::byte>(), out.memory().data(), stream)) return;
   const bool direct = way == Way::direct_kernel;
-  run(stream, "all_to_all", [&] {
+  run_steps(stream, "all_to_all", [&] {
     if (!direct) exchange(stream, ready);
     const Rows from = rows_of(input);
     const auto send = [&](int peer, Path path) {
-      add_copy(out.memory().remote(peer) + bytes_of(exchange_.place_in_out(me(), peer)),
-               from + bytes_of(exchange_.place_in_input(me(), peer)), bytes_of(exchange_.count(me(), peer)), path);
+      add_copy(out.memory().remote(peer) + bytes_of(counts_.place_in_out(me(), peer)),
+               from + bytes_of(counts_.place_in_input(me(), peer)), bytes_of(counts_.count(me(), peer)), path);
     };
     for (const int peer : peers()) send(peer, Path::link);
     send(me(), Path::local);
@@ -194,21 +194,21 @@ void AllToAll::State::push(const TensorView& input, const SymmetricTensor& out, 
 
 void AllToAll::State::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
   expect_algorithm(out_of_symmetric, "a symmetric input and a plain output");
-  expect(out, "out", exchange_.got(me()));
+  expect(out, "out", counts_.got(me()));
   expect_apart(input.local(), "input", out, "out");
-  expect_alike(stream, [&] { return format("a run of {} out of {}", exchange_.in_words(), named(input)); });
-  const std::size_t longest = bytes_of(exchange_.longest());
+  expect_alike(stream, [&] { return format("a run of {} out of {}", counts_.in_words(), named(input)); });
+  const std::size_t longest = bytes_of(counts_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::symmetric_input);
   if (run_alike(way, input.memory().data(), out.data_as<std::byte>(), stream)) return;
   const bool direct = way == Way::direct_kernel;
-  run(stream, "all_to_all", [&] {
+  run_steps(stream, "all_to_all", [&] {
     if (!direct) exchange(stream, ready);
     const Rows into = rows_of(out);
     const auto fetch = [&](int peer, Path path) {
-      add_copy(into + bytes_of(exchange_.place_in_out(peer, me())),
-               input.memory().remote(peer) + bytes_of(exchange_.place_in_input(peer, me())),
-               bytes_of(exchange_.count(peer, me())), path);
+      add_copy(into + bytes_of(counts_.place_in_out(peer, me())),
+               input.memory().remote(peer) + bytes_of(counts_.place_in_input(peer, me())),
+               bytes_of(counts_.count(peer, me())), path);
     };
     for (const int peer : peers()) fetch(peer, Path::link);
     fetch(me(), Path::local);
@@ -221,15 +221,15 @@ void AllToAll::State::pull(const SymmetricTensor& input, const TensorView& out, 
 void AllToAll::State::plain(const TensorView& input, const TensorView& out, StreamRef stream) {
   expect_staging();
   expect_algorithm(between_plain, "plain views");
-  expect(input, "input", exchange_.sent(me()));
-  expect(out, "out", exchange_.got(me()));
+  expect(input, "input", counts_.sent(me()));
+  expect(out, "out", counts_.got(me()));
   expect_apart(input, "input", out, "out");
-  expect_alike(stream, [&] { return format("a run of {} between plain views", exchange_.in_words()); });
-  const std::size_t longest = bytes_of(exchange_.longest());
+  expect_alike(stream, [&] { return format("a run of {} between plain views", counts_.in_words()); });
+  const std::size_t longest = bytes_of(counts_.longest());
   if (longest == 0) return;
   const Way way = this->way(Tensors::plain);
   if (run_alike(way, input.data_as<const std::byte>(), out.data_as<std::byte>(), stream)) return;
-  run(stream, "all_to_all", [&] {
+  run_steps(stream, "all_to_all", [&] {
     if (way == Way::fetch) {
       fetch(input.data_as<const std::byte>(), out.data_as<std::byte>(), stream);
     } else {
@@ -240,13 +240,13 @@ void AllToAll::State::plain(const TensorView& input, const TensorView& out, Stre
 
 void AllToAll::State::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
   slots().lend(stream, input, ready);
-  add_copy(out + bytes_of(exchange_.place_in_out(me(), me())), input + bytes_of(exchange_.place_in_input(me(), me())),
-           bytes_of(exchange_.count(me(), me())), Path::local);
+  add_copy(out + bytes_of(counts_.place_in_out(me(), me())), input + bytes_of(counts_.place_in_input(me(), me())),
+           bytes_of(counts_.count(me(), me())), Path::local);
   flush(stream);
   for (const int peer : peers()) {
     wait(stream, 0, std::span(&peer, 1), ready);
-    fetch_from(stream, peer, ready, bytes_of(exchange_.place_in_input(peer, me())),
-               out + bytes_of(exchange_.place_in_out(peer, me())), bytes_of(exchange_.count(peer, me())));
+    fetch_from(stream, peer, ready, bytes_of(counts_.place_in_input(peer, me())),
+               out + bytes_of(counts_.place_in_out(peer, me())), bytes_of(counts_.count(peer, me())));
     slots().signal(stream, 0, std::span(&peer, 1), drained);
   }
   wait_all(stream, drained);
@@ -260,10 +260,10 @@ void AllToAll::State::staged(const Rows& input, const Rows& out, std::size_t lon
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();
     const auto piece_of = [&](int from, int to) {
-      return bytes_in_piece(begin, bytes_of(exchange_.count(from, to)), part);
+      return bytes_in_piece(begin, bytes_of(counts_.count(from, to)), part);
     };
-    const auto from = [&](int to) { return input + (bytes_of(exchange_.place_in_input(me(), to)) + begin); };
-    const auto into = [&](int source) { return out + (bytes_of(exchange_.place_in_out(source, me())) + begin); };
+    const auto from = [&](int to) { return input + (bytes_of(counts_.place_in_input(me(), to)) + begin); };
+    const auto into = [&](int source) { return out + (bytes_of(counts_.place_in_out(source, me())) + begin); };
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == me()) continue;
       add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),

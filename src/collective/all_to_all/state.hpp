@@ -13,27 +13,25 @@
 #include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
-#include "collective/all_to_all/exchange.hpp"
+#include "collective/all_to_all/counts.hpp"
 #include "collective/collective_state.hpp"
 #include "collective/rows.hpp"
 
 namespace tandem {
 
-/// The plan's state and its algorithms. The public members are documented in the plan's header.
+/// The plan's state and its algorithms. What is public does what the plan's member of that name does, `run` what its
+/// operator() does.
 class AllToAll::State final : public CollectiveState {
  public:
   State(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options);
 
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
-  void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
-  void operator()(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
-  void operator()(const TensorView& input, const TensorView& out, StreamRef stream);
-  void operator()(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts,
-                  StreamRef stream);
-  void operator()(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts,
-                  StreamRef stream);
-  void operator()(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts,
-                  StreamRef stream);
+  void run(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
+  void run(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
+  void run(const TensorView& input, const TensorView& out, StreamRef stream);
+  void run(const TensorView& input, const SymmetricTensor& out, std::span<const std::int64_t> counts, StreamRef stream);
+  void run(const SymmetricTensor& input, const TensorView& out, std::span<const std::int64_t> counts, StreamRef stream);
+  void run(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts, StreamRef stream);
 
  private:
   /// In the order of `algorithms` in state.cpp.
@@ -55,7 +53,7 @@ class AllToAll::State final : public CollectiveState {
 
   std::int64_t count_;
   // Of the run that is being queued:
-  Exchange exchange_;
+  Counts counts_;
   std::vector<MailedPart> parts_;
 };
 

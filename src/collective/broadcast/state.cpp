@@ -97,12 +97,12 @@ Broadcast::State::State(const Team& team, const BroadcastSpec& spec, const Colle
       format("copies by {}", copier()));
 }
 
-void Broadcast::State::operator()(const SymmetricTensor& tensor, int root, StreamRef stream) {
+void Broadcast::State::run(const SymmetricTensor& tensor, int root, StreamRef stream) {
   expect(tensor, "tensor", tensor.sizes().numel());
   symmetric(tensor.memory().data(), tensor, root, stream);
 }
 
-void Broadcast::State::operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
+void Broadcast::State::run(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream) {
   expect_root(root);
   expect(out, "out", out.sizes().numel());
   if (me() == root) {
@@ -150,7 +150,7 @@ bool Broadcast::State::run_alike(Way way, const void* input, void* out, std::int
   if (way == Way::mail) {
     run_step(stream, "broadcast", [&] { mail_parts(stream, parts_, count); });
   } else {
-    run(stream, "broadcast", [&] { one_kernel(stream, parts_, count); });
+    run_steps(stream, "broadcast", [&] { one_kernel(stream, parts_, count); });
   }
   return true;
 }
@@ -171,7 +171,7 @@ void Broadcast::State::symmetric(const Rows& input, const SymmetricTensor& out, 
       flush_spread_in_meeting(stream, bytes);
     });
   }
-  run(stream, "broadcast", [&] {
+  run_steps(stream, "broadcast", [&] {
     switch (way) {
       case Way::direct_kernel:
         if (me() == root) {
@@ -277,11 +277,9 @@ void Broadcast::State::pass_on_in_meeting(std::size_t bytes, int root, StreamRef
                    static_cast<std::size_t>(equal_share(bytes, readers(), 0).count));
 }
 
-void Broadcast::State::operator()(const TensorView& tensor, int root, StreamRef stream) {
-  (*this)(tensor, tensor, root, stream);
-}
+void Broadcast::State::run(const TensorView& tensor, int root, StreamRef stream) { run(tensor, tensor, root, stream); }
 
-void Broadcast::State::operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
+void Broadcast::State::run(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
   expect_staging();
   expect_algorithm(into_plain, "a plain view");
   expect_root(root);
@@ -296,7 +294,7 @@ void Broadcast::State::operator()(const TensorView& input, const TensorView& out
   if (out.numel() == 0) return;
   const Way way = this->way(out.bytes(), Tensors::plain);
   if (run_alike(way, input.data(), out.data(), out.numel(), root, stream)) return;
-  run(stream, "broadcast", [&] {
+  run_steps(stream, "broadcast", [&] {
     const auto* const from = input.data_as<const std::byte>();
     auto* const into = out.data_as<std::byte>();
     if (way == Way::fetch) {

@@ -17,16 +17,17 @@
 
 namespace tandem {
 
-/// The plan's state and its algorithms. The public members are documented in the plan's header.
+/// The plan's state and its algorithms. What is public does what the plan's member of that name does, `run` what its
+/// operator() does.
 class Broadcast::State final : public CollectiveState {
  public:
   State(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options);
 
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
-  void operator()(const SymmetricTensor& tensor, int root, StreamRef stream);
-  void operator()(const TensorView& tensor, int root, StreamRef stream);
-  void operator()(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream);
-  void operator()(const TensorView& input, const TensorView& out, int root, StreamRef stream);
+  void run(const SymmetricTensor& tensor, int root, StreamRef stream);
+  void run(const TensorView& tensor, int root, StreamRef stream);
+  void run(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream);
+  void run(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 
  private:
   /// In the order of `algorithms` in state.cpp.

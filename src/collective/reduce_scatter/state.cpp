@@ -74,13 +74,13 @@ ReduceScatter::State::Split ReduceScatter::State::split_of(const TensorView& inp
   return whole;
 }
 
-void ReduceScatter::State::operator()(const SymmetricTensor& input, StreamRef stream) {
+void ReduceScatter::State::run(const SymmetricTensor& input, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
   direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), whole, stream);
 }
 
-void ReduceScatter::State::operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
+void ReduceScatter::State::run(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
   expect_shard(shard, input.local(), "input", whole);
@@ -96,7 +96,7 @@ void ReduceScatter::State::direct(const SymmetricTensor& input, void* shard, con
   const Way way = this->way(bytes_of(whole.full), Tensors::symmetric_input);
   if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
   if (way == Way::direct_kernel) return run_step(stream, "reduce_scatter", [&] { meet(input, shard, whole, stream); });
-  run(stream, "reduce_scatter", [&] {
+  run_steps(stream, "reduce_scatter", [&] {
     if (way == Way::one_kernel) return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
     if (way == Way::staged) return staged(from, into, whole, stream);
     const Shard mine = whole.shard(me());
@@ -126,7 +126,7 @@ void ReduceScatter::State::meet(const SymmetricTensor& input, void* shard, const
                    bytes_of(whole.full));
 }
 
-void ReduceScatter::State::operator()(const TensorView& input, const TensorView& shard, StreamRef stream) {
+void ReduceScatter::State::run(const TensorView& input, const TensorView& shard, StreamRef stream) {
   expect_staging();
   expect_algorithm(out_of_plain, "a plain view");
   expect(input, "input", input.numel());
@@ -138,7 +138,7 @@ void ReduceScatter::State::operator()(const TensorView& input, const TensorView&
   auto* const into = shard.data_as<std::byte>();
   const Way way = this->way(bytes_of(whole.full), Tensors::plain);
   if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
-  run(stream, "reduce_scatter", [&] {
+  run_steps(stream, "reduce_scatter", [&] {
     switch (way) {
       case Way::one_kernel: return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
       case Way::fetch: return fetch(from, into, whole, stream);

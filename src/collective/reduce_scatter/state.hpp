@@ -15,15 +15,16 @@
 
 namespace tandem {
 
-/// The plan's state and its algorithms. The public members are documented in the plan's header.
+/// The plan's state and its algorithms. What is public does what the plan's member of that name does, `run` what its
+/// operator() does.
 class ReduceScatter::State final : public CollectiveState {
  public:
   State(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options);
 
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
-  void operator()(const SymmetricTensor& input, StreamRef stream);
-  void operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
-  void operator()(const TensorView& input, const TensorView& shard, StreamRef stream);
+  void run(const SymmetricTensor& input, StreamRef stream);
+  void run(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
+  void run(const TensorView& input, const TensorView& shard, StreamRef stream);
 
  private:
   void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);

@@ -5,32 +5,32 @@
 
 namespace tandem {
 
-void AllGatherLinear::State::pipeline(const Operands& run, StreamRef stream) {
-  if (opens) gather.open(stream);
-  gather.take_slot(stream);
+void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream) {
+  if (opens_) gather_.open(stream);
+  gather_.take_slot(stream);
   // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
-  communication.follow(stream);
-  products.begin(stream, gather.groups().empty() ? Weights::once : Weights::first);
-  gather.start(communication.last().ref(), run.x, run.m);
+  communication_.follow(stream);
+  products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first);
+  gather_.start(communication_.last().ref(), operands.x, operands.m);
 
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {
     const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
-    multiply(products.next(stream), run, run.x, shard_rows(run.m, team().size(), team().rank()));
+    multiply(products_.next(stream), operands, operands.x, shard_rows(operands.m, team().size(), team().rank()));
   }
-  for (const ShardGroup& group : gather.groups()) {
-    const ProductTurns::Turn turn = products.next(stream);
+  for (const ShardGroup& group : gather_.groups()) {
+    const ProductTurns::Turn turn = products_.next(stream);
     {
       const TraceRange range(device(), turn.stream, "wait for shards", TraceKind::wait);
-      gather.wait(turn.stream, group);
-      products.waited(turn);
+      gather_.wait(turn.stream, group);
+      products_.waited(turn);
     }
     const TraceRange range(device(), turn.stream, "GEMM arrived shards", TraceKind::compute);
-    multiply_gathered(turn, run, group);
+    multiply_gathered(turn, operands, group);
   }
-  products.rejoin(stream);
-  if (keep_gathered) gather.keep_own_beside(communication.last().ref(), run.x);
-  communication.rejoin(stream);
+  products_.rejoin(stream);
+  if (keep_gathered_) gather_.keep_own_beside(communication_.last().ref(), operands.x);
+  communication_.rejoin(stream);
 }
 
 }  // namespace tandem

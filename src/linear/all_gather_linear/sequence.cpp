@@ -5,24 +5,24 @@
 
 namespace tandem {
 
-void AllGatherLinear::State::sequence(const Operands& run, StreamRef stream) {
+void AllGatherLinear::State::sequence(const Operands& operands, StreamRef stream) {
   const bool whole = spec().x == Layout::normal && team().size() > 1;  // all of x is contiguous, for one GEMM
-  if (opens) gather.open(stream);
-  gather.take_slot(stream);
-  gather.start(stream, run.x, run.m);
-  if (whole || keep_gathered) gather.keep_own(stream, run.x);
+  if (opens_) gather_.open(stream);
+  gather_.take_slot(stream);
+  gather_.start(stream, operands.x, operands.m);
+  if (whole || keep_gathered_) gather_.keep_own(stream, operands.x);
   {
     const TraceRange range(device(), stream, "wait for shards", TraceKind::wait);
-    for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
+    for (const ShardGroup& group : gather_.groups()) gather_.wait(stream, group);
   }
   const TraceRange range(device(), stream, "GEMM", TraceKind::compute);
-  products.begin(stream, whole || team().size() == 1 ? Weights::once : Weights::first);
-  const ProductTurns::Turn turn = products.next(stream);
+  products_.begin(stream, whole || team().size() == 1 ? Weights::once : Weights::first);
+  const ProductTurns::Turn turn = products_.next(stream);
   if (whole) {
-    multiply(turn, run, gather.row(0), {0, run.m});
+    multiply(turn, operands, gather_.row(0), {0, operands.m});
   } else {
-    multiply(turn, run, run.x, shard_rows(run.m, team().size(), team().rank()));
-    for (const ShardGroup& group : gather.groups()) multiply_gathered(turn, run, group);
+    multiply(turn, operands, operands.x, shard_rows(operands.m, team().size(), team().rank()));
+    for (const ShardGroup& group : gather_.groups()) multiply_gathered(turn, operands, group);
   }
 }
 

@@ -13,8 +13,17 @@
 
 namespace tandem {
 
-/// The plan's state, and its algorithms, each defined in a file of its own in this folder.
-struct AllGatherLinear::State final : LinearPlanState {
+/// The plan's state, and its algorithms, each defined in a file of its own in this folder. What is public does what the
+/// plan's member of that name does, `run` what its operator() does.
+class AllGatherLinear::State final : public LinearPlanState {
+ public:
+  State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
+
+  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
+           const TensorView& y, StreamRef stream);
+  [[nodiscard]] TensorView gathered() const;
+
+ private:
   struct Operands {
     const void* x;  ///< this rank's shard
     const void* weight;
@@ -23,33 +32,27 @@ struct AllGatherLinear::State final : LinearPlanState {
     std::byte* y;
     std::int64_t m;
   };
-  using Algorithm = void (State::*)(const Operands& run, StreamRef stream);
-
-  State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
-
-  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
-           const TensorView& y, StreamRef stream);
-  [[nodiscard]] TensorView gathered() const;
+  using Algorithm = void (State::*)(const Operands& operands, StreamRef stream);
 
   /// Multiplies while shards arrive.
-  void pipeline(const Operands& run, StreamRef stream);
+  void pipeline(const Operands& operands, StreamRef stream);
   /// Gathers, then multiplies once.
-  void sequence(const Operands& run, StreamRef stream);
+  void sequence(const Operands& operands, StreamRef stream);
 
   /// Computes `rows` of y; `x` points at these rows of x.
-  void multiply(const ProductTurns::Turn& turn, const Operands& run, const void* x, RowRange rows);
+  void multiply(const ProductTurns::Turn& turn, const Operands& operands, const void* x, RowRange rows);
   /// Computes the rows of a group: a GEMM for each contiguous range of rows or, if x is transposed, for each shard,
   /// which is a separate block.
-  void multiply_gathered(const ProductTurns::Turn& turn, const Operands& run, const ShardGroup& group);
+  void multiply_gathered(const ProductTurns::Turn& turn, const Operands& operands, const ShardGroup& group);
 
-  bool keep_gathered;
-  Algorithm algorithm;
-  ShardGather gather;
-  ProductTurns products;
-  CommunicationStreams communication;
-  std::int64_t kept_m = -1;  ///< rows of the last run, whose gathered x is kept; -1: none
-  int owed_slot = -1;        ///< an earlier run's, granted to the peers by the next run only; -1: none
-  bool opens = false;        ///< this run begins with an exchange with all ranks
+  bool keep_gathered_;
+  Algorithm algorithm_;
+  ShardGather gather_;
+  ProductTurns products_;
+  CommunicationStreams communication_;
+  std::int64_t kept_m_ = -1;  ///< rows of the last run, whose gathered x is kept; -1: none
+  int owed_slot_ = -1;        ///< an earlier run's, granted to the peers by the next run only; -1: none
+  bool opens_ = false;        ///< this run begins with an exchange with all ranks
 };
 
 }  // namespace tandem

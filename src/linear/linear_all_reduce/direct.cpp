@@ -3,11 +3,11 @@
 
 namespace tandem {
 
-void LinearAllReduce::State::direct(const PartialSums::Operands& run, StreamRef stream) {
-  sums.multiply_direct(run, stream, communication);
-  sums.reduce(run, stream);
-  communication.rejoin(stream);
-  sums.spread_sums(run, stream);
+void LinearAllReduce::State::direct(const PartialSums::Operands& operands, StreamRef stream) {
+  sums_.multiply_direct(operands, stream, communication_);
+  sums_.reduce(operands, stream);
+  communication_.rejoin(stream);
+  sums_.spread_sums(operands, stream);
 }
 
 }  // namespace tandem

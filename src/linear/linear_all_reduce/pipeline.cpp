@@ -3,32 +3,35 @@
 
 namespace tandem {
 
-void LinearAllReduce::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
-  const auto exchange = [&](std::uint32_t round) { exchange_sums(run, round, stream, communication.last().ref()); };
-  const std::uint32_t rounds = sums.rounds();
-  sums.take_slot(stream);
-  if (sums.product_adds()) {
+void LinearAllReduce::State::pipeline(const PartialSums::Operands& operands, StreamRef stream) {
+  const auto exchange = [&](std::uint32_t round) {
+    exchange_sums(operands, round, stream, communication_.last().ref());
+  };
+  const std::uint32_t rounds = sums_.rounds();
+  sums_.take_slot(stream);
+  if (sums_.product_adds()) {
     // All of the peer's rows first: each part is transferred while the next one is multiplied, as are the sums later.
-    for (std::uint32_t round = 0; round < rounds; ++round) sums.multiply_peers(run, round, stream, communication);
+    for (std::uint32_t round = 0; round < rounds; ++round)
+      sums_.multiply_peers(operands, round, stream, communication_);
     for (std::uint32_t round = 0; round < rounds; ++round) {
-      sums.multiply_adding(run, round, stream);
+      sums_.multiply_adding(operands, round, stream);
       exchange(round);
     }
-    sums.keep_sums(run, stream);
+    sums_.keep_sums(operands, stream);
   } else {
     const auto add_up = [&](std::uint32_t round) {
-      sums.reduce(run, round, stream);
+      sums_.reduce(operands, round, stream);
       exchange(round);
     };
     for (std::uint32_t round = 0; round < rounds; ++round) {
-      sums.multiply_peers(run, round, stream, communication);
+      sums_.multiply_peers(operands, round, stream, communication_);
       // By now the peers' partial sums of the previous round have arrived, or are about to.
       if (round > 0) add_up(round - 1);
-      sums.multiply_own(run, round, stream);
+      sums_.multiply_own(operands, round, stream);
     }
     add_up(rounds - 1);
   }
-  communication.rejoin(stream);
+  communication_.rejoin(stream);
 }
 
 }  // namespace tandem

@@ -3,9 +3,9 @@
 
 namespace tandem {
 
-void LinearAllReduce::State::sequence(const PartialSums::Operands& run, StreamRef stream) {
-  sums.in_sequence(run, stream);
-  if (!sums.takes_kernels()) sums.spread_sums(run, stream);
+void LinearAllReduce::State::sequence(const PartialSums::Operands& operands, StreamRef stream) {
+  sums_.in_sequence(operands, stream);
+  if (!sums_.takes_kernels()) sums_.spread_sums(operands, stream);
 }
 
 }  // namespace tandem

@@ -10,15 +10,15 @@ namespace tandem {
 
 LinearAllReduce::State::State(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlanState(team, LinearKind::linear_all_reduce, spec, options, OwnShare::k),
-      algorithm(team.size() == 1 ? &State::alone
-                                 : algorithm_named(choice().algorithm, reducing_algorithms,
-                                                   {&State::pipeline, &State::stepwise, &State::stepwise,
-                                                    &State::stepwise, &State::direct, &State::sequence})),
-      sums(team, spec, choice(), PartialSums::Rows::all, rounds_of(choice().algorithm, std::max(choice().groups, 1)),
-           operation()),
-      communication(team, choice().algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {
-  describe_product(sums.gemm(), sums.communication(), sums.adding());
-  keep_in_graphs(sums.parts());
+      algorithm_(team.size() == 1 ? &State::alone
+                                  : algorithm_named(choice().algorithm, reducing_algorithms,
+                                                    {&State::pipeline, &State::stepwise, &State::stepwise,
+                                                     &State::stepwise, &State::direct, &State::sequence})),
+      sums_(team, spec, choice(), PartialSums::Rows::all, rounds_of(choice().algorithm, std::max(choice().groups, 1)),
+            operation()),
+      communication_(team, choice().algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {
+  describe_product(sums_.gemm(), sums_.communication(), sums_.adding());
+  keep_in_graphs(sums_.parts());
 }
 
 void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -45,20 +45,20 @@ void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, 
   auto* const own_rows = y.narrow(0, own.begin, own.count).data_as<std::byte>();
   const PartialSums::Operands operands{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m, symmetric};
   whole_or_failed([&] {
-    rejoin_if_thrown(communication, stream, [&] { (this->*algorithm)(operands, stream); });
-    sums.finish(stream);
+    rejoin_if_thrown(communication_, stream, [&] { (this->*algorithm_)(operands, stream); });
+    sums_.finish(stream);
     end(stream);
   });
 }
 
-void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& run, std::uint32_t round, StreamRef stream,
+void LinearAllReduce::State::exchange_sums(const PartialSums::Operands& operands, std::uint32_t round, StreamRef stream,
                                            StreamRef waiting) {
-  sums.offer_sums(stream);
-  SideStream& taking = communication.last();
+  sums_.offer_sums(stream);
+  SideStream& taking = communication_.last();
   // Queued after the GEMMs that the sums are of: on a GPU a waiting kernel occupies an SM that they could use.
-  sums.wait_for_sums(waiting);
+  sums_.wait_for_sums(waiting);
   taking.follow(stream);
-  sums.take_sums(run, round, taking.ref());
+  sums_.take_sums(operands, round, taking.ref());
 }
 
 }  // namespace tandem

@@ -3,21 +3,21 @@
 
 namespace tandem {
 
-void LinearAllReduce::State::stepwise(const PartialSums::Operands& run, StreamRef stream) {
-  sums.take_slot(stream);
-  for (std::uint32_t round = 0; round < sums.rounds(); ++round) {
-    sums.multiply_peers(run, round, stream, communication);
-    if (sums.product_adds()) {
-      sums.multiply_adding(run, round, stream);
+void LinearAllReduce::State::stepwise(const PartialSums::Operands& operands, StreamRef stream) {
+  sums_.take_slot(stream);
+  for (std::uint32_t round = 0; round < sums_.rounds(); ++round) {
+    sums_.multiply_peers(operands, round, stream, communication_);
+    if (sums_.product_adds()) {
+      sums_.multiply_adding(operands, round, stream);
     } else {
-      sums.multiply_own(run, round, stream);
-      sums.reduce(run, round, stream);
+      sums_.multiply_own(operands, round, stream);
+      sums_.reduce(operands, round, stream);
     }
     // Waits before the next GEMMs, not concurrently: on a GPU a waiting kernel would occupy an SM that they could use.
-    exchange_sums(run, round, stream, stream);
+    exchange_sums(operands, round, stream, stream);
   }
-  if (sums.product_adds()) sums.keep_sums(run, stream);
-  communication.rejoin(stream);
+  if (sums_.product_adds()) sums_.keep_sums(operands, stream);
+  communication_.rejoin(stream);
 }
 
 }  // namespace tandem

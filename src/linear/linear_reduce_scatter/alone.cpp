@@ -3,8 +3,8 @@
 
 namespace tandem {
 
-void LinearReduceScatter::State::alone(const PartialSums::Operands& run, StreamRef stream) {
-  sums.multiply_alone(run, stream);
+void LinearReduceScatter::State::alone(const PartialSums::Operands& operands, StreamRef stream) {
+  sums_.multiply_alone(operands, stream);
 }
 
 }  // namespace tandem

@@ -3,10 +3,10 @@
 
 namespace tandem {
 
-void LinearReduceScatter::State::direct(const PartialSums::Operands& run, StreamRef stream) {
-  sums.multiply_direct(run, stream, communication);
-  sums.reduce(run, stream);
-  communication.rejoin(stream);
+void LinearReduceScatter::State::direct(const PartialSums::Operands& operands, StreamRef stream) {
+  sums_.multiply_direct(operands, stream, communication_);
+  sums_.reduce(operands, stream);
+  communication_.rejoin(stream);
 }
 
 }  // namespace tandem

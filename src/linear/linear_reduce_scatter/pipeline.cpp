@@ -3,18 +3,18 @@
 
 namespace tandem {
 
-void LinearReduceScatter::State::pipeline(const PartialSums::Operands& run, StreamRef stream) {
-  if (sums.product_adds()) {
-    sums.take_slot(stream);
-    for (std::uint32_t round = 0; round < sums.rounds(); ++round) {
-      sums.multiply_peers(run, round, stream, communication);
+void LinearReduceScatter::State::pipeline(const PartialSums::Operands& operands, StreamRef stream) {
+  if (sums_.product_adds()) {
+    sums_.take_slot(stream);
+    for (std::uint32_t round = 0; round < sums_.rounds(); ++round) {
+      sums_.multiply_peers(operands, round, stream, communication_);
     }
-    for (std::uint32_t round = 0; round < sums.rounds(); ++round) sums.multiply_adding(run, round, stream);
+    for (std::uint32_t round = 0; round < sums_.rounds(); ++round) sums_.multiply_adding(operands, round, stream);
   } else {
-    sums.multiply_overlapped(run, groups, stream, communication);
-    sums.reduce(run, stream);
+    sums_.multiply_overlapped(operands, groups_, stream, communication_);
+    sums_.reduce(operands, stream);
   }
-  communication.rejoin(stream);
+  communication_.rejoin(stream);
 }
 
 }  // namespace tandem

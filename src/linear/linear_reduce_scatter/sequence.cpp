@@ -3,8 +3,8 @@
 
 namespace tandem {
 
-void LinearReduceScatter::State::sequence(const PartialSums::Operands& run, StreamRef stream) {
-  sums.in_sequence(run, stream);
+void LinearReduceScatter::State::sequence(const PartialSums::Operands& operands, StreamRef stream) {
+  sums_.in_sequence(operands, stream);
 }
 
 }  // namespace tandem

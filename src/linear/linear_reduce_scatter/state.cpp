@@ -8,19 +8,19 @@ namespace tandem {
 
 LinearReduceScatter::State::State(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlanState(team, LinearKind::linear_reduce_scatter, spec, options, OwnShare::k),
-      groups(equal_groups(team.size() - 1, choice().groups)),
-      algorithm(team.size() == 1 ? &State::alone
-                                 : algorithm_named(choice().algorithm, scattering_algorithms,
-                                                   {&State::pipeline, &State::direct, &State::sequence})),
+      groups_(equal_groups(team.size() - 1, choice().groups)),
+      algorithm_(team.size() == 1 ? &State::alone
+                                  : algorithm_named(choice().algorithm, scattering_algorithms,
+                                                    {&State::pipeline, &State::direct, &State::sequence})),
       // Between two ranks, groups are rounds if the GEMMs of the own rows add what the peer sent.
-      sums(team, spec, choice(), PartialSums::Rows::own,
-           equal_parts(has_groups(choice().algorithm) && own_product_adds(spec, team.size(), choice().groups)
-                           ? choice().groups
-                           : 1),
-           operation()),
-      communication(team, choice().algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {
-  describe_product(sums.gemm(), sums.communication(), sums.adding());
-  keep_in_graphs(sums.parts());
+      sums_(team, spec, choice(), PartialSums::Rows::own,
+            equal_parts(has_groups(choice().algorithm) && own_product_adds(spec, team.size(), choice().groups)
+                            ? choice().groups
+                            : 1),
+            operation()),
+      communication_(team, choice().algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {
+  describe_product(sums_.gemm(), sums_.communication(), sums_.adding());
+  keep_in_graphs(sums_.parts());
 }
 
 void LinearReduceScatter::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -36,8 +36,8 @@ void LinearReduceScatter::State::run(const TensorView& x, const TensorView& weig
   begin(stream);
   const PartialSums::Operands operands{x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m};
   whole_or_failed([&] {
-    rejoin_if_thrown(communication, stream, [&] { (this->*algorithm)(operands, stream); });
-    sums.finish(stream);
+    rejoin_if_thrown(communication_, stream, [&] { (this->*algorithm_)(operands, stream); });
+    sums_.finish(stream);
     end(stream);
   });
 }

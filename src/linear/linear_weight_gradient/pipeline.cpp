@@ -5,32 +5,32 @@
 
 namespace tandem {
 
-void LinearWeightGradient::State::pipeline(const Operands& run, StreamRef stream) {
-  gather.take_slot(stream);
-  communication.follow(stream);
-  gather.start(communication.ref(), run.shard, run.m);
+void LinearWeightGradient::State::pipeline(const Operands& operands, StreamRef stream) {
+  gather_.take_slot(stream);
+  communication_.follow(stream);
+  gather_.start(communication_.ref(), operands.shard, operands.m);
 
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
-  Operands parts = run;
-  if (wide) {
-    wide->begin(stream, run.dw);
-    parts.gemm = &wide->gemm();
-    parts.dw = wide->data();
+  Operands parts = operands;
+  if (wide_) {
+    wide_->begin(stream, operands.dw);
+    parts.gemm = &wide_->gemm();
+    parts.dw = wide_->data();
   }
   {
     const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
-    multiply(stream, parts, run.shard, shard_rows(run.m, team().size(), team().rank()), spec().beta);
+    multiply(stream, parts, operands.shard, shard_rows(operands.m, team().size(), team().rank()), spec().beta);
   }
-  for (const ShardGroup& group : gather.groups()) {
+  for (const ShardGroup& group : gather_.groups()) {
     {
       const TraceRange range(device(), stream, "wait for shards", TraceKind::wait);
-      gather.wait(stream, group);
+      gather_.wait(stream, group);
     }
     const TraceRange range(device(), stream, "GEMM arrived shards", TraceKind::compute);
-    for (const RowRange rows : gather.rows(group)) multiply(stream, parts, gather.row(rows.begin), rows, 1.0F);
+    for (const RowRange rows : gather_.rows(group)) multiply(stream, parts, gather_.row(rows.begin), rows, 1.0F);
   }
-  if (wide) wide->round(stream, run.dw);
-  communication.rejoin(stream);
+  if (wide_) wide_->round(stream, operands.dw);
+  communication_.rejoin(stream);
 }
 
 }  // namespace tandem

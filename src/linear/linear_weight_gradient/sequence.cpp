@@ -5,20 +5,20 @@
 
 namespace tandem {
 
-void LinearWeightGradient::State::sequence(const Operands& run, StreamRef stream) {
-  gather.take_slot(stream);
-  gather.start(stream, run.shard, run.m);
-  if (team().size() > 1) gather.keep_own(stream, run.shard);
-  multiply_gathered(run, stream);
+void LinearWeightGradient::State::sequence(const Operands& operands, StreamRef stream) {
+  gather_.take_slot(stream);
+  gather_.start(stream, operands.shard, operands.m);
+  if (team().size() > 1) gather_.keep_own(stream, operands.shard);
+  multiply_gathered(operands, stream);
 }
 
-void LinearWeightGradient::State::multiply_gathered(const Operands& run, StreamRef stream) const {
+void LinearWeightGradient::State::multiply_gathered(const Operands& operands, StreamRef stream) const {
   {
     const TraceRange range(device(), stream, "wait for shards", TraceKind::wait);
-    for (const ShardGroup& group : gather.groups()) gather.wait(stream, group);
+    for (const ShardGroup& group : gather_.groups()) gather_.wait(stream, group);
   }
   const TraceRange range(device(), stream, "GEMM", TraceKind::compute);
-  multiply(stream, run, team().size() == 1 ? run.shard : gather.row(0), {0, run.m}, spec().beta);
+  multiply(stream, operands, team().size() == 1 ? operands.shard : gather_.row(0), {0, operands.m}, spec().beta);
 }
 
 }  // namespace tandem

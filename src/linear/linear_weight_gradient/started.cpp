@@ -4,20 +4,20 @@
 namespace tandem {
 
 void LinearWeightGradient::State::gather_early(const std::byte* shard, std::int64_t m, StreamRef stream) {
-  gather.take_slot(stream);
+  gather_.take_slot(stream);
   if (team().size() > 1) {
-    communication.follow(stream);
-    gather.start(communication.ref(), shard, m);
-    gather.keep_own_beside(communication.ref(), shard);
+    communication_.follow(stream);
+    gather_.start(communication_.ref(), shard, m);
+    gather_.keep_own_beside(communication_.ref(), shard);
     device().yield(stream);  // as in the pipeline: all pushes before the work that they overlap with
   }
-  started = {shard, m, capture()};
+  started_ = {shard, m, capture()};
 }
 
-void LinearWeightGradient::State::finish_started(const Operands& run, StreamRef stream) {
-  started.reset();
-  communication.rejoin(stream);  // after the own shard's copy
-  multiply_gathered(run, stream);
+void LinearWeightGradient::State::finish_started(const Operands& operands, StreamRef stream) {
+  started_.reset();
+  communication_.rejoin(stream);  // after the own shard's copy
+  multiply_gathered(operands, stream);
 }
 
 }  // namespace tandem

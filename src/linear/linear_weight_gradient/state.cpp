@@ -14,61 +14,63 @@
 namespace tandem {
 namespace {
 
-std::size_t gathered_row_bytes(const LinearSpec& spec, GatheredOperand gathered) {
-  return static_cast<std::size_t>(gathered == GatheredOperand::x ? spec.k : spec.n) * size_of(spec.dtype);
+std::size_t gathered_row_bytes(const LinearSpec& spec, GatheredOperand gathered_) {
+  return static_cast<std::size_t>(gathered_ == GatheredOperand::x ? spec.k : spec.n) * size_of(spec.dtype);
 }
 
 }  // namespace
 
-LinearWeightGradient::State::State(const Team& team, const LinearSpec& spec, GatheredOperand its_gathered,
+LinearWeightGradient::State::State(const Team& team, const LinearSpec& spec, GatheredOperand gathered,
                                    const LinearOptions& options)
     : LinearPlanState(team, LinearKind::linear_weight_gradient, spec, options,
-                      its_gathered == GatheredOperand::x ? OwnShare::n : OwnShare::k,
-                      its_gathered == GatheredOperand::x ? ", gathers x" : ", gathers dy"),
-      gathered(its_gathered),
-      algorithm(algorithm_named(choice().algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
-      gather(team, spec.m, gathered_row_bytes(spec, gathered), choice(), ShardGather::Meanwhile::something,
-             ShardGather::Kept::no, operation()),
-      gemm(team, tuned_gemm(team, leaving(choice().leave_sms, local_gradient_gemm(spec)))),
-      communication(team) {
+                      gathered == GatheredOperand::x ? OwnShare::n : OwnShare::k,
+                      gathered == GatheredOperand::x ? ", gathers x" : ", gathers dy"),
+      gathered_(gathered),
+      algorithm_(algorithm_named(choice().algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
+      gather_(team, spec.m, gathered_row_bytes(spec, gathered_), choice(), ShardGather::Meanwhile::something,
+              ShardGather::Kept::no, operation()),
+      gemm_(team, tuned_gemm(team, leaving(choice().leave_sms, local_gradient_gemm(spec)))),
+      communication_(team) {
   if (choice().algorithm == tandem::pipeline && team.size() > 1 && spec.gradient_dtype != f32) {
-    wide.emplace(team, spec, choice().leave_sms);
+    wide_.emplace(team, spec, choice().leave_sms);
   }
-  describe_product(*gemm, gather.communication(), wide ? wide->describe() : "");
-  auto parts = gather.parts();
-  parts.push_back(gemm.shared());
-  if (wide) std::ranges::copy(wide->parts(), std::back_inserter(parts));
+  describe_product(*gemm_, gather_.communication(), wide_ ? wide_->describe() : "");
+  auto parts = gather_.parts();
+  parts.push_back(gemm_.shared());
+  if (wide_) std::ranges::copy(wide_->parts(), std::back_inserter(parts));
   keep_in_graphs(std::move(parts));
 }
 
 void LinearWeightGradient::State::start(const TensorView& shard, std::int64_t m, StreamRef stream) {
-  const bool gathers_x = gathered == GatheredOperand::x;
+  team().check();  // a run that a failure cut off may have left `started` behind, which is not the caller's mistake
+  const bool gathers_x = gathered_ == GatheredOperand::x;
   forget_dropped_start(stream);
-  if (started) refuse("start() was called twice; a run uses what the first one gathered");
+  if (started_) refuse("start() was called twice; a run uses what the first one gathered");
   if (m < 0 || m > spec().m) refuse(format("start() of {} tokens; allowed: 0 to {}", m, spec().m));
   expect(shard, gathers_x ? "x" : "dy", spec().dtype, Dims{own_rows(m), gathers_x ? spec().k : spec().n});
   expect_alike(stream, [&] { return format("the start of a run of {} tokens", m); });
   begin(stream);
   whole_or_failed([&] {
-    rejoin_if_thrown(communication, stream, [&] { gather_early(shard.data_as<const std::byte>(), m, stream); });
+    rejoin_if_thrown(communication_, stream, [&] { gather_early(shard.data_as<const std::byte>(), m, stream); });
     end(stream);
   });
 }
 
 void LinearWeightGradient::State::expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const {
-  const bool same_shard = shard.numel() == 0 || started->shard == shard.data_as<const std::byte>();
-  if (!same_shard || started->m != m) {
+  const bool same_shard = shard.numel() == 0 || started_->shard == shard.data_as<const std::byte>();
+  if (!same_shard || started_->m != m) {
     refuse(format("a run of {} tokens with its shard at {} came behind a start() of {} with one at {}", m, shard.data(),
-                  started->m, static_cast<const void*>(started->shard)));
+                  started_->m, static_cast<const void*>(started_->shard)));
   }
-  if (started->capture != device().stream_capture(stream)) {
+  if (started_->capture != device().stream_capture(stream)) {
     refuse("start() was not captured, but its run is; both must be, or neither of them");
   }
 }
 
 void LinearWeightGradient::State::run(const TensorView& dy, const TensorView& x, const TensorView& dw,
                                       StreamRef stream) {
-  const bool gathers_x = gathered == GatheredOperand::x;
+  team().check();  // as in start()
+  const bool gathers_x = gathered_ == GatheredOperand::x;
   const std::int64_t m = gathers_x ? tokens(dy, "dy", 0) : tokens(x, "x", 0);
   expect(dy, "dy", spec().dtype, Dims{gathers_x ? m : own_rows(m), spec().n});
   expect(x, "x", spec().dtype, Dims{gathers_x ? own_rows(m) : m, spec().k});
@@ -78,30 +80,31 @@ void LinearWeightGradient::State::run(const TensorView& dy, const TensorView& x,
   const TensorView& shard = gathers_x ? x : dy;
   const TensorView& whole = gathers_x ? dy : x;
   forget_dropped_start(stream);
-  if (started) expect_started(shard, m, stream);
-  expect_alike(stream, [&] { return format("a run of {} tokens{}", m, started ? ", which was started" : ""); });
+  if (started_) expect_started(shard, m, stream);
+  expect_alike(stream, [&] { return format("a run of {} tokens{}", m, started_ ? ", which was started" : ""); });
   begin(stream);
-  const Operands operands{shard.data_as<std::byte>(), whole.data_as<std::byte>(), &*gemm, dw.data(), m};
+  const Operands operands{shard.data_as<std::byte>(), whole.data_as<std::byte>(), &*gemm_, dw.data(), m};
   whole_or_failed([&] {
-    rejoin_if_thrown(communication, stream,
-                     [&] { (this->*(started ? &State::finish_started : algorithm))(operands, stream); });
-    gather.finish(stream, gather.slot());
+    rejoin_if_thrown(communication_, stream,
+                     [&] { (this->*(started_ ? &State::finish_started : algorithm_))(operands, stream); });
+    gather_.finish(stream, gather_.slot());
     end(stream);
   });
 }
 
-void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& run, const std::byte* gathered_rows,
+void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& operands, const std::byte* gathered_rows,
                                            RowRange rows, float beta) const {
-  const bool gathers_x = gathered == GatheredOperand::x;
+  const bool gathers_x = gathered_ == GatheredOperand::x;
   const std::int64_t whole_columns = gathers_x ? spec().n : spec().k;
   const std::byte* whole_rows =
-      run.whole == nullptr ? nullptr
-                           : run.whole + static_cast<std::size_t>(rows.begin * whole_columns) * size_of(spec().dtype);
-  run.gemm->run(stream, {.a = gathers_x ? whole_rows : gathered_rows,
-                         .b = gathers_x ? gathered_rows : whole_rows,
-                         .d = run.dw,
-                         .k = rows.count,
-                         .beta = beta});
+      operands.whole == nullptr
+          ? nullptr
+          : operands.whole + static_cast<std::size_t>(rows.begin * whole_columns) * size_of(spec().dtype);
+  operands.gemm->run(stream, {.a = gathers_x ? whole_rows : gathered_rows,
+                              .b = gathers_x ? gathered_rows : whole_rows,
+                              .d = operands.dw,
+                              .k = rows.count,
+                              .beta = beta});
 }
 
 }  // namespace tandem

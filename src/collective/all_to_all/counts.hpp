@@ -10,7 +10,7 @@
 namespace tandem {
 
 /// How much each rank sends to each other one in one run, and the offsets of the parts.
-class Exchange {
+class Counts {
  public:
   /// Equal parts of `count` elements.
   void assign(std::int64_t ranks, std::int64_t count);

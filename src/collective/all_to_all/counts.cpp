@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collective/all_to_all/exchange.hpp"
+#include "collective/all_to_all/counts.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -8,19 +8,19 @@
 
 namespace tandem {
 
-void Exchange::assign(std::int64_t ranks, std::int64_t count) {
+void Counts::assign(std::int64_t ranks, std::int64_t count) {
   ranks_ = static_cast<std::size_t>(ranks);
   counts_.assign(ranks_ * ranks_, count);
   place();
 }
 
-void Exchange::assign(std::int64_t ranks, std::span<const std::int64_t> counts) {
+void Counts::assign(std::int64_t ranks, std::span<const std::int64_t> counts) {
   ranks_ = static_cast<std::size_t>(ranks);
   counts_.assign(counts.begin(), counts.end());
   place();
 }
 
-void Exchange::place() {
+void Counts::place() {
   sent_before_.assign(counts_.size(), 0);
   got_before_.assign(counts_.size(), 0);
   for (std::size_t from = 0; from < ranks_; ++from) {
@@ -32,19 +32,19 @@ void Exchange::place() {
   }
 }
 
-std::int64_t Exchange::sent(int rank) const noexcept {
+std::int64_t Counts::sent(int rank) const noexcept {
   const int last = static_cast<int>(ranks_) - 1;
   return place_in_input(rank, last) + count(rank, last);
 }
 
-std::int64_t Exchange::got(int rank) const noexcept {
+std::int64_t Counts::got(int rank) const noexcept {
   const int last = static_cast<int>(ranks_) - 1;
   return place_in_out(last, rank) + count(last, rank);
 }
 
-std::int64_t Exchange::longest() const noexcept { return *std::ranges::max_element(counts_); }
+std::int64_t Counts::longest() const noexcept { return *std::ranges::max_element(counts_); }
 
-std::string Exchange::in_words() const {
+std::string Counts::in_words() const {
   if (std::ranges::count(counts_, counts_.front()) == std::ssize(counts_)) {
     return format("{} elements a pair of ranks", counts_.front());
   }
@@ -64,7 +64,7 @@ std::string Exchange::in_words() const {
                                      : format("counts of up to {} elements, with hash {:x}", longest(), hash);
 }
 
-bool Exchange::divides_by(std::int64_t unit) const noexcept {
+bool Counts::divides_by(std::int64_t unit) const noexcept {
   return std::ranges::all_of(counts_, [unit](std::int64_t count) { return count % unit == 0; });
 }
 
