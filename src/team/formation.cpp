@@ -2,6 +2,7 @@
 #include "team/formation.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include "tandem/base/error.hpp"
 
@@ -36,15 +37,23 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
     }
   } catch (const Contradiction& found) {
     contradict(found);
-  } catch (...) {
-    withdraw();
+  } catch (const PeerLost& error) {
+    withdraw(error.what(), error.rank());
+    throw;
+  } catch (const std::exception& error) {
+    withdraw(error.what());
     throw;
   }
   return id;
 }
 
-void Formation::withdraw() noexcept {
+void Formation::withdraw(std::string_view why, int lost) noexcept {
   mine_.withdrawn = true;
+  mine_.lost = lost;
+  try {
+    mine_.why = why;
+  } catch (...) {  // no memory for the reason
+  }
   for (const int rank : mine_.members) {
     if (rank != self_) tell(rank, mine_);
   }
@@ -55,11 +64,27 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
   std::optional<Offer> doubtful;
   Clock::time_point doubt_ends;
   // A rank that already knows of the loss no longer makes this team, so its list would never arrive.
-  const auto stop = [&] {
+  const auto expect_all_here = [&] {
     const auto gone = first_gone(mine);
     if (!gone) return;
     const PeerInfo& peer = bootstrap_.peer(gone->rank);
     throw PeerLost(tell_gone(peer, gone->left), peer.rank, peer.host, peer.pid);
+  };
+  // If its sender had not received this rank's list, its next list answers that.
+  const auto heed = [&](int sender, const Offer& offer) {
+    if (!offer.withdrawn || !had_mine(sender, offer)) return;
+    expect_all_here();  // this rank may have heard of the same loss
+    const std::string what = format("told by {}: {}", to_string(bootstrap_.peer(sender)), offer.why);
+    if (offer.lost < 0) throw Aborted(what);
+    const PeerInfo& lost = bootstrap_.peer(offer.lost);
+    throw PeerLost(what, lost.rank, lost.host, lost.pid);
+  };
+  const auto stop = [&] {
+    expect_all_here();
+    for (const int other :
+         mine) {  // one of them may have given up, and `rank` for that reason without this rank's list
+      while (other != self_ && other != rank && fetch(other)) heed(other, kept_[other].back());
+    }
   };
   while (true) {
     Offer offer;
@@ -68,22 +93,29 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
     } catch (const Timeout&) {
       if (doubtful) throw Contradiction{rank, doubtful->members};
       throw;
+    } catch (...) {  // the list that differs may be the next attempt's, for instance without a rank that is lost
+      if (doubtful) kept_[rank].push_front(std::move(*doubtful));
+      throw;
     }
     if (doubtful && is_of_later_attempt(rank, offer)) {  // so its sender has not withdrawn the list that differs
-      kept_.emplace(rank, std::move(offer));
+      kept_[rank].push_front(std::move(offer));
       throw Contradiction{rank, doubtful->members};
     }
     if (offer.withdrawn) {
+      heed(rank, offer);
       if (doubtful && doubtful->attempt == offer.attempt) doubtful.reset();
       continue;
     }
     if (offer.members == mine) {
       std::optional<Offer> following = try_next(rank);
-      if (following && following->withdrawn && following->attempt == offer.attempt) continue;
+      if (following && following->withdrawn && following->attempt == offer.attempt) {
+        heed(rank, *following);
+        continue;
+      }
       heard_.insert(rank);
       if (!following) return offer;
       if (is_of_later_attempt(rank, *following)) {
-        kept_.emplace(rank, std::move(*following));
+        kept_[rank].push_front(std::move(*following));
         return offer;
       }
       if (following->members != mine) throw Contradiction{rank, following->members};
@@ -123,7 +155,7 @@ void Formation::drain(int rank, Clock::time_point deadline) {
     while (true) {
       Offer offer = next(rank, deadline, nullptr);
       if (is_of_later_attempt(rank, offer)) {
-        kept_.emplace(rank, std::move(offer));
+        kept_[rank].push_front(std::move(offer));
         return;
       }
       if (!offer.withdrawn) deadline = {};  // from here on, only what has already arrived
@@ -133,31 +165,45 @@ void Formation::drain(int rank, Clock::time_point deadline) {
 }
 
 Formation::Offer Formation::next(int rank, Clock::time_point deadline, const std::function<void()>& stop) {
-  if (auto kept = kept_.extract(rank)) return std::move(kept.mapped());
+  if (auto offer = try_next(rank)) return std::move(*offer);
   const Parcel parcel = bootstrap_.receive(rank, channel_, taken_[rank] + 1, deadline, stop);
   ++taken_[rank];
   return parse(parcel);
 }
 
 std::optional<Formation::Offer> Formation::try_next(int rank) {
+  std::deque<Offer>& kept = kept_[rank];
+  if (kept.empty() && !fetch(rank)) return std::nullopt;
+  Offer offer = std::move(kept.front());
+  kept.pop_front();
+  return offer;
+}
+
+bool Formation::fetch(int rank) {
   const std::optional<Parcel> parcel = bootstrap_.try_receive(rank, channel_, taken_[rank] + 1);
-  if (!parcel) return std::nullopt;
+  if (!parcel) return false;
   ++taken_[rank];
-  return parse(*parcel);
+  kept_[rank].push_back(parse(*parcel));
+  return true;
+}
+
+bool Formation::had_mine(int rank, const Offer& offer) const {
+  const auto listed = listed_.find(rank);
+  return listed != listed_.end() && offer.taken >= listed->second;
 }
 
 bool Formation::is_of_later_attempt(int rank, const Offer& offer) const {
-  const auto listed = listed_.find(rank);
-  return !offer.withdrawn && listed != listed_.end() && offer.taken >= listed->second;
+  return !offer.withdrawn && had_mine(rank, offer);
 }
 
 void Formation::tell(int rank, const Offer& offer) noexcept {
   try {
     WireWriter writer;
-    writer.number(offer.attempt).number(offer.id).number(taken_[rank] - kept_.count(rank));
+    writer.number(offer.attempt).number(offer.id).number(taken_[rank] - kept_[rank].size());
     writer.number(offer.withdrawn ? 1 : 0);
     writer.number(static_cast<std::uint64_t>(offer.members.size()));
     for (const int member : offer.members) writer.number(member);
+    writer.text(offer.why).number(offer.lost);
     std::uint64_t& sent = sent_[rank];
     bootstrap_.send(rank, channel_, sent + 1, Parcel{writer.take(), {}});
     ++sent;        // not if the send threw: the receiver expects consecutive numbers
@@ -174,6 +220,8 @@ Formation::Offer Formation::parse(const Parcel& parcel) {
   offer.withdrawn = reader.number<int>() != 0;
   offer.members.resize(reader.number<std::uint64_t>());
   for (int& member : offer.members) member = reader.number<int>();
+  offer.why = reader.text();
+  offer.lost = reader.number<int>();
   return offer;
 }
 

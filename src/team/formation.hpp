@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/team/bootstrap.hpp"
@@ -18,9 +21,10 @@ namespace tandem {
 /// One rank's part in making sub-teams of a team. Each member of a sub-team sends its list of ranks to all ranks in it,
 /// and receives one list from each; all must be equal. The parent's members do not make these calls in a common order
 /// (a rank outside a sub-team need not call), so lists are queued for each pair of ranks, and a sender that gives up
-/// sends a withdrawal of its list. So a team can be made after a failed attempt, and after a rank was lost. Each list
-/// says how many of the receiver's messages its sender has received: if these include this rank's list of the current
-/// attempt, the list belongs to a later attempt, and is kept for that.
+/// sends a withdrawal of its list, with the reason. So a team can be made after a failed attempt, and after a rank was
+/// lost. Each message says how many of the receiver's messages its sender has received. If these include this rank's
+/// list of the current attempt, a list belongs to a later attempt, and is kept for that; a withdrawal ends this
+/// attempt, since its sender will not answer that list again. So messages of all members are looked through meanwhile.
 class Formation {
  public:
   using Clock = Bootstrap::Clock;
@@ -33,12 +37,13 @@ class Formation {
 
   /// Agrees with `members` (world ranks, in the new team's order, including this one) on an id: the first member's
   /// `proposed`. Throws InvalidArgument naming two members that listed different ranks, Timeout or PeerLost naming one
-  /// whose list did not arrive.
+  /// whose list did not arrive, or why a member gave up: Aborted, or if a rank was lost, PeerLost.
   [[nodiscard]] std::uint64_t form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
                                    const FirstGone& first_gone);
   /// Withdraws this rank's list: the team that the last call agreed on could not be made. A member that gave up before
-  /// it had read that list must not mistake it for one of its next attempt.
-  void withdraw() noexcept;
+  /// it had read that list must not mistake it for one of its next attempt; one that is still to read it hears `why`.
+  /// `lost` is the world rank that was lost, if that is the reason.
+  void withdraw(std::string_view why, int lost = -1) noexcept;
 
  private:
   struct Offer {
@@ -47,6 +52,8 @@ class Formation {
     std::uint64_t taken = 0;  // how many of the receiver's messages the sender had received
     bool withdrawn = false;
     std::vector<int> members;
+    std::string why = {};  // it was withdrawn
+    int lost = -1;         // the world rank whose loss is the reason; -1: another reason
   };
   struct Contradiction {
     int rank;
@@ -57,6 +64,10 @@ class Formation {
   [[nodiscard]] static Offer parse(const Parcel& parcel);
   [[nodiscard]] Offer next(int rank, Clock::time_point deadline, const std::function<void()>& stop);
   [[nodiscard]] std::optional<Offer> try_next(int rank);
+  /// Appends the next message of `rank` to `kept_`. False if none has arrived.
+  [[nodiscard]] bool fetch(int rank);
+  /// Whether `rank` had received this attempt's list of this rank when it sent `offer`.
+  [[nodiscard]] bool had_mine(int rank, const Offer& offer) const;
   [[nodiscard]] bool is_of_later_attempt(int rank, const Offer& offer) const;
   void drain(int rank, Clock::time_point deadline);
   /// The list of `rank` that it has not withdrawn. Throws Contradiction if that is not `mine`.
@@ -72,8 +83,8 @@ class Formation {
   std::map<int, std::uint64_t> sent_;
   std::map<int, std::uint64_t> listed_;  // the number, among those sent, of this attempt's list
   std::map<int, std::uint64_t> taken_;
-  std::map<int, Offer> kept_;  // received early: lists of a later attempt
-  std::set<int> heard_;        // the ranks whose list of this attempt has been received
+  std::map<int, std::deque<Offer>> kept_;  // received early, in order; for peers these do not count as received
+  std::set<int> heard_;                    // the ranks whose list of this attempt has been received
 };
 
 }  // namespace tandem

@@ -115,20 +115,28 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
     throw Timeout(format("a team of ranks {} could not be made within {} ms: {}, says rank {}", list_ranks(members),
                          timeout().count(), error.what(), self),
                   error.peer());
+  } catch (const Aborted& error) {
+    throw Aborted(
+        format("a team of ranks {} could not be made: {}, says rank {}", list_ranks(members), error.what(), self));
   }
   std::shared_ptr<State> team;
   try {
     team = make(core_.shared_from_this(), id, members);
   } catch (const std::exception& error) {
     // The other members have agreed on this team as well, and wait for this rank.
-    tell(core_, members, {id, -1, format("it could not make team {:x}: {}", id, error.what())});
+    const std::string why = format("it could not make team {:x}: {}", id, error.what());
+    tell(core_, members, {id, -1, why});
     core_.bootstrap().drop_beyond(id, 0);
+    formation_.withdraw(why);
     throw;
   }
   try {
     team->meet("team");
-  } catch (const Timeout&) {  // not for other errors: ranks that still read the list then learn the reason at once
-    formation_.withdraw();
+  } catch (const PeerLost& error) {
+    formation_.withdraw(error.what(), error.rank());
+    throw;
+  } catch (const std::exception& error) {
+    formation_.withdraw(error.what());
     throw;
   }
   if (core_.log().enabled(LogLevel::trace)) core_.log().write(LogLevel::trace, format("made {}", team->describe()));

@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "team/formation.hpp"
+
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <future>
 #include <gtest/gtest.h>
 #include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
 #include <sys/resource.h>
+#include <sys/types.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -12,11 +25,15 @@
 
 #include "support/errors.hpp"
 #include "support/ranks.hpp"
+#include "team/another_world.hpp"
+#include "team/connections.hpp"
+#include "team/mesh.hpp"
 
 namespace tandem {
 namespace {
 
 using testing::error_of;
+using testing::expect_error;
 using testing::expect_says;
 using testing::run_ranks;
 
@@ -81,8 +98,8 @@ TEST(Formation, AfterAMismatchTheNextAttemptNeedsNoBarrier) {
   });
 }
 
-// Rank 0 times out before rank 2 sends its list, the last one that rank 1 waits for: so rank 1 has agreed with all, and
-// nobody with rank 1. Rank 1's list must not be taken for that of a later attempt, however late that one arrives.
+// Rank 0 times out before rank 2 sends its list, and rank 1, whose list it had, gives up, too. Their lists must not be
+// taken for those of a later attempt, however late these arrive.
 TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
   using std::chrono::milliseconds;
   constexpr milliseconds timeout(1000);
@@ -105,6 +122,223 @@ TEST(Formation, AListOfATeamThatCameToNothingCountsForNoOther) {
   testing::RankOptions options;
   options.env.timeout = timeout;
   run_ranks(3, body, options);
+}
+
+// Rank 2 is stopped after it has sent its list: the others have agreed with all, and wait for it. When rank 0 times
+// out, rank 1 is told, and its list must not be taken for one of a later team.
+TEST(Formation, AListOfATeamThatFailedElsewhereCountsForNoOther) {
+  using namespace std::chrono_literals;
+  if (const std::string reason = testing::why_no_rank_may_die(); !reason.empty()) GTEST_SKIP() << reason;
+  run_ranks(3, [](World& world) {
+    const int self = world.rank();
+    InitOptions options = testing::another(world, ".formation");
+    options.env->timeout = self == 0 ? 2s : 60s;  // of the new team's first call
+    world.team().barrier();
+    const World second = init(options);
+    const Team& parent = second.team();
+    const Team awake = world.team({0, 1});
+    const auto make = [&](std::initializer_list<int> members) { return parent.team(members); };
+    const auto stopped = static_cast<pid_t>(world.team().peer(2).pid);
+
+    parent.set_timeout(5s);
+    world.team().barrier();
+    if (awake) {
+      std::this_thread::sleep_for(100ms);
+      if (self == 0) ::kill(stopped, SIGSTOP);
+      awake.barrier();
+    }
+    EXPECT_THROW(static_cast<void>(make({0, 1, 2})), Error);
+    if (awake) {
+      awake.barrier();
+      if (self == 0) ::kill(stopped, SIGCONT);
+    }
+
+    parent.set_timeout(20s);
+    for (const auto& members : {std::initializer_list<int>{0, 1, 2}, {2, 1, 0}}) {
+      world.team().barrier();
+      if (self == 1) std::this_thread::sleep_for(500ms);  // longer than a list that differs is waited for
+      make(members).barrier();
+    }
+    world.team().barrier();
+  });
+}
+
+/// Three ranks in one process. What a test calls for each of them it may call on different threads.
+class Trio {
+ public:
+  Trio() {
+    std::array<std::vector<FileDescriptor>, 3> sockets;
+    for (auto& of_one : sockets) of_one.resize(sockets.size());
+    for (std::size_t a = 0; a < sockets.size(); ++a) {
+      for (std::size_t b = 0; b < a; ++b) {
+        auto [end, other_end] = testing::connection();
+        sockets[a][b] = std::move(end);
+        sockets[b][a] = std::move(other_end);
+      }
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      meshes_.emplace_back(rank, testing::links_of(std::move(sockets[static_cast<std::size_t>(rank)])), patience);
+      formations_.emplace_back(meshes_.back(), rank, lists);
+    }
+  }
+
+  [[nodiscard]] std::uint64_t form(int rank, const std::vector<int>& members, const Formation::FirstGone& first_gone) {
+    const auto proposed = static_cast<std::uint64_t>(10 * ++attempts_[static_cast<std::size_t>(rank)] + rank);
+    return of(rank).form(members, proposed, deadline_, first_gone);
+  }
+  [[nodiscard]] std::uint64_t form(int rank, const std::vector<int>& members) {
+    return form(rank, members, [](std::span<const int>) { return std::nullopt; });
+  }
+  [[nodiscard]] Formation& of(int rank) { return formations_[static_cast<std::size_t>(rank)]; }
+
+  /// Once for each two ranks: `to`, which awaits the mark, has then received all that `from` had sent before.
+  void mark(int from, int to) { meshes_[static_cast<std::size_t>(from)].send(to, marks, 1, {}); }
+  void await_mark(int to, int from) {
+    static_cast<void>(meshes_[static_cast<std::size_t>(to)].receive(from, marks, 1, deadline_, nullptr));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds patience{0};
+  static constexpr std::uint64_t lists = 1;
+  static constexpr std::uint64_t marks = 2;
+  Bootstrap::Clock::time_point deadline_ = Bootstrap::Clock::now() + std::chrono::seconds(20);
+  std::deque<Mesh> meshes_;
+  std::deque<Formation> formations_;
+  std::array<int, 3> attempts_{};
+};
+
+bool names(std::span<const int> ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
+
+// Rank 2 stops after it has sent its list. The others agree with it, give up, and make the next attempt: their next
+// lists wait for its next one, so they must not be taken for answers to this one.
+TEST(Formation, ARankThatFindsItsAttemptGivenUpGivesUpToo) {
+  Trio trio;
+  const std::vector<int> members{0, 1, 2};
+  const std::vector<int> reversed{2, 1, 0};
+  const auto early = [&](int rank) {
+    static_cast<void>(trio.form(rank, members));
+    trio.mark(rank, 1 - rank);
+    trio.await_mark(rank, 1 - rank);
+    trio.of(rank).withdraw("rank 2 did not come");
+    bool marked = false;
+    const std::uint64_t second = trio.form(rank, members, [&](std::span<const int>) {
+      if (!std::exchange(marked, true)) trio.mark(rank, 2);
+      return std::nullopt;
+    });
+    return std::array{second, trio.form(rank, reversed)};
+  };
+  std::deque<std::future<std::array<std::uint64_t, 2>>> others;
+  const auto stop = [&](std::span<const int>) {
+    if (others.empty()) {
+      for (const int rank : {0, 1}) others.push_back(std::async(std::launch::async, early, rank));
+      for (const int rank : {0, 1}) trio.await_mark(2, rank);
+    }
+    return std::nullopt;
+  };
+  expect_error<Aborted>([&] { static_cast<void>(trio.form(2, members, stop)); },
+                        {"told by rank ", "rank 2 did not come"});
+  const std::uint64_t second = trio.form(2, members);
+  const std::array agreed{second, trio.form(2, reversed)};
+  for (auto& other : others) EXPECT_EQ(other.get(), agreed);
+}
+
+// Rank 1 gives up the team that it has agreed on; rank 0 does so for that reason, before it has received rank 2's list.
+TEST(Formation, ARankThatWaitsForOneHearsThatAnotherHasGivenUp) {
+  Trio trio;
+  const std::vector<int> members{0, 1, 2};
+  const auto gives_up = [&] {
+    static_cast<void>(trio.form(1, members));
+    trio.of(1).withdraw("no descriptor left");
+    trio.mark(1, 0);
+    return trio.form(1, members);
+  };
+  std::future<std::uint64_t> first;
+  std::future<std::uint64_t> second;
+  const auto follows = [&] {
+    const auto stop = [&](std::span<const int>) {
+      if (!second.valid()) {
+        second = std::async(std::launch::async, gives_up);
+        trio.await_mark(0, 1);
+      }
+      return std::nullopt;
+    };
+    expect_error<Aborted>([&] { static_cast<void>(trio.form(0, members, stop)); },
+                          {"told by rank 1 ", "no descriptor left"});
+    trio.mark(0, 2);
+    trio.await_mark(0, 2);
+    return trio.form(0, members);
+  };
+  const auto stop = [&](std::span<const int>) {
+    if (!first.valid()) {
+      first = std::async(std::launch::async, follows);
+      trio.await_mark(2, 0);
+    }
+    return std::nullopt;
+  };
+  expect_error<Aborted>([&] { static_cast<void>(trio.form(2, members, stop)); },
+                        {"told by rank 1 ", "no descriptor left"});
+  trio.mark(2, 0);
+  const std::uint64_t agreed = trio.form(2, members);
+  EXPECT_EQ(first.get(), agreed);
+  EXPECT_EQ(second.get(), agreed);
+}
+
+// Rank 2 stops after it has sent its list. Rank 0 has it when it hears that rank 1 is lost, and goes on without rank 1.
+TEST(Formation, WhoIsToldOfALossFindsTheListOfTheNextAttempt) {
+  Trio trio;
+  const auto first = [&] {
+    trio.await_mark(0, 2);
+    const auto lost = [](std::span<const int>) { return Gone{1, false}; };
+    EXPECT_THROW(static_cast<void>(trio.form(0, {0, 2, 1}, lost)), PeerLost);
+    bool marked = false;
+    return trio.form(0, {0, 2}, [&](std::span<const int>) {
+      if (!std::exchange(marked, true)) trio.mark(0, 2);
+      return std::nullopt;
+    });
+  };
+  std::future<std::uint64_t> other;
+  const auto stop = [&](std::span<const int>) {
+    if (!other.valid()) {
+      trio.mark(2, 0);
+      other = std::async(std::launch::async, first);
+      trio.await_mark(2, 0);
+    }
+    return std::nullopt;  // the news has not reached this rank yet
+  };
+  try {
+    static_cast<void>(trio.form(2, {0, 2, 1}, stop));
+    ADD_FAILURE() << "a team was made with a rank that is lost";
+  } catch (const PeerLost& error) {
+    EXPECT_EQ(error.rank(), 1);
+    expect_says(error.what(), {"told by rank 0 ", "rank 1 ", "is lost"});
+  }
+  const std::uint64_t agreed = trio.form(2, {0, 2});
+  EXPECT_EQ(other.get(), agreed);
+}
+
+// Rank 2 knows of rank 1's loss first: its list without rank 1 finds rank 0 in an attempt with rank 1.
+TEST(Formation, AListOfAnAttemptWithoutALostRankIsKeptUntilTheLossIsKnown) {
+  Trio trio;
+  const auto knowing = [&] {
+    bool marked = false;
+    return trio.form(2, {0, 2}, [&](std::span<const int> ranks) {
+      if (names(ranks, 1)) return std::optional<Gone>({1, false});
+      if (!std::exchange(marked, true)) trio.mark(2, 0);
+      return std::optional<Gone>();
+    });
+  };
+  std::future<std::uint64_t> other;
+  const auto stop = [&](std::span<const int> ranks) {
+    if (other.valid() && names(ranks, 1)) return std::optional<Gone>({1, false});
+    if (!other.valid()) {
+      other = std::async(std::launch::async, knowing);
+      trio.await_mark(0, 2);
+    }
+    return std::optional<Gone>();
+  };
+  EXPECT_THROW(static_cast<void>(trio.form(0, {0, 2, 1}, stop)), PeerLost);
+  const std::uint64_t agreed = trio.form(0, {0, 2});
+  EXPECT_EQ(other.get(), agreed);
 }
 
 }  // namespace

@@ -9,40 +9,24 @@
 #include <future>
 #include <gtest/gtest.h>
 #include <optional>
-#include <sys/socket.h>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
 
+#include "team/connections.hpp"
 #include "team/socket.hpp"
 
 namespace tandem {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::connection;
+using testing::links_of;
 
 constexpr std::uint64_t team_key = 7;
 constexpr std::uint64_t parcels = 8;  // more than a socket's buffer holds
-
-std::array<FileDescriptor, 2> connection() {
-  std::array<int, 2> ends{-1, -1};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
-    throw DeviceError("no pair of sockets could be made");
-  }
-  return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
-}
-
-/// The links of one rank to all ranks, by its sockets to them; the one to itself is empty.
-std::vector<Link> links_of(std::vector<FileDescriptor> sockets) {
-  std::vector<Link> links;
-  for (FileDescriptor& socket : sockets) {
-    links.push_back({{static_cast<int>(links.size()), ::getpid(), "here"}, std::move(socket), 0});
-  }
-  return links;
-}
 
 std::vector<Link> links_of(FileDescriptor first, FileDescriptor second) {
   std::vector<FileDescriptor> sockets;
