@@ -57,6 +57,7 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::uni
       device_(std::move(device)),
       resident_blocks_(resident_blocks),
       process_(::getpid()),
+      exceptions_(std::uncaught_exceptions()),
       reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
       bootstrap_(std::move(bootstrap)) {
@@ -72,6 +73,7 @@ Core::~Core() {
     reclaimer_.forget();
     return;
   }
+  if (std::uncaught_exceptions() > exceptions_) abandon_teams();
   if (!reclaimer_.finish()) bootstrap_->end_as_lost();
   if (trace_ == nullptr) return;
   try {
@@ -80,6 +82,13 @@ Core::~Core() {
   } catch (const std::exception& error) {
     log_.write(LogLevel::warn, format("rank {} is missing from the trace: {}", launch_.rank, error.what()));
   }
+}
+
+/// For a world that an exception ends: peers are told of the loss now, and queued waits for them end. Otherwise this
+/// rank would wait for its device until their deadlines, and its peers for this rank.
+void Core::abandon_teams() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, team] : teams_) team->abandon();
 }
 
 std::uint64_t Core::next_team_id() {

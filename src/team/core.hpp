@@ -43,7 +43,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// `trace` is null unless the run is to be traced; for `resident_blocks` see Team::resident_blocks.
   Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,
        std::shared_ptr<Device> device, int resident_blocks, std::unique_ptr<Bootstrap> bootstrap);
-  /// Waits for the device's queued work if anything is left to release or there is a trace, and writes the trace.
+  /// Waits for the device's queued work if anything is left to release or there is a trace, and writes the trace. If an
+  /// exception is the reason, the teams fail first, on all their members.
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -73,6 +74,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void retire(std::unique_ptr<Team::State> team) noexcept;
 
  private:
+  void abandon_teams() noexcept;
   void on_lost(int peer, bool clean);
   /// Tells a team that a rank is gone. The caller holds `mutex_`.
   void announce(Team::State& team, int gone) const noexcept;
@@ -86,6 +88,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<Device> device_;
   int resident_blocks_;
   std::int64_t process_;
+  int exceptions_;  // in flight when this was constructed
   Reclaimer reclaimer_;
 
   mutable std::mutex mutex_;

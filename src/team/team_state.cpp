@@ -433,6 +433,18 @@ void Team::State::abort(const std::string& reason) noexcept {
   }
 }
 
+void Team::State::abandon() noexcept {
+  try {
+    const PeerInfo& self = core_.bootstrap().peer(core_.launch().rank);
+    const std::string what = format("an exception ends its world, which {} belongs to", describe());
+    const Failure failure{Cause::lost, true, what, self.rank, self.host, self.pid};
+    fail(failure);
+    tell_members(failure);
+  } catch (...) {  // no memory for the reason: the members hear of the loss at the world's end
+    fail({Cause::aborted, true, "aborted", -1, "", 0});
+  }
+}
+
 void Team::State::tell_members(const Failure& failure) noexcept {
   try {
     tell(core_, members_, {id_, failure.cause == Cause::lost ? failure.rank : -1, failure.what});

@@ -57,6 +57,8 @@ class Team::State {
   [[nodiscard]] bool failed() const noexcept;
   void check();
   void abort(const std::string& reason) noexcept;
+  /// As `abort`, for a rank whose world an exception ends: the members fail with a PeerLost that names it.
+  void abandon() noexcept;
   // The bootstrap's news. Called by its thread or, for earlier news, by Core::enter.
   void peer_lost(int world_rank) noexcept;
   void peer_departed(int world_rank) noexcept;

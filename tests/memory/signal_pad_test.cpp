@@ -270,6 +270,68 @@ TEST_P(Pad, OfARankThatEndsItsWorldTheSignalsCountAndNoMoreAreWaitedFor) {
   });
 }
 
+// Rank 0 waits for rank 1, which waits for rank 0, when an exception ends rank 0's world.
+TEST_P(Pad, OfARankThatAnExceptionEndsThePeersHearAtOnce) {
+  struct Leaves {};
+  on(3, [](World& world) {
+    InitOptions options = testing::another(world, ".unwound");
+    options.device = world.device().id();
+    options.env->timeout = 40s;
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      const World second = init(options);
+      const Team pair = second.team({1, 0});
+      const SymmetricTensor tensor = ready(second.team(), 1);
+      const Stream stream(second.device());
+      tensor.signal_pad().wait_signal(stream, (world.rank() + 1) % world.size(), 2);
+      if (world.rank() == 0) {
+        world.team().barrier();
+        throw Leaves{};
+      }
+      world.team().barrier();
+      try {
+        second.team().synchronize(stream);
+        ADD_FAILURE() << "nobody signalled, and the wait ended well";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), 0);
+        testing::expect_says(error.what(), {"rank 0 ", "an exception ends its world"});
+      }
+      if (pair) {
+        EXPECT_THROW(pair.barrier(), PeerLost);
+      }
+    } catch (const Leaves&) {
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+    world.team().barrier();
+  });
+}
+
+// Rank 0 lets go of its world while its stream waits for rank 1, which signals later.
+TEST_P(Pad, AWorldThatEndsWellLetsItsQueuedWaitsEndWell) {
+  on(2, [](World& world) {
+    InitOptions options = testing::another(world, ".ended");
+    options.device = world.device().id();
+    std::optional<World> second = init(options);
+    std::optional<SymmetricTensor> tensor = ready(second->team(), 1);
+    const int other = 1 - world.rank();
+    const Stream stream(second->device());
+    if (world.rank() == 0) {
+      tensor->signal_pad().wait_signal(stream, other, 1);
+      tensor->signal_pad().put_signal(stream, other, 2);
+      world.team().barrier();
+      tensor.reset();
+      second.reset();
+    } else {
+      world.team().barrier();
+      std::this_thread::sleep_for(100ms);
+      tensor->signal_pad().put_signal(stream, other, 1);
+      tensor->signal_pad().wait_signal(stream, other, 2);
+      EXPECT_NO_THROW(second->team().synchronize(stream));
+    }
+    world.team().barrier();
+  });
+}
+
 TEST_P(Pad, AFailureElsewhereIsToldWithTheWaitThatItEnded) {
   on_team_of_three([](World& world, const Team& team, const SymmetricTensor& tensor) {
     if (world.rank() == 0) {

@@ -27,8 +27,9 @@ struct InitOptions {
 /// peers. What it sent stays valid; waits for more, on the host or on a stream, end at once, with a PeerLost that says
 /// so. (Two ranks that end while each has queued a wait for the other wait until the deadline, as do two that share a
 /// CUDA context, where the one that ends waits for the other's kernels.) A rank whose world is destroyed by an
-/// exception is lost to the others, as if its process had died. A process that a rank forks is not a rank: it may
-/// destroy its copies, which peers do not notice, but must not use them.
+/// exception is lost to the others, as if its process had died: it tells them before it waits for its device, and ends
+/// the waits that it has queued. A process that a rank forks is not a rank: it may destroy its copies, which peers do
+/// not notice, but must not use them.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const noexcept;
