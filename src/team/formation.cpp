@@ -81,8 +81,8 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
   };
   const auto stop = [&] {
     expect_all_here();
-    for (const int other :
-         mine) {  // one of them may have given up, and `rank` for that reason without this rank's list
+    // Another member may have given up, and `rank` for that reason, without having this rank's list.
+    for (const int other : mine) {
       while (other != self_ && other != rank && fetch(other)) heed(other, kept_[other].back());
     }
   };
