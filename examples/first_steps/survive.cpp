@@ -4,6 +4,7 @@
 //   tandem run -n 3 --on-failure continue -- build/release/examples/first_steps/survive
 //
 // By default, tandem run ends all ranks when one fails. Its exit code is that of the first to fail: 137 for SIGKILL.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <vector>
@@ -44,10 +45,12 @@ int main() try {
   } catch (const tandem::PeerLost& lost) {  // on every other rank, from any call that waits; maybe in another step
     std::printf("rank %d lost rank %d: %s\n", world.rank(), lost.rank(), lost.what());
 
-    // A team that lost a rank stays failed; the world, its device and other memory remain usable.
+    // A team that lost a rank stays failed; the world, its device and other memory remain usable. Other teams, whose
+    // members may wait for this rank, would have to be aborted here: Team::abort.
+    const std::vector<int> gone = world.gone();
     std::vector<int> survivors;
     for (int rank = 0; rank < world.size(); ++rank) {
-      if (rank != lost.rank()) survivors.push_back(rank);
+      if (std::ranges::find(gone, rank) == gone.end()) survivors.push_back(rank);
     }
     const tandem::Team rest = world.team(survivors);
     const int ranks = count(rest, memory, stream);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 
 namespace tandem {
@@ -23,15 +24,23 @@ Event::~Event() {
   if (handle_ != nullptr) device_->event_destroy(handle_);
 }
 
-void Event::record(StreamRef stream) { device_->event_record(handle_, stream); }
+Device& Event::device() const {
+  if (device_ == nullptr) throw InvalidArgument("an event was used that was moved from");
+  return *device_;
+}
 
-void Event::hold(StreamRef stream) const { device_->event_hold(handle_, stream); }
+void Event::record(StreamRef stream) { device().event_record(handle_, stream); }
 
-bool Event::query() const { return device_->event_query(handle_); }
+void Event::hold(StreamRef stream) const { device().event_hold(handle_, stream); }
 
-void Event::synchronize() const { device_->event_synchronize(handle_); }
+bool Event::query() const { return device().event_query(handle_); }
 
-double Event::elapsed_since(const Event& begin) const { return device_->event_elapsed_ms(begin.handle_, handle_); }
+void Event::synchronize() const { device().event_synchronize(handle_); }
+
+double Event::elapsed_since(const Event& begin) const {
+  static_cast<void>(begin.device());
+  return device().event_elapsed_ms(begin.handle_, handle_);
+}
 
 void order_after(StreamRef later, StreamRef earlier, Event& event) {
   if (later == earlier) return;

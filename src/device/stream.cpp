@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/stream.hpp"
 
+#include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 
 namespace tandem {
@@ -29,8 +30,13 @@ StreamRef Stream::release() noexcept {
   return ref_;
 }
 
-void Stream::synchronize() const { device_->stream_synchronize(ref_); }
+Device& Stream::device() const {
+  if (device_ == nullptr) throw InvalidArgument("a stream was used that was moved from, or released");
+  return *device_;
+}
 
-bool Stream::query() const { return device_->stream_query(ref_); }
+void Stream::synchronize() const { device().stream_synchronize(ref_); }
+
+bool Stream::query() const { return device().stream_query(ref_); }
 
 }  // namespace tandem

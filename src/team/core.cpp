@@ -101,6 +101,11 @@ Core::Presence Core::presence(int world_rank) const {
   return presence_[static_cast<std::size_t>(world_rank)];
 }
 
+std::vector<int> Core::gone() const {
+  const std::lock_guard lock(mutex_);
+  return gone_;
+}
+
 std::optional<Gone> Core::first_gone(std::span<const int> world_ranks) const {
   const std::lock_guard lock(mutex_);
   const auto first = std::ranges::find_first_of(gone_, world_ranks);

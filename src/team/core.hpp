@@ -60,6 +60,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// An id that no other rank assigns, and that this one has not assigned before.
   [[nodiscard]] std::uint64_t next_team_id();
   [[nodiscard]] Presence presence(int world_rank) const;
+  /// The world ranks that have left or are lost, in the order in which this rank heard of it.
+  [[nodiscard]] std::vector<int> gone() const;
   /// Which of these world ranks is gone. Of several, the first: the others may have left because of it.
   [[nodiscard]] std::optional<Gone> first_gone(std::span<const int> world_ranks) const;
   /// Whether this is a forked child of the process that constructed this object.

@@ -154,7 +154,7 @@ class Host : Party {
       if (Clock::now() > patience) {
         throw InvalidArgument(
             format("another process takes in the ranks of job '{}' already (socket '@{}'): two jobs "
-                   "of one user need two names",
+                   "of one user need two names, and only one process of a job is rank 0",
                    meeting_.job, name));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -104,7 +104,12 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   const int self = core_.launch().rank;
   if (std::find(members.begin(), members.end(), self) == members.end()) return nullptr;
 
-  const auto first_gone = [this](std::span<const int> of) { return core_.first_gone(of); };
+  // A team that has failed can still make teams. One that is aborted meanwhile ends this call as it ends all waits.
+  const bool was_aborted = is_aborted();
+  const auto first_gone = [this, was_aborted](std::span<const int> of) {
+    if (!was_aborted && is_aborted()) throw_failure();
+    return core_.first_gone(of);
+  };
   std::uint64_t id = 0;
   try {
     id = formation_.form(members, core_.next_team_id(), Formation::Clock::now() + timeout(), first_gone);
@@ -327,6 +332,11 @@ void Team::State::fail(Failure failure) noexcept {
   }
   std::atomic_ref(control()->abort).store(1, std::memory_order_release);
   core_.bootstrap().drop_beyond(id_, sequence_);  // an exchange in progress may use what has arrived
+}
+
+bool Team::State::is_aborted() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_.cause == Cause::aborted;
 }
 
 void Team::State::throw_failure() {

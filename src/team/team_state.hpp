@@ -85,6 +85,8 @@ class Team::State {
   [[nodiscard]] std::string describe() const;
   /// Stores the failure if it is the first, and ends this rank's waits.
   void fail(Failure failure) noexcept;
+  /// Whether a member aborted it, or gave up waiting, before anything else made it fail.
+  [[nodiscard]] bool is_aborted() const;
   [[noreturn]] void throw_failure();
   /// What a wait of this rank had seen when a failure elsewhere ended it, to append to the error; empty if none.
   [[nodiscard]] std::string wait_cut_short() const;

@@ -227,6 +227,12 @@ void check_launch(const Launch& launch) {
   }
 }
 
+/// For a sentence that says who started the ranks.
+std::string_view starter(const Launch& launch) {
+  if (launch.launcher.empty()) return "its caller";
+  return launch.launcher == "none" ? "no launcher" : std::string_view(launch.launcher);
+}
+
 }  // namespace
 
 World init(const InitOptions& options) {
@@ -259,19 +265,30 @@ World init(const InitOptions& options) {
   return world;
 }
 
-int World::rank() const noexcept { return launch().rank; }
-int World::size() const noexcept { return launch().world_size; }
-const Launch& World::launch() const noexcept { return state_->core().launch(); }
-const Env& World::env() const noexcept { return state_->core().env(); }
-const Log& World::log() const noexcept { return state_->core().log(); }
-Device& World::device() const noexcept { return *state_->core().device(); }
-const std::shared_ptr<Device>& World::shared_device() const noexcept { return state_->core().device(); }
-const Team& World::team() const noexcept { return state_->team(); }
+const World::State& World::state() const {
+  if (state_ == nullptr) throw InvalidArgument("a world was used that was moved from");
+  return *state_;
+}
+
+int World::rank() const { return launch().rank; }
+int World::size() const { return launch().world_size; }
+const Launch& World::launch() const { return state().core().launch(); }
+const Env& World::env() const { return state().core().env(); }
+const Log& World::log() const { return state().core().log(); }
+Device& World::device() const { return *state().core().device(); }
+const std::shared_ptr<Device>& World::shared_device() const { return state().core().device(); }
+const Team& World::team() const { return state().team(); }
+
+std::vector<int> World::gone() const {
+  std::vector<int> ranks = state().core().gone();
+  std::ranges::sort(ranks);
+  return ranks;
+}
 
 std::string World::describe() const {
-  const Bootstrap& bootstrap = state_->core().bootstrap();
+  const Bootstrap& bootstrap = state().core().bootstrap();
   std::string text = format("world of {} rank{} on one node, started by {} (job {})\n", size(), size() == 1 ? "" : "s",
-                            launch().launcher == "none" ? "no launcher" : launch().launcher, launch().job);
+                            starter(launch()), launch().job);
   for (int r = 0; r < size(); ++r) {
     text += format("  {}{}\n", to_string(bootstrap.peer(r)), r == rank() ? ": this one" : "");
   }

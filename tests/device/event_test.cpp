@@ -2,11 +2,17 @@
 #include "tandem/device/event.hpp"
 
 #include <atomic>
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
 
 #include "device/on_device.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -33,6 +39,21 @@ TEST_P(EventTest, NeverRecordedCountsAsPassed) {
   event.synchronize();
   event.hold(stream);
   stream.synchronize();
+}
+
+TEST_P(EventTest, OneThatWasMovedFromSaysSo) {
+  Stream stream(device());
+  Event event(device());
+  const Event moved = std::move(event);
+  EXPECT_TRUE(moved.query());
+  // NOLINTBEGIN(bugprone-use-after-move)
+  for (const std::function<void()>& use : std::vector<std::function<void()>>{
+           [&] { event.record(stream); }, [&] { event.hold(stream); }, [&] { static_cast<void>(event.query()); },
+           [&] { event.synchronize(); }, [&] { static_cast<void>(event.elapsed_since(moved)); },
+           [&] { static_cast<void>(moved.elapsed_since(event)); }}) {
+    expect_error<InvalidArgument>(use, {"moved from"});
+  }
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 TEST_P(EventTest, HoldsAnotherStream) {

@@ -55,6 +55,15 @@ TEST_P(GemmTest, AnAuxiliaryGoesWithWhatDHolds) {
       {"a C of its own", "auxiliary output"});
 }
 
+TEST_P(GemmTest, SizesThatNoMemoryHasAreNoReasonToCrash) {
+  if (!on_host()) GTEST_SKIP() << "CUDA runs the GEMM when it is planned, and so needs its memory";
+  constexpr std::int64_t many = std::int64_t{1} << 32;
+  for (const GemmSpec& spec : {GemmSpec{.m = 1, .n = 1, .k = many, .transpose_b = true},
+                               GemmSpec{.m = 1, .n = many, .k = 1, .transpose_b = true}}) {
+    EXPECT_NO_THROW(EXPECT_NE(device().gemm(spec)->describe(), ""));
+  }
+}
+
 TEST_P(GemmTest, IsRightForRandomShapes) { check_random(12, 90); }
 
 TEST_P(GemmTest, IsRightByEachOfItsAlgorithms) {

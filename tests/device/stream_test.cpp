@@ -15,6 +15,7 @@
 
 #include "device/on_device.hpp"
 #include "device/registered.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -91,6 +92,20 @@ TEST_P(StreamTest, TwoStreamsRunAtOnce) {
   first.synchronize();
   second.synchronize();
   EXPECT_EQ(met.load(), 2);
+}
+
+TEST_P(StreamTest, OneThatWasMovedFromOrReleasedSaysSo) {
+  Stream first(device());
+  Stream second(device());
+  const Stream moved = std::move(first);
+  const Stream taken = Stream::from_native_handle(device(), second.release());
+  // NOLINTBEGIN(bugprone-use-after-move)
+  for (const Stream* stream : {&first, &second}) {
+    expect_error<InvalidArgument>([&] { static_cast<void>(stream->device()); }, {"moved from, or released"});
+    expect_error<InvalidArgument>([&] { stream->synchronize(); }, {"moved from, or released"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(stream->query()); }, {"moved from, or released"});
+  }
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 TEST_P(StreamTest, DestructorDoesNotWaitAndWorkStillRuns) {

@@ -32,8 +32,7 @@ int main() {
                                   .nodes = 1,
                                   .job = job,
                                   .launcher = "threads"};
-      const tandem::World world =
-          tandem::init({.launch = launch, .env = std::nullopt, .device = tandem::DeviceId{}});  // on the host
+      const tandem::World world = tandem::init({.launch = launch, .device = tandem::DeviceId{}});  // on the host
       work(world);
     });
   }

@@ -24,6 +24,7 @@
 #include "support/devices.hpp"
 #include "support/errors.hpp"
 #include "support/ranks.hpp"
+#include "support/shared.hpp"
 
 namespace tandem {
 namespace {
@@ -383,6 +384,31 @@ TEST(Team, ATeamThatIsNotMadeNamesWhoDidNotCome) {
     world.team().barrier();
     parent.set_timeout(10s);
     expect_works(parent.team({0, 1, 2}), world);  // the attempt left nothing behind
+  });
+}
+
+TEST(Team, AnAbortEndsTheMakingOfASubTeam) {
+  const testing::Shared<std::atomic<bool>> begins;
+  run_ranks(2, [&begins](World& world) {
+    const Team parent = world.team({0, 1});
+    parent.set_timeout(40s);
+    const auto begin = std::chrono::steady_clock::now();
+    if (world.rank() == 0) {
+      begins->store(true);
+      try {
+        static_cast<void>(parent.team({0, 1}));
+        ADD_FAILURE() << "rank 1 did not call, and a team was made";
+      } catch (const Aborted& error) {
+        expect_says(error.what(), {"[0, 1]", "enough"});
+      }
+    } else {
+      while (!begins->load()) std::this_thread::yield();
+      std::this_thread::sleep_for(200ms);  // rank 0 is waiting by now
+      parent.abort("enough");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+    world.team().barrier();
+    expect_works(parent.team({1, 0}), world);  // one that was aborted before still makes teams
   });
 }
 

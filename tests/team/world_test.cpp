@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "tandem/base/error.hpp"
 
@@ -45,6 +47,35 @@ TEST(World, ASecondInitIsAnErrorAndNoHang) {
     InitOptions same = another(world, "");
     expect_says(refusal<InvalidArgument>(same), {"init was called while a world", world.launch().job, "let go"});
     world.team().barrier();
+  });
+}
+
+TEST(World, OneThatWasMovedFromSaysSo) {
+  run_ranks(1, [](World& world) {
+    World other = init(another(world, ".moved"));
+    const World moved = std::move(other);
+    EXPECT_EQ(moved.size(), 1);
+    // NOLINTBEGIN(bugprone-use-after-move)
+    testing::expect_error<InvalidArgument>([&] { static_cast<void>(other.rank()); }, {"moved from"});
+    testing::expect_error<InvalidArgument>([&] { static_cast<void>(other.team()); }, {"moved from"});
+    testing::expect_error<InvalidArgument>([&] { static_cast<void>(other.gone()); }, {"moved from"});
+    testing::expect_error<InvalidArgument>([&] { static_cast<void>(other.describe()); }, {"moved from"});
+    // NOLINTEND(bugprone-use-after-move)
+  });
+}
+
+TEST(World, KnowsWhoIsGone) {
+  run_ranks(3, [](World& world) {
+    std::optional<World> second = init(another(world, ".gone"));
+    EXPECT_TRUE(second->gone().empty());
+    second->team().barrier();
+    if (world.rank() != 1) second.reset();
+    world.team().barrier();
+    if (world.rank() == 1) {
+      EXPECT_THROW(second->team().barrier(), PeerLost);
+      while (second->gone().size() < 2) std::this_thread::yield();
+      EXPECT_EQ(second->gone(), (std::vector<int>{0, 2}));
+    }
   });
 }
 

@@ -10,7 +10,7 @@
 namespace tandem {
 
 /// A point in a stream that other streams, or the host, can wait for. An event that was never recorded is complete. It
-/// keeps its device alive; the stream may be destroyed after `record`.
+/// keeps its device alive; the stream may be destroyed after `record`. One that was moved from throws InvalidArgument.
 class TANDEM_API Event {
  public:
   enum class Timing : bool { off, on };
@@ -34,7 +34,9 @@ class TANDEM_API Event {
   [[nodiscard]] void* native_handle() const noexcept { return handle_; }
 
  private:
-  std::shared_ptr<Device> device_;
+  [[nodiscard]] Device& device() const;
+
+  std::shared_ptr<Device> device_;  // null once moved from
   void* handle_;
 };
 

@@ -22,7 +22,7 @@ enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
 /// epilogues GELU_AUX and DGELU.
 enum class Auxiliary : std::uint8_t {
   none,
-  output,    ///< written: the input of the activation, rounded to the result's dtype
+  output,  ///< written: the input of the activation, rounded to the result's dtype
   gradient,  ///< read, as written by `output`: the result is the sum times the activation's derivative there
 };
 
@@ -33,7 +33,8 @@ enum class Auxiliary : std::uint8_t {
 /// round the product before adding beta · C or the bias, and that sum before adding the other one. A and B have
 /// `dtype`: f32, f16 or bf16 (f64 on the host); D and the bias have `out_dtype`, which is `dtype` or f32. m and k are
 /// upper bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) ·
-/// activation'(aux).
+/// activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes aux, of the sum
+/// before it is rounded to that.
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;

@@ -20,8 +20,8 @@ inline constexpr std::size_t max_reduce_operands = 64;
 /// the sources (each element is read before it is written); otherwise they must not overlap.
 /// `bias` (of `out_dtype`) and `activation` are for floating-point dtypes only.
 struct Reduction {
-  std::span<const void* const> sources;
-  std::span<void* const> destinations;
+  std::span<const void* const> sources{};
+  std::span<void* const> destinations{};
   std::int64_t count = 0;
   DType dtype = f32;
   DType out_dtype = f32;

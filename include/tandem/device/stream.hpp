@@ -22,7 +22,8 @@ enum class StreamPriority : std::uint8_t { normal, high };
 
 /// A non-owning reference to a stream: an ordered queue of work on a device. Each asynchronous call of Tandem takes
 /// one. A cudaStream_t converts to it; a literal 0 or nullptr does not compile, so that nobody uses the default stream
-/// by accident.
+/// by accident. A variable that holds a null cudaStream_t does
+/// convert, to that stream.
 class StreamRef {
  public:
   StreamRef(CUstream_st* stream) noexcept
@@ -43,7 +44,8 @@ class StreamRef {
 };
 
 /// Owns a stream, and keeps its device alive. The destructor does not wait: queued work still runs, and the stream's
-/// resources are freed after it.
+/// resources are freed after it. One that was moved from, or released, owns no stream: `device`, `synchronize` and
+/// `query` throw InvalidArgument, and what it converts to belongs to the new owner.
 class TANDEM_API Stream {
  public:
   explicit Stream(Device& device, StreamPriority priority = StreamPriority::normal);
@@ -55,7 +57,7 @@ class TANDEM_API Stream {
 
   operator StreamRef() const noexcept { return ref_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] StreamRef ref() const noexcept { return ref_; }
-  [[nodiscard]] Device& device() const noexcept { return *device_; }
+  [[nodiscard]] Device& device() const;
   /// Passes ownership to the caller, who must destroy the stream, or take it over again, while the device lives.
   [[nodiscard]] StreamRef release() noexcept;
 

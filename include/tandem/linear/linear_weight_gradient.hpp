@@ -25,6 +25,9 @@ enum class GatheredOperand : std::uint8_t { x, dy };
 /// choice is to gather first. Better still is to gather earlier: `start` overlaps the gather with what precedes the
 /// run.
 ///
+/// The gradient of a bias is the sum of dy over the tokens: Device::column_sum, and if dy is split by tokens, an
+/// all_reduce of that.
+///
 /// dW is f32, to accumulate many small gradients (beta = 1), or has the layer's 16-bit dtype, as in PyTorch
 /// (spec.gradient_dtype = spec.dtype). Either way a run sums in fp32 and rounds once, including the dW it adds to: a
 /// single GEMM as it stores (half the bytes), a pipeline after its last GEMM, from its own 4·n·k bytes of f32 sums.

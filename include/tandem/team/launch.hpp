@@ -15,8 +15,8 @@ struct TANDEM_API Launch {
   int local_rank = 0;    ///< among the ranks of this node
   int local_size = 1;    ///< how many ranks this node has
   int nodes = 1;         ///< how many nodes the job spans
-  std::string job;       ///< equal on all ranks of a job; differs between concurrent jobs of one user
-  std::string launcher;  ///< "tandem run", "torchrun", "mpirun", "mpiexec.hydra", "srun", "none"
+  std::string job{};       ///< equal on all ranks of a job; differs between concurrent jobs of one user
+  std::string launcher{};  ///< "tandem run", "torchrun", "mpirun", "mpiexec.hydra", "srun", "none"
 
   /// Reads the variables of the launcher found in the environment; without one, a world of one. Of several, srun yields
   /// to the others, and the one that started more than one rank is used. Throws InvalidArgument if two others did (and

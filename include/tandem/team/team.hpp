@@ -47,7 +47,7 @@ class TANDEM_API Team {
 
   /// A sub-team of these ranks *of this team*, in this order. Only its members need to call it (collective among them);
   /// any other rank that calls it gets an empty team at once. Throws InvalidArgument for a rank out of range or
-  /// named twice.
+  /// named twice, and Aborted if this team is aborted meanwhile; one that has failed before can still make teams.
   [[nodiscard]] Team team(std::span<const int> ranks) const;
   [[nodiscard]] Team team(std::initializer_list<int> ranks) const {
     return team(std::span(ranks.begin(), ranks.size()));
@@ -87,7 +87,9 @@ class TANDEM_API Team {
   /// Sets it on this rank. Throws InvalidArgument unless it is from 1 ms to 365 days.
   void set_timeout(std::chrono::milliseconds timeout) const;
 
-  // Failure. It is sticky: a team that failed stays failed; to continue, make a new team without the lost ranks.
+  // Failure. It is sticky: a team that failed stays failed; to continue, make a new team without the lost ranks
+  // (World::gone). A lost rank fails the teams that it is in. A rank that therefore stops using its other teams has to
+  // `abort` them, or members that wait for it there wait until their deadline.
 
   [[nodiscard]] bool failed() const noexcept;
   /// Throws the reason if the team has failed: PeerLost, Timeout or Aborted, with the facts. Else it costs one load for

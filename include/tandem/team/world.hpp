@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"
@@ -16,9 +17,9 @@
 namespace tandem {
 
 struct InitOptions {
-  std::optional<Launch> launch;    ///< instead of what the launcher's environment says
-  std::optional<Env> env;          ///< instead of this process's environment
-  std::optional<DeviceId> device;  ///< instead of TANDEM_DEVICE and the local rank's GPU
+  std::optional<Launch> launch{};    ///< instead of what the launcher's environment says
+  std::optional<Env> env{};          ///< instead of this process's environment
+  std::optional<DeviceId> device{};  ///< instead of TANDEM_DEVICE and the local rank's GPU
 };
 
 /// All ranks of a job, seen from one of them. An object without global state: ranks may be threads of one process, and
@@ -29,22 +30,26 @@ struct InitOptions {
 /// CUDA context, where the one that ends waits for the other's kernels.) A rank whose world is destroyed by an
 /// exception is lost to the others, as if its process had died: it tells them before it waits for its device, and ends
 /// the waits that it has queued. A process that a rank forks is not a rank: it may destroy its copies, which peers do
-/// not notice, but must not use them.
+/// not notice, but must not use them. A world that was moved from throws InvalidArgument.
 class TANDEM_API World {
  public:
-  [[nodiscard]] int rank() const noexcept;
-  [[nodiscard]] int size() const noexcept;
-  [[nodiscard]] const Launch& launch() const noexcept;
-  [[nodiscard]] const Env& env() const noexcept;
-  [[nodiscard]] const Log& log() const noexcept;
-  [[nodiscard]] Device& device() const noexcept;
-  [[nodiscard]] const std::shared_ptr<Device>& shared_device() const noexcept;
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+  [[nodiscard]] const Launch& launch() const;
+  [[nodiscard]] const Env& env() const;
+  [[nodiscard]] const Log& log() const;
+  [[nodiscard]] Device& device() const;
+  [[nodiscard]] const std::shared_ptr<Device>& shared_device() const;
 
   /// The team of all ranks, in order. Made by `init`; always the same one.
-  [[nodiscard]] const Team& team() const noexcept;
+  [[nodiscard]] const Team& team() const;
   /// `team().team(ranks)`: see Team::team.
   [[nodiscard]] Team team(std::initializer_list<int> ranks) const { return team().team(ranks); }
   [[nodiscard]] Team team(std::span<const int> ranks) const { return team().team(ranks); }
+
+  /// The world ranks that this rank knows to have died or ended their worlds, in ascending order. Local, and does not
+  /// wait: others that are gone may not be known yet. For the list of a team that goes on without them.
+  [[nodiscard]] std::vector<int> gone() const;
 
   /// Several lines: launcher, ranks, device, why not a CUDA device, deadline.
   [[nodiscard]] std::string describe() const;
@@ -53,15 +58,18 @@ class TANDEM_API World {
   explicit World(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
  private:
-  std::shared_ptr<State> state_;
+  [[nodiscard]] const State& state() const;
+
+  std::shared_ptr<State> state_;  // null once moved from
 };
 
 /// Joins the world that the launcher started this process in (`tandem run`, torchrun, mpirun, srun; none: a world of
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
-/// environment, for settings that differ between ranks, or if this process has a world of this rank and job already,
-/// Unsupported for ranks on several nodes or for a device that cannot be used (with the reason), Timeout naming the
-/// ranks that did not come, PeerLost naming one that died meanwhile. Raises this process's soft limit of open files
-/// (RLIMIT_NOFILE) towards its hard limit where the ranks need more, and says so in the log at info.
+/// environment, for kinds of devices, TANDEM_LINK or TANDEM_CHECK that differ between ranks (timeouts may), or if this
+/// process has a world of this rank and job already, Unsupported for ranks on several nodes or for a device that cannot
+/// be used (with the reason), Timeout naming the ranks that did not come, PeerLost naming one that died meanwhile.
+/// Raises this process's soft limit of open files (RLIMIT_NOFILE) towards its hard limit where the ranks need more, and
+/// says so in the log at info.
 [[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
 
 }  // namespace tandem

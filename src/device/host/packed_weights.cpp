@@ -9,6 +9,7 @@
 #if defined(DNNL_VERSION_MAJOR) && (DNNL_VERSION_MAJOR == 3 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR >= 6))
 
 #include <algorithm>
+#include <limits>
 #include <array>
 #include <cstddef>
 #include <exception>
@@ -421,7 +422,10 @@ class OneDnnPackedWeights final : public PackedWeights {
 std::unique_ptr<PackedWeights> PackedWeights::make(const GemmSpec& spec, std::size_t members) {
   const bool dense = (spec.lda == 0 || spec.lda == spec.k) && (spec.ldd == 0 || spec.ldd == spec.n);
   const bool plain = spec.dtype == f32 && spec.out_dtype == f32 && !spec.transpose_a && spec.alpha == 1.0F;
-  if (!dense || !plain || spec.m == 0 || spec.n == 0 || spec.k == 0 || load_api() == nullptr) return nullptr;
+  // Of longer rows and columns some releases of oneDNN divide by zero.
+  constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
+  const bool fits = spec.n > 0 && spec.n <= longest && spec.k > 0 && spec.k <= longest;
+  if (!dense || !plain || spec.m == 0 || !fits || load_api() == nullptr) return nullptr;
   const OneDnn::OneThread one_thread(*OneDnn::load());
   Owned<Attributes> attributes = make_attributes();
   for (const Order order : {Order::blocked, Order::padded}) {
