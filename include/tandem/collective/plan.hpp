@@ -23,13 +23,13 @@ class PlanState;
 /// in both, whatever the streams: streams share connections to the GPU and its copy engines, graphs always do, and
 /// there a run that waits blocks those queued after it. In opposite orders two ranks can wait for each other until the
 /// deadline. Also avoid three or more runs of one team pending at once on streams that are not ordered: kernels that
-/// wait for peers take up to one SM per block, and two runs fit on a GPU of 128 or more SMs (one on smaller GPUs). A
-/// run on another stream than the plan's last one starts after that one automatically. Invalid arguments, or a stream
+/// wait for peers take up to one SM per block, and two runs fit on a GPU of 128 or more SMs (one on smaller GPUs). The
+/// kernels of other libraries that wait for peers, such as NCCL's, count as runs in both respects. A run on another stream than the plan's last one starts after that one automatically. Invalid arguments, or a stream
 /// of another device, throw InvalidArgument before anything is queued and leave the plan unchanged; a run that throws
 /// later (out of memory, device error) fails the team. Destroying a plan is local and does not wait; queued work still
 /// completes correctly.
 ///
-/// On CUDA a run may be captured into a graph, on every member alike, without a prior run. The graph is launched on
+/// On CUDA a run may be captured into a graph, in any mode, on every member alike, without a prior run. The graph is launched on
 /// every member, in the same order relative to the team's other operations, and on streams that the caller has ordered
 /// with the plan's other runs, which may be interleaved. The graph keeps alive what the plan owns; the team and the
 /// run's arguments must live as long as it is launched. `Team::check` and `synchronize` report its failures. While a
