@@ -24,19 +24,20 @@ class PlanState;
 /// there a run that waits blocks those queued after it. In opposite orders two ranks can wait for each other until the
 /// deadline. Also avoid three or more runs of one team pending at once on streams that are not ordered: kernels that
 /// wait for peers take up to one SM per block, and two runs fit on a GPU of 128 or more SMs (one on smaller GPUs). The
-/// kernels of other libraries that wait for peers, such as NCCL's, count as runs in both respects. A run on another stream than the plan's last one starts after that one automatically. Invalid arguments, or a stream
-/// of another device, throw InvalidArgument before anything is queued and leave the plan unchanged; a run that throws
-/// later (out of memory, device error) fails the team. Destroying a plan is local and does not wait; queued work still
-/// completes correctly.
+/// kernels of other libraries that wait for peers, such as NCCL's, count as runs in both respects. A run on another
+/// stream than the plan's last one starts after that one automatically. Invalid arguments, or a stream of another
+/// device, throw InvalidArgument before anything is queued and leave the plan unchanged; a run that throws later (out
+/// of memory, device error) fails the team. Destroying a plan is local and does not wait; queued work still completes
+/// correctly.
 ///
-/// On CUDA a run may be captured into a graph, in any mode, on every member alike, without a prior run. The graph is launched on
-/// every member, in the same order relative to the team's other operations, and on streams that the caller has ordered
-/// with the plan's other runs, which may be interleaved. The graph keeps alive what the plan owns; the team and the
-/// run's arguments must live as long as it is launched. `Team::check` and `synchronize` report its failures. While a
-/// capture is open, its plans run nowhere else, and no thread of the process creates a plan, a team or symmetric
-/// memory, or ends its world: those may query the device's pending work, which CUDA forbids then. Destroy graphs before
-/// the world; what they still hold at its end stays allocated until the process ends. From a plan's first capture on,
-/// even a dropped one, some plans begin each run with an exchange of signals (see docs/architecture.md).
+/// On CUDA a run may be captured into a graph, in any mode, on every member alike, without a prior run. The graph is
+/// launched on every member, in the same order relative to the team's other operations, and on streams that the caller
+/// has ordered with the plan's other runs, which may be interleaved. The graph keeps alive what the plan owns; the team
+/// and the run's arguments must live as long as it is launched. `Team::check` and `synchronize` report its failures.
+/// While a capture is open, its plans run nowhere else, and no thread of the process creates a plan, a team or
+/// symmetric memory, or ends its world: those may query the device's pending work, which CUDA forbids then. Destroy
+/// graphs before the world; what they still hold at its end stays allocated until the process ends. From a plan's first
+/// capture on, even a dropped one, some plans begin each run with an exchange of signals (see docs/architecture.md).
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept;
