@@ -22,7 +22,7 @@ enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
 /// epilogues GELU_AUX and DGELU.
 enum class Auxiliary : std::uint8_t {
   none,
-  output,  ///< written: the input of the activation, rounded to the result's dtype
+  output,    ///< written: the input of the activation, rounded to the result's dtype
   gradient,  ///< read, as written by `output`: the result is the sum times the activation's derivative there
 };
 

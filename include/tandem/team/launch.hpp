@@ -12,9 +12,9 @@ namespace tandem {
 struct TANDEM_API Launch {
   int rank = 0;  ///< in the world, 0 ≤ rank < world_size
   int world_size = 1;
-  int local_rank = 0;    ///< among the ranks of this node
-  int local_size = 1;    ///< how many ranks this node has
-  int nodes = 1;         ///< how many nodes the job spans
+  int local_rank = 0;      ///< among the ranks of this node
+  int local_size = 1;      ///< how many ranks this node has
+  int nodes = 1;           ///< how many nodes the job spans
   std::string job{};       ///< equal on all ranks of a job; differs between concurrent jobs of one user
   std::string launcher{};  ///< "tandem run", "torchrun", "mpirun", "mpiexec.hydra", "srun", "none"
 

@@ -9,10 +9,10 @@
 #if defined(DNNL_VERSION_MAJOR) && (DNNL_VERSION_MAJOR == 3 || (DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR >= 6))
 
 #include <algorithm>
-#include <limits>
 #include <array>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string_view>
