@@ -92,18 +92,29 @@ LinearSpec as_costed(LinearKind kind, LinearSpec spec, bool own_n) {
   return spec;
 }
 
+/// Throws InvalidArgument on all ranks alike, and leaves the team as it was, if a rank's GPU has too few SMs for GEMMs
+/// that leave so many; only that rank knows its GPU.
+void expect_sms_to_leave(const Team& team, LinearKind kind, int leave_sms) {
+  if (leave_sms == 0) return;
+  Parcel mine;
+  mine.bytes = WireWriter().number(team.device().hardware().blocks_at_once).take();
+  const std::vector<Parcel> all = team.exchange(format("the multiprocessors for {}", name(kind)), std::move(mine));
+  for (int rank = 0; rank < team.size(); ++rank) {
+    const auto sms = WireReader(all[static_cast<std::size_t>(rank)].bytes).number<std::int32_t>();
+    if (sms == 0 || leave_sms < sms) continue;
+    throw InvalidArgument(format("{} on {}: leave_sms is {} on a GPU of {} SMs; allowed: up to {}, for rank {}",
+                                 name(kind), name_own_rank(team), leave_sms, sms, sms - 1, rank));
+  }
+}
+
 /// The choice of the team's first rank, for all ranks: their plan caches may be different files.
 LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options) {
   if (const std::string why = why_impossible(kind, spec, team.size(), options); !why.empty()) {
     throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
   }
+  expect_sms_to_leave(team, kind, options.leave_sms);
   const PlanCache cache(team.rank() == 0 ? team.env().plan_cache : "");
   LinearChoice choice = or_abort(team, format("the choice of {}", name(kind)), [&] {
-    const std::int32_t sms = team.device().hardware().blocks_at_once;  // of this rank's GPU: others may have more
-    if (sms != 0 && options.leave_sms >= sms) {
-      throw InvalidArgument(format("{} on {}: leave_sms is {} on a GPU of {} SMs; allowed: up to {}", name(kind),
-                                   name_own_rank(team), options.leave_sms, sms, sms - 1));
-    }
     return choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
   });
   // Each group is signalled, so all ranks need the same groups; ranks with different shares would choose differently.

@@ -285,7 +285,7 @@ void run_processes_on_gpus(int ranks, const std::function<void(World&)>& body, c
   static std::string told;
   if (told != watch.why_blind()) {
     told = watch.why_blind();
-    std::printf("[    memory] of GPUs is not watched: %s\n", told.c_str());
+    std::printf("[    memory] of GPUs is %s%s\n", told.empty() ? "watched again" : "not watched: ", told.c_str());
   }
   run_processes(ranks, body, options);
   if (::testing::Test::HasFailure() || ::testing::Test::IsSkipped()) return;
