@@ -25,7 +25,7 @@ struct Parcel {
 struct PeerInfo {
   int rank = 0;
   std::int64_t pid = 0;
-  std::string host;
+  std::string host{};
 };
 
 /// A message from a rank that ends a team for all of its members.
