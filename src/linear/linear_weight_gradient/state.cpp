@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-std::size_t gathered_row_bytes(const LinearSpec& spec, GatheredOperand gathered_) {
-  return static_cast<std::size_t>(gathered_ == GatheredOperand::x ? spec.k : spec.n) * size_of(spec.dtype);
+std::size_t gathered_row_bytes(const LinearSpec& spec, GatheredOperand gathered) {
+  return static_cast<std::size_t>(gathered == GatheredOperand::x ? spec.k : spec.n) * size_of(spec.dtype);
 }
 
 }  // namespace
