@@ -22,8 +22,7 @@ enum class StreamPriority : std::uint8_t { normal, high };
 
 /// A non-owning reference to a stream: an ordered queue of work on a device. Each asynchronous call of Tandem takes
 /// one. A cudaStream_t converts to it; a literal 0 or nullptr does not compile, so that nobody uses the default stream
-/// by accident. A variable that holds a null cudaStream_t does
-/// convert, to that stream.
+/// by accident. A variable that holds a null cudaStream_t does convert, to that stream.
 class StreamRef {
  public:
   StreamRef(CUstream_st* stream) noexcept
