@@ -17,8 +17,9 @@
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
 # Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, and does an Nth of the
-# kinds, all of them in N calls, which may run side by side, on GPUs of their own or on the same ones. Of the other parts
-# that test, such a call does an Nth of the steps.
+# kinds, all of them in N calls, which may run side by side, on GPUs of their own or on the same ones; a lone GPU is too
+# slow for 50, and `TANDEM_TEST_SCALE=0.06` kills three times. Of the other parts that test, such a call does an Nth of
+# the steps. A test of a GPU's free memory fails if another part runs on that GPU.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
 # graphs and replays start one of their own, which ends with them; with a lone GPU bench, tune and peers too. Without it (--no-mps),
 # they take turns of milliseconds on the GPU.
