@@ -37,21 +37,19 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
     }
   } catch (const Contradiction& found) {
     contradict(found);
-  } catch (const PeerLost& error) {
-    withdraw(error.what(), error.rank());
-    throw;
   } catch (const std::exception& error) {
-    withdraw(error.what());
+    withdraw(error);
     throw;
   }
   return id;
 }
 
-void Formation::withdraw(std::string_view why, int lost) noexcept {
+void Formation::withdraw(const std::exception& why) noexcept {
+  const auto* const loss = dynamic_cast<const PeerLost*>(&why);
   mine_.withdrawn = true;
-  mine_.lost = lost;
+  mine_.lost = loss == nullptr ? -1 : loss->rank();
   try {
-    mine_.why = why;
+    mine_.why = why.what();
   } catch (...) {  // no memory for the reason
   }
   for (const int rank : mine_.members) {

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tandem/team/bootstrap.hpp"
@@ -41,9 +41,9 @@ class Formation {
   [[nodiscard]] std::uint64_t form(const std::vector<int>& members, std::uint64_t proposed, Clock::time_point deadline,
                                    const FirstGone& first_gone);
   /// Withdraws this rank's list: the team that the last call agreed on could not be made. A member that gave up before
-  /// it had read that list must not mistake it for one of its next attempt; one that is still to read it hears `why`.
-  /// `lost` is the world rank that was lost, if that is the reason.
-  void withdraw(std::string_view why, int lost = -1) noexcept;
+  /// it had read that list must not mistake it for one of its next attempt; one that is still to read it hears `why`,
+  /// and which rank was lost, if that is a PeerLost.
+  void withdraw(const std::exception& why) noexcept;
 
  private:
   struct Offer {

@@ -129,19 +129,16 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
     team = make(core_.shared_from_this(), id, members);
   } catch (const std::exception& error) {
     // The other members have agreed on this team as well, and wait for this rank.
-    const std::string why = format("it could not make team {:x}: {}", id, error.what());
-    tell(core_, members, {id, -1, why});
+    const Aborted why(format("it could not make team {:x}: {}", id, error.what()));
+    tell(core_, members, {id, -1, why.what()});
     core_.bootstrap().drop_beyond(id, 0);
     formation_.withdraw(why);
     throw;
   }
   try {
     team->meet("team");
-  } catch (const PeerLost& error) {
-    formation_.withdraw(error.what(), error.rank());
-    throw;
   } catch (const std::exception& error) {
-    formation_.withdraw(error.what());
+    formation_.withdraw(error);
     throw;
   }
   if (core_.log().enabled(LogLevel::trace)) core_.log().write(LogLevel::trace, format("made {}", team->describe()));

@@ -219,7 +219,7 @@ TEST(Formation, ARankThatFindsItsAttemptGivenUpGivesUpToo) {
     static_cast<void>(trio.form(rank, members));
     trio.mark(rank, 1 - rank);
     trio.await_mark(rank, 1 - rank);
-    trio.of(rank).withdraw("rank 2 did not come");
+    trio.of(rank).withdraw(Aborted("rank 2 did not come"));
     bool marked = false;
     const std::uint64_t second = trio.form(rank, members, [&](std::span<const int>) {
       if (!std::exchange(marked, true)) trio.mark(rank, 2);
@@ -248,7 +248,7 @@ TEST(Formation, ARankThatWaitsForOneHearsThatAnotherHasGivenUp) {
   const std::vector<int> members{0, 1, 2};
   const auto gives_up = [&] {
     static_cast<void>(trio.form(1, members));
-    trio.of(1).withdraw("no descriptor left");
+    trio.of(1).withdraw(Aborted("no descriptor left"));
     trio.mark(1, 0);
     return trio.form(1, members);
   };
