@@ -30,14 +30,15 @@ class PlanState;
 /// of memory, device error) fails the team. Destroying a plan is local and does not wait; queued work still completes
 /// correctly.
 ///
-/// On CUDA a run may be captured into a graph, in any mode, on every member alike, without a prior run. The graph is
-/// launched on every member, in the same order relative to the team's other operations, and on streams that the caller
-/// has ordered with the plan's other runs, which may be interleaved. The graph keeps alive what the plan owns; the team
-/// and the run's arguments must live as long as it is launched. `Team::check` and `synchronize` report its failures.
-/// While a capture is open, its plans run nowhere else, and no thread of the process creates a plan, a team or
-/// symmetric memory, or ends its world: those may query the device's pending work, which CUDA forbids then. Destroy
-/// graphs before the world; what they still hold at its end stays allocated until the process ends. From a plan's first
-/// capture on, even a dropped one, some plans begin each run with an exchange of signals (see docs/architecture.md).
+/// On CUDA a run may be captured into a graph, in mode global or thread-local, on every member alike, without a prior
+/// run. The graph is launched on every member, in the same order relative to the team's other operations, and on
+/// streams that the caller has ordered with the plan's other runs, which may be interleaved. The graph keeps alive what
+/// the plan owns; the team and the run's arguments must live as long as it is launched. `Team::check` and `synchronize`
+/// report its failures. While a capture is open, its plans run nowhere else, and no thread of the process creates a
+/// plan, a team or symmetric memory, or ends its world: those may query the device's pending work, which CUDA forbids
+/// then. Destroy graphs before the world; what they still hold at its end stays allocated until the process ends. From
+/// a plan's first capture on, even a dropped one, some plans begin each run with an exchange of signals (see
+/// docs/architecture.md).
 class TANDEM_API Plan {
  public:
   [[nodiscard]] const Team& team() const noexcept;

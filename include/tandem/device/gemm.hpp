@@ -33,8 +33,8 @@ enum class Auxiliary : std::uint8_t {
 /// round the product before adding beta · C or the bias, and that sum before adding the other one. A and B have
 /// `dtype`: f32, f16 or bf16 (f64 on the host); D and the bias have `out_dtype`, which is `dtype` or f32. m and k are
 /// upper bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) ·
-/// activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes aux, of the sum
-/// before it is rounded to that.
+/// activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes aux, may be
+/// that of the sum before it is rounded.
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;
