@@ -80,14 +80,16 @@ static_assert(play_names.size() == static_cast<std::size_t>(Play::broadcast_by_f
 /// numbers, so that sums are exact; each element depends on its rank, run and index.
 template <typename Element> class Player {
  public:
-  /// For up to `runs` operations between two checks.
-  Player(const Team& team, std::uint64_t sequence, int runs, Extents extents = some_pieces)
+  /// For up to `runs` operations between two checks; on a stream of its own, or on `stream`, which has to outlive it.
+  Player(const Team& team, std::uint64_t sequence, int runs, Extents extents = some_pieces,
+         std::optional<StreamRef> stream = {})
       : team_(team),
         extents_(extents),
         runs_(runs),
         draws_(sequence),
         salt_(key(seed(), {sequence})),
-        stream_(team.device()),
+        own_stream_(team.device()),
+        stream_(stream.value_or(own_stream_)),
         plans_(team, extents, {.piece_bytes = piece}),
         symmetric_(symmetric(team, {total()}, dtype)),
         small_symmetric_(symmetric(team, {extents.small * team.size()}, dtype)),
@@ -335,7 +337,8 @@ template <typename Element> class Player {
   int runs_;
   Draws draws_;
   std::uint64_t salt_;
-  Stream stream_;
+  Stream own_stream_;
+  StreamRef stream_;
   Plans plans_;
   std::optional<Plans> fetching_;  // none where ranks cannot read each other's memory
   SymmetricTensor symmetric_;

@@ -14,8 +14,10 @@ namespace tandem::testing {
 class CapturedGraph {
  public:
   /// Records what `body` queues on `stream`, and on streams that join its capture.
-  template <typename Body> CapturedGraph(Device& device, StreamRef stream, const Body& body) {
-    capture(device, native(stream), body);
+  template <typename Body>
+  CapturedGraph(Device& device, StreamRef stream, const Body& body,
+                cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
+    capture(device, native(stream), body, mode);
   }
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
@@ -28,9 +30,10 @@ class CapturedGraph {
   }
 
  private:
-  template <typename Body> void capture(Device& device, cudaStream_t stream, const Body& body) {
+  template <typename Body>
+  void capture(Device& device, cudaStream_t stream, const Body& body, cudaStreamCaptureMode mode) {
     TANDEM_EXPECT_CUDA(cudaSetDevice(device.id().index));
-    TANDEM_EXPECT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    TANDEM_EXPECT_CUDA(cudaStreamBeginCapture(stream, mode));
     cudaGraph_t graph = nullptr;
     try {
       body();
