@@ -256,8 +256,8 @@ void Demo::introduce(const World& world, const Trainer& trainer) {
                      static_cast<double>(parameters) * 1e-6, name(model.dtype), model.context, model.hidden,
                      model.layers, model.width));
   voice_->say(format("  steps  {} of {} tokens; each rank has {} tokens between the blocks, {} of the width inside",
-                     training_.steps, model.tokens, shard_rows(model.tokens, world.size(), 0).count,
-                     shard_rows(model.width, world.size(), 0).count));
+                     training_.steps, model.tokens, shard_of(model.tokens, world.size(), 0).count,
+                     shard_of(model.width, world.size(), 0).count));
   voice_->say("  plans  of each block:");
   voice_->say(indented(indented(trainer.model().describe_block())));
   document_["ranks"] = world.size();

@@ -15,7 +15,7 @@ namespace tandem::tools {
 namespace {
 
 /// Up to `most` indices from `range`, evenly spaced, including both ends.
-std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
+std::vector<std::int64_t> spread(const Shard& range, std::int64_t most) {
   const std::int64_t count = std::min(range.count, most);
   std::vector<std::int64_t> numbers;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -53,7 +53,7 @@ LinearSpec LinearProblem::spec(int rank) const {
                   .alpha = alpha,
                   .beta = beta};
   std::int64_t& split = splits_n() ? spec.n : spec.k;
-  split = shard_rows(split, ranks, rank).count;
+  split = shard_of(split, ranks, rank).count;
   return spec;
 }
 
@@ -64,10 +64,10 @@ LinearSpec LinearProblem::costed_spec(int rank) const {
 }
 
 LinearProblem::Block LinearProblem::block(Operand operand, int rank) const {
-  const RowRange tokens{0, shape.m};
-  const RowRange own_tokens = shard_rows(shape.m, ranks, rank);
-  const RowRange n = splits_n() ? shard_rows(shape.n, ranks, rank) : RowRange{0, shape.n};
-  const RowRange k = splits_n() ? RowRange{0, shape.k} : shard_rows(shape.k, ranks, rank);
+  const Shard tokens{0, shape.m};
+  const Shard own_tokens = shard_of(shape.m, ranks, rank);
+  const Shard n = splits_n() ? shard_of(shape.n, ranks, rank) : Shard{0, shape.n};
+  const Shard k = splits_n() ? Shard{0, shape.k} : shard_of(shape.k, ranks, rank);
   const bool gathers_x = kind == LinearKind::all_gather_linear || (is_gradient() && gathered == GatheredOperand::x);
   const bool gathers_dy = is_gradient() && gathered == GatheredOperand::dy;
   switch (operand) {
@@ -82,9 +82,9 @@ LinearProblem::Block LinearProblem::block(Operand operand, int rank) const {
 }
 
 LinearProblem::Block LinearProblem::output(int rank) const {
-  const RowRange n = splits_n() ? shard_rows(shape.n, ranks, rank) : RowRange{0, shape.n};
-  if (is_gradient()) return {n, splits_n() ? RowRange{0, shape.k} : shard_rows(shape.k, ranks, rank)};
-  if (kind == LinearKind::linear_reduce_scatter) return {shard_rows(shape.m, ranks, rank), n};
+  const Shard n = splits_n() ? shard_of(shape.n, ranks, rank) : Shard{0, shape.n};
+  if (is_gradient()) return {n, splits_n() ? Shard{0, shape.k} : shard_of(shape.k, ranks, rank)};
+  if (kind == LinearKind::linear_reduce_scatter) return {shard_of(shape.m, ranks, rank), n};
   return {{0, shape.m}, n};
 }
 
@@ -157,8 +157,8 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
                            .tf32 = tf32 && device == DeviceType::cuda,
                            .rounds_between = device == DeviceType::cuda};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
-    const std::int64_t shard = std::max<std::int64_t>(shard_rows(shape.m, ranks, 0).count, 1);
-    for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_rows(shape.k, ranks, rank).count);
+    const std::int64_t shard = std::max<std::int64_t>(shard_of(shape.m, ranks, 0).count, 1);
+    for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_of(shape.k, ranks, rank).count);
     for (const std::int64_t row : rows) product.owners.push_back(static_cast<std::size_t>(row / shard));
   }
   return testing::expected_product(product);

@@ -46,8 +46,8 @@ struct LinearProblem {
   enum class Operand : std::uint8_t { x, weight, dy, bias, start, aux };
   /// A part of a global matrix: rows and columns [begin, begin + count).
   struct Block {
-    RowRange rows;
-    RowRange columns;
+    Shard rows;
+    Shard columns;
     [[nodiscard]] std::int64_t elements() const { return rows.count * columns.count; }
   };
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/linear/tuned_product.hpp"
 
+#include "base/checked.hpp"
 #include "support/oracle.hpp"
 
 namespace tandem::tools {

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 
@@ -33,7 +34,7 @@ class Outlet {
   [[nodiscard]] bool abandoned(int fd) const noexcept { return at(fd) == Reader::gone; }
 
  private:
-  enum class Reader : unsigned char { here, gone, given_up };
+  enum class Reader : std::uint8_t { here, gone, given_up };
   struct Text {
     int fd;
     std::string rest;

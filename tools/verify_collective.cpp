@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "tandem/device/stream.hpp"
-#include "tandem/memory/private_memory.hpp"
 
 #include "base/format.hpp"
+#include "memory/private_memory.hpp"
 #include "tools/collective_run.hpp"
 #include "tools/parse.hpp"
 #include "tools/verify_case.hpp"

@@ -78,7 +78,7 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
   return options;
 }
 
-std::vector<std::int64_t> numbers(const RowRange& range) {
+std::vector<std::int64_t> numbers(const Shard& range) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(range.count));
   std::iota(all.begin(), all.end(), range.begin);
   return all;

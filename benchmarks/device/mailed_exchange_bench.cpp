@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/graph.hpp"
 #include "tandem/device/mail.hpp"
 
+#include "base/checked.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/mail_slices.hpp"
 

@@ -25,13 +25,13 @@ int main() try {
 
   std::vector<float> values(count);  // in host memory; the tensor may be in GPU memory, so copy there and back
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * static_cast<float>(team.rank());
-  device.upload(tensor.local().data(), values.data(), tensor.local().bytes());
+  device.upload(tensor.local(), values);
 
   const tandem::Stream stream(device);
   tandem::all_reduce(team, tensor, stream);  // in place; queues the work (the first call also creates a plan)
   team.synchronize(stream);                  // the sums are complete, or this throws the error
 
-  device.download(values.data(), tensor.local().data(), tensor.local().bytes());
+  values = device.download<float>(tensor.local());
   const int sum_of_ranks = team.size() * (team.size() - 1) / 2;  // 0 + 1 + 2 + …
   int wrong = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {

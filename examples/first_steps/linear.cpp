@@ -38,7 +38,7 @@ Matrix part(const tandem::World& world, int matrix, tandem::Shard rows, tandem::
     values.push_back(element(matrix, rows.begin + at / columns.count, columns.begin + at % columns.count));
   }
   Matrix filled(world, rows.count, columns.count);
-  world.device().upload(filled.view.data(), values.data(), filled.view.bytes());
+  world.device().upload(filled.view, values);
   return filled;
 }
 
@@ -48,7 +48,7 @@ int main() try {
   constexpr std::int64_t tokens = 50, hidden = 20, inner = 44;  // over all ranks; need not be multiples of their number
   const tandem::World world = tandem::init();
   const tandem::Team& team = world.team();
-  const tandem::Shard mine = tandem::shard_rows(tokens, team.size(), team.rank());
+  const tandem::Shard mine = tandem::shard_of(tokens, team.size(), team.rank());
   const tandem::Shard share = tandem::shard_of(inner, team.size(), team.rank());
 
   const Matrix x = part(world, 1, mine, {0, hidden});
@@ -67,8 +67,7 @@ int main() try {
   team.synchronize(stream);  // y is complete, or this throws the error
   if (world.rank() == 0) std::printf("%s\n%s\n", up.describe().c_str(), down.describe().c_str());
 
-  std::vector<float> result(static_cast<std::size_t>(mine.count * hidden));
-  world.device().download(result.data(), y.view.data(), y.view.bytes());
+  const std::vector<float> result = world.device().download<float>(y.view);
   double worst = 0;
   for (std::int64_t i = 0; i < mine.count; ++i) {  // the first element of each token
     double expected = 0;

@@ -16,14 +16,12 @@ namespace {
 tandem::SymmetricTensor number(const tandem::Team& team, float value) {
   auto tensor = tandem::SymmetricTensor::empty(team, {1}, tandem::f32);
   tensor.rendezvous();
-  team.device().upload(tensor.local().data(), &value, sizeof(value));
+  team.device().fill(tensor.local(), value);
   return tensor;
 }
 
 float value_of(const tandem::SymmetricTensor& tensor) {
-  float value = 0;
-  tensor.team().device().download(&value, tensor.local().data(), sizeof(value));
-  return value;
+  return tensor.team().device().download<float>(tensor.local())[0];
 }
 
 /// The expected result: the sum of the members' world ranks.

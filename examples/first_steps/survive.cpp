@@ -18,12 +18,10 @@ namespace {
 
 /// The number of ranks in the team, as a sum of ones.
 int count(const tandem::Team& team, const tandem::TensorView& memory, const tandem::Stream& stream) {
-  float value = 1;
-  team.device().upload(memory.data(), &value, sizeof(value));
+  team.device().fill(memory, 1.0F);
   tandem::all_reduce(team, memory, memory, stream);
   team.synchronize(stream);  // only after this is the result valid
-  team.device().download(&value, memory.data(), sizeof(value));
-  return static_cast<int>(value);
+  return static_cast<int>(team.device().download<float>(memory)[0]);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 double deviation(const LayerSizes& sizes) { return 1 / std::sqrt(static_cast<double>(sizes.inputs)); }
 
 std::int64_t own_share(const Parameters& parameters, std::int64_t whole) {
-  return shard_rows(whole, parameters.team().size(), parameters.team().rank()).count;
+  return shard_of(whole, parameters.team().size(), parameters.team().rank()).count;
 }
 
 /// The gradient of a bias: the sum over dy's rows.

@@ -21,7 +21,7 @@ struct LayerSizes {
 };
 
 // All tensors below are dense, in the model's dtype. A run's number of tokens follows from its arguments, at most
-// sizes.tokens; "m" is all of them, "m_r" this rank's shard, shard_rows(m, ranks, rank).
+// sizes.tokens; "m" is all of them, "m_r" this rank's shard, shard_of(m, ranks, rank).
 
 /// y = x·Wᵀ, with the whole of W on every rank: each works on its own tokens. The gradient of W is over this rank's
 /// tokens only; Parameters::sum_over_ranks sums it.

@@ -9,7 +9,7 @@ namespace tandem::language_model {
 namespace {
 
 std::int64_t own_rows(const Team& team, std::int64_t tokens) {
-  return shard_rows(tokens, team.size(), team.rank()).count;
+  return shard_of(tokens, team.size(), team.rank()).count;
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ std::pair<std::int64_t, std::int64_t> matrix_of(const Dims& sizes) {
 
 /// The rows and columns of a parameter that rank `rank` of `ranks` has.
 struct Part {
-  RowRange rows;
-  RowRange columns;
+  Shard rows;
+  Shard columns;
 };
 Part part_of(const Parameter& parameter, int ranks, int rank) {
   const auto [rows, columns] = matrix_of(parameter.full);
   Part part{{0, rows}, {0, columns}};
-  if (parameter.split == Split::rows) part.rows = shard_rows(rows, ranks, rank);
-  if (parameter.split == Split::columns) part.columns = shard_rows(columns, ranks, rank);
+  if (parameter.split == Split::rows) part.rows = shard_of(rows, ranks, rank);
+  if (parameter.split == Split::columns) part.columns = shard_of(columns, ranks, rank);
   return part;
 }
 

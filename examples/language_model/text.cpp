@@ -16,7 +16,7 @@ Text::Text(std::string bytes, std::int64_t context) : bytes_(std::move(bytes)), 
   }
 }
 
-Tokens Text::sample(std::uint64_t seed, std::int64_t step, const RowRange& rows) const {
+Tokens Text::sample(std::uint64_t seed, std::int64_t step, const Shard& rows) const {
   const std::uint64_t key = random_bits(seed, static_cast<std::uint64_t>(step));
   const std::uint64_t places = bytes_.size() - static_cast<std::uint64_t>(context_);
   Tokens tokens;

@@ -23,7 +23,7 @@ class Text {
 
   /// Rows of the batch of step `step`, from random positions of the text. A row depends only on seed, step and its
   /// number, so that a batch is the same for any number of ranks.
-  [[nodiscard]] Tokens sample(std::uint64_t seed, std::int64_t step, const RowRange& rows) const;
+  [[nodiscard]] Tokens sample(std::uint64_t seed, std::int64_t step, const Shard& rows) const;
 
   [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
 

@@ -32,7 +32,7 @@ Trainer::Trainer(const Team& team, const Text& text, const TrainingOptions& opti
       stream_(team.device()),
       model_(team, options.model),
       adam_(model_.parameters(), model_.kernels()) {
-  const std::int64_t rows = shard_rows(options.model.tokens, team.size(), team.rank()).count;
+  const std::int64_t rows = shard_of(options.model.tokens, team.size(), team.rank()).count;
   contexts_ = Tensor(team.shared_device(), {rows, options.model.context}, u8);
   targets_ = Tensor(team.shared_device(), {rows}, u8);
   model_.parameters().refresh(stream_);
@@ -59,7 +59,7 @@ Tokens Trainer::next_batch() const { return text_.sample(options_.seed, steps_, 
 
 double Trainer::step() {
   const std::int64_t tokens = options_.model.tokens;
-  const Tokens mine = text_.sample(options_.seed, steps_, shard_rows(tokens, team_.size(), team_.rank()));
+  const Tokens mine = text_.sample(options_.seed, steps_, shard_of(tokens, team_.size(), team_.rank()));
   Device& device = team_.device();
   device.upload(contexts_.view().data(), mine.contexts.data(), mine.contexts.size());
   device.upload(targets_.view().data(), mine.targets.data(), mine.targets.size());

@@ -53,7 +53,7 @@ Product product_of(const Part& part, std::size_t number, Result result, std::int
 }
 
 /// Up to `most` numbers of a range, evenly spaced and including both ends.
-std::vector<std::int64_t> spread(const RowRange& range, std::int64_t most) {
+std::vector<std::int64_t> spread(const Shard& range, std::int64_t most) {
   const std::int64_t count = std::min(range.count, most);
   std::vector<std::int64_t> numbers;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -102,7 +102,7 @@ Verdict check(const Part& part, std::size_t number, Result result, std::int64_t 
       double magnitude = 0;
       double rounded = 0;
       for (int part_of = 0; part_of < (product.travels ? ranks : 1); ++part_of) {
-        const RowRange terms = product.travels ? shard_rows(product.terms, ranks, part_of) : RowRange{0, product.terms};
+        const Shard terms = product.travels ? shard_of(product.terms, ranks, part_of) : Shard{0, product.terms};
         double partial = 0;
         for (auto t = static_cast<std::size_t>(terms.begin); t < static_cast<std::size_t>(terms.begin + terms.count);
              ++t) {

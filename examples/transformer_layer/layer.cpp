@@ -37,8 +37,7 @@ template <typename T> std::vector<T> values(const Block& block, std::int64_t col
 Tensor filled(const Team& team, const Block& block, std::int64_t columns, DType dtype, std::uint64_t key) {
   Tensor tensor(team.shared_device(), {block.rows.count, block.columns.count}, dtype);
   const auto upload = [&](auto type) {
-    const auto content = values<decltype(type)>(block, columns, key);
-    team.device().upload(tensor.view().data(), content.data(), tensor.view().bytes());
+    team.device().upload(tensor.view(), values<decltype(type)>(block, columns, key));
   };
   switch (dtype) {
     case DType::f32: upload(float{}); break;
@@ -95,7 +94,7 @@ Block block_of(const Part& part, Operand operand, std::int64_t tokens, int ranks
   const Operand by_columns = part.split == Split::outputs ? Operand::y : Operand::x;
   const bool weight_by_columns = part.split == Split::inputs;
   const bool columns = operand == by_columns || (operand == Operand::weight && weight_by_columns);
-  (columns ? block.columns : block.rows) = shard_rows(columns ? whole[1] : whole[0], ranks, rank);
+  (columns ? block.columns : block.rows) = shard_of(columns ? whole[1] : whole[0], ranks, rank);
   return block;
 }
 

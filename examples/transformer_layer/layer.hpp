@@ -50,8 +50,8 @@ enum class Operand : std::uint8_t { x, weight, y };
 
 /// The rows and columns of a global tensor that one rank has.
 struct Block {
-  RowRange rows;
-  RowRange columns;
+  Shard rows;
+  Shard columns;
 };
 [[nodiscard]] Block block_of(const Part& part, Operand operand, std::int64_t tokens, int ranks, int rank);
 

@@ -7,9 +7,7 @@
 namespace tandem::transformer_layer {
 namespace {
 
-std::int64_t own_share(const Team& team, std::int64_t whole) {
-  return shard_rows(whole, team.size(), team.rank()).count;
-}
+std::int64_t own_share(const Team& team, std::int64_t whole) { return shard_of(whole, team.size(), team.rank()).count; }
 
 LinearOptions keeping(LinearOptions options, bool gathered) {
   options.keep_gathered = gathered;

@@ -21,7 +21,7 @@ struct LinearSizes {
 
 /// A linear layer y = x·Wᵀ that is split over a team's ranks, forward and backward. All tensors are dense, in the
 /// layer's dtype, dw too, as in PyTorch; to accumulate many gradients use f32 (LinearSpec::gradient_dtype). "m" is all
-/// tokens; m_r, inputs_r and outputs_r are this rank's shard_rows of tokens, inputs and outputs.
+/// tokens; m_r, inputs_r and outputs_r are this rank's shards of tokens, inputs and outputs.
 class ParallelLinear {
  public:
   virtual ~ParallelLinear() = default;

@@ -6,16 +6,16 @@
 #include <cstdint>
 #include <utility>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
-#include "tandem/memory/private_memory.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "base/most_elements.hpp"
 #include "collective/algorithm_table.hpp"
 #include "collective/engines.hpp"
 #include "collective/tuning.hpp"
+#include "memory/private_memory.hpp"
 #include "team/names.hpp"
 
 namespace tandem {

@@ -16,7 +16,6 @@
 #include "tandem/collective/collective.hpp"
 #include "tandem/collective/shard.hpp"
 #include "tandem/device/copy.hpp"
-#include "tandem/device/corked.hpp"
 #include "tandem/device/mail.hpp"
 #include "tandem/device/mailed_exchange.hpp"
 #include "tandem/device/stream.hpp"
@@ -26,6 +25,7 @@
 
 #include "collective/plan_state.hpp"
 #include "collective/rows.hpp"
+#include "device/corked.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
 #include "memory/slots.hpp"

@@ -111,17 +111,20 @@ std::uint64_t PlanState::capture_of(StreamRef stream) const {
 void PlanState::begin(StreamRef stream) {
   team_.check();
   capture_ = capture_of(stream);
-  if (capture_ == 0) {
-    // Even if the handle is the last run's: it may have been reused for a new stream, or name one stream per thread.
-    last_.hold(stream);
-  } else if (capture_ == last_capture_) {
-    last_captured_.hold(stream);
-  } else {
-    if (resources_) {
-      for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);
+  // The peers may have queued their part of this run.
+  whole_or_failed([&] {
+    if (capture_ == 0) {
+      // Even if the handle is the last run's: it may have been reused for a new stream, or name one stream per thread.
+      last_.hold(stream);
+    } else if (capture_ == last_capture_) {
+      last_captured_.hold(stream);
+    } else {
+      if (resources_) {
+        for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);
+      }
+      last_capture_ = capture_;
     }
-    last_capture_ = capture_;
-  }
+  });
 }
 
 void PlanState::abort_midway() const noexcept {

@@ -16,8 +16,9 @@
 #include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
-#include "tandem/team/reclaimed.hpp"
 #include "tandem/team/team.hpp"
+
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 
@@ -100,8 +101,9 @@ class PlanState {
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
   /// Orders `stream`, another stream of the same run, after the last call of `end`.
   void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).hold(stream); }
-  /// Runs `body`, all that is between `begin` and `end`. If it throws, part of what the peers wait for has been queued
-  /// and counted, which no later run could repair: the team fails, and the exception is rethrown. A capture that throws
+  /// Runs `body`, all that is between `begin` and `end`. If it throws, part of what the peers wait for may have been
+  /// queued and counted, and the rest is not, which no later run could repair: the team fails, and the exception is
+  /// rethrown. A capture that throws
   /// is never launched, and does not fail the team; if it throws on some ranks only, later runs of this plan may wait
   /// for each other until the deadline.
   template <typename Body> void whole_or_failed(const Body& body) {

@@ -31,6 +31,20 @@ void check_index(DeviceId id, int count) {
 
 Device::~Device() = default;
 
+void Device::expect_values(const char* call, const TensorView& tensor, DType stored, std::size_t count) const {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(format("{} {} by {}: {}", call, to_string(tensor), to_string(id_), why));
+  };
+  if (tensor.device() != id_) refuse("the tensor is on another device");
+  if (!tensor.is_dense()) refuse("its elements are not contiguous");
+  const bool bytes = stored == u8 && size_of(tensor.dtype()) == 1;
+  if (stored != tensor.dtype() && !bytes) {
+    refuse(format("the values are {}; allowed is the type that stores {}", name(stored), name(tensor.dtype())));
+  }
+  const std::int64_t numel = tensor.numel();
+  if (count != static_cast<std::size_t>(numel)) refuse(format("{} values for its {} elements", count, numel));
+}
+
 void* Device::graph_create(StreamRef /*stream*/, const std::function<void()>& /*body*/) {
   throw Unsupported(format("{} records no graphs", to_string(id_)));
 }

@@ -70,17 +70,17 @@ void check_gemm(const GemmSpec& spec) {
 }
 
 GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
-  const std::int64_t m = operands.m < 0 ? spec.m : operands.m;
-  const std::int64_t k = operands.k < 0 ? spec.k : operands.k;
-  if (m > spec.m || k > spec.k) {
+  const std::int64_t m = operands.m.value_or(spec.m);
+  const std::int64_t k = operands.k.value_or(spec.k);
+  if (m < 0 || k < 0 || m > spec.m || k > spec.k) {
     throw InvalidArgument(
-        format("GEMM run with m = {}, k = {}; it was planned for at most {} and {}", m, k, spec.m, spec.k));
+        format("GEMM run with m = {}, k = {}; it was planned for 0 to {} and 0 to {}", m, k, spec.m, spec.k));
   }
   if (operands.c != nullptr && spec.auxiliary != Auxiliary::none) {
     throw InvalidArgument(
         format("a GEMM run with a C of its own; with auxiliary {} it is what D holds", name(spec.auxiliary)));
   }
-  return {m, k};
+  return {m, k, operands.beta.value_or(spec.beta)};
 }
 
 Gemm::~Gemm() = default;

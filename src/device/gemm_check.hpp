@@ -10,10 +10,12 @@ namespace tandem {
 /// Throws InvalidArgument for a spec that is invalid on every device.
 void check_gemm(const GemmSpec& spec);
 
-/// The sizes of one run. Throws InvalidArgument if they exceed the spec's, or for a C together with an auxiliary.
+/// What one run has, the spec's where it has none of its own. Throws InvalidArgument for sizes that are negative or
+/// exceed the spec's, and for a C together with an auxiliary.
 struct GemmRun {
   std::int64_t m;
   std::int64_t k;
+  float beta;
 };
 [[nodiscard]] GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands);
 

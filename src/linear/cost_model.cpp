@@ -29,7 +29,7 @@ constexpr int most_rounds = 8;
 class Pieces {
  public:
   Pieces(LinearKind kind, const LinearSpec& spec, int ranks, const CostTable& costs)
-      : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_rows(spec.m, ranks, 0).count) {}
+      : kind_(kind), spec_(spec), ranks_(ranks), costs_(costs), shard_(shard_of(spec.m, ranks, 0).count) {}
 
   [[nodiscard]] int peers() const { return ranks_ - 1; }
   /// The whole operation in one GEMM. The host's, too, accumulates a 16-bit gradient in f32 in memory, panel by panel,

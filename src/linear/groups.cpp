@@ -88,21 +88,21 @@ double size_in_shards(const ShardGroup& group) noexcept {
   return size;
 }
 
-RowRange part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept {
-  const RowRange shard = shard_rows(m, ranks, owner);
+Shard part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept {
+  const Shard shard = shard_of(m, ranks, owner);
   const std::int64_t begin = cut(shard.count, part.from, part.of);
   return {shard.begin + begin, cut(shard.count, part.to, part.of) - begin};
 }
 
-std::vector<RowRange> group_rows(std::int64_t m, int ranks, std::span<const int> owners, const ShardGroup& group) {
-  std::vector<RowRange> ranges;
+std::vector<Shard> group_rows(std::int64_t m, int ranks, std::span<const int> owners, const ShardGroup& group) {
+  std::vector<Shard> ranges;
   for (const ShardPart& part : group) {
-    const RowRange rows = part_rows(m, ranks, owners[static_cast<std::size_t>(part.shard)], part);
+    const Shard rows = part_rows(m, ranks, owners[static_cast<std::size_t>(part.shard)], part);
     if (rows.count > 0) ranges.push_back(rows);
   }
-  std::ranges::sort(ranges, {}, &RowRange::begin);
-  std::vector<RowRange> result;
-  for (const RowRange& rows : ranges) {
+  std::ranges::sort(ranges, {}, &Shard::begin);
+  std::vector<Shard> result;
+  for (const Shard& rows : ranges) {
     if (!result.empty() && result.back().begin + result.back().count == rows.begin) {
       result.back().count += rows.count;
     } else {

@@ -48,10 +48,10 @@ using ShardGroup = std::vector<ShardPart>;
 [[nodiscard]] double size_in_shards(const ShardGroup& group) noexcept;
 
 /// The rows of `part` in `owner`'s shard of `m` rows.
-[[nodiscard]] RowRange part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept;
+[[nodiscard]] Shard part_rows(std::int64_t m, int ranks, int owner, const ShardPart& part) noexcept;
 
 /// The rows of a group in as few ranges as possible, none empty, ascending. `owners[i]` is the rank with shard i.
-[[nodiscard]] std::vector<RowRange> group_rows(std::int64_t m, int ranks, std::span<const int> owners,
-                                               const ShardGroup& group);
+[[nodiscard]] std::vector<Shard> group_rows(std::int64_t m, int ranks, std::span<const int> owners,
+                                            const ShardGroup& group);
 
 }  // namespace tandem

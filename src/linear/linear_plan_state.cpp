@@ -168,9 +168,7 @@ std::int64_t LinearPlanState::tokens(const TensorView& view, std::string_view ar
   return view.size(dim);
 }
 
-std::int64_t LinearPlanState::own_rows(std::int64_t m) const {
-  return shard_rows(m, team().size(), team().rank()).count;
-}
+std::int64_t LinearPlanState::own_rows(std::int64_t m) const { return shard_of(m, team().size(), team().rank()).count; }
 
 void LinearPlanState::expect_bias(const TensorView& bias) const {
   if (spec_.bias) {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <utility>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 #include "tandem/linear/tuned_product.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "collective/engines.hpp"
 #include "collective/tuning.hpp"
@@ -67,7 +67,7 @@ MailLanes lanes_of(const Team& team, const LinearSpec& spec, const LinearChoice&
                    std::uint32_t operation) {
   const OneKernelLimit limit = one_kernel_limit(team.device(), team.size());
   const std::size_t whole = bytes_of(spec, spec.m);
-  const std::size_t shard = bytes_of(spec, shard_rows(spec.m, team.size(), 0).count);
+  const std::size_t shard = bytes_of(spec, shard_of(spec.m, team.size(), 0).count);
   const bool fits = rows == PartialSums::Rows::all ? whole <= limit.whole : shard <= limit.shard;
   if (choice.algorithm != sequence || !fits || whole == 0) return {};
   std::size_t longest = shard;
@@ -96,9 +96,8 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
     : team_(team),
       spec_(spec),
       row_bytes_(static_cast<std::size_t>(spec.n) * size_of(spec.dtype)),
-      region_bytes_(
-          checked_round_up(checked_mul(static_cast<std::size_t>(shard_rows(spec.m, team.size(), 0).count), row_bytes_),
-                           region_alignment)),
+      region_bytes_(checked_round_up(
+          checked_mul(static_cast<std::size_t>(shard_of(spec.m, team.size(), 0).count), row_bytes_), region_alignment)),
       tail_offset_(checked_mul(region_bytes_, static_cast<std::size_t>(team.size()))),
       rows_(rows),
       rounds_(std::move(its_rounds)),
@@ -142,7 +141,7 @@ std::string PartialSums::communication() const {
                              : "");
 }
 
-void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into,
+void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, Shard rows, GemmOperands into,
                            StreamRef stream) {
   if (rows.count == 0) return;
   const bool transposed = spec_.x == Layout::transposed;
@@ -157,17 +156,17 @@ void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, Ro
   if (weights == Weights::first) weights = Weights::again;
 }
 
-void PartialSums::multiply_staged(const Operands& run, RowRange rows, StreamRef stream) {
+void PartialSums::multiply_staged(const Operands& run, Shard rows, StreamRef stream) {
   multiply(run, rows, 0.0F, staged(rows.begin), stream);
 }
 
-std::size_t PartialSums::bytes_before(const Operands& run, int owner, const RowRange& rows) const {
-  return static_cast<std::size_t>(rows.begin - shard_rows(run.m, team_.size(), owner).begin) * row_bytes_;
+std::size_t PartialSums::bytes_before(const Operands& run, int owner, const Shard& rows) const {
+  return static_cast<std::size_t>(rows.begin - shard_of(run.m, team_.size(), owner).begin) * row_bytes_;
 }
 
 void PartialSums::multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream) {
   own_ = sums;
-  const RowRange rows = own_rows(run.m, part);
+  const Shard rows = own_rows(run.m, part);
   const std::size_t before = bytes_before(run, team_.rank(), rows);
   if (spec_.beta != 0.0F && rows.count > 0) {
     const Copy copy{
@@ -181,7 +180,7 @@ void PartialSums::push(const Operands& run, const ShardPart& part, bool last, st
                        StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
   const int& owner = slots_.peers()[static_cast<std::size_t>(part.shard)];
-  const RowRange rows = part_rows(run.m, team_.size(), owner, part);
+  const Shard rows = part_rows(run.m, team_.size(), owner, part);
   team_.device().copy(stream, {.dst = region(owner, team_.rank()) + bytes_before(run, owner, rows),
                                .src = staged(rows.begin),
                                .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
@@ -206,7 +205,7 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
                                       CommunicationStreams& communication) {
   take_slot(stream);
   for (const ShardGroup& group : groups) {
-    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
+    for (const Shard rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
     }
     communication.follow(stream);
@@ -234,7 +233,7 @@ void PartialSums::multiply_adding(const Operands& run, std::uint32_t round, Stre
     const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
     slots_.wait(stream, slot_, slots_.peers(), in_region(round));
   }
-  const RowRange rows = own_rows(run.m, rounds_[round]);
+  const Shard rows = own_rows(run.m, rounds_[round]);
   const std::size_t before = bytes_before(run, team_.rank(), rows);
   const GemmOperands into{.d = (has_tail() ? tail(team_.rank()) : run.y) + before,
                           .c = region(team_.rank(), slots_.peers().front()) + before,
@@ -253,10 +252,10 @@ void PartialSums::multiply_first(const Operands& run, StreamRef stream) {
   const ShardGroup all = whole_shards(0, team_.size() - 1);
   if (spec_.beta == 0.0F) {
     multiply_staged(run, {0, run.m}, stream);
-    own_ = staged(shard_rows(run.m, team_.size(), team_.rank()).begin);
+    own_ = staged(shard_of(run.m, team_.size(), team_.rank()).begin);
   } else {
-    for (const RowRange rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply_staged(run, rows, stream);
-    const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+    for (const Shard rows : group_rows(run.m, team_.size(), slots_.peers(), all)) multiply_staged(run, rows, stream);
+    const Shard own = shard_of(run.m, team_.size(), team_.rank());
     multiply_own(run, whole_shard, takes_kernels() ? staged(own.begin) : region(team_.rank(), team_.rank()), stream);
   }
 }
@@ -265,7 +264,7 @@ void PartialSums::push_all(const Operands& run, StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "push partial sums", TraceKind::communication);
   std::vector<Copy> pushes;
   for (const int owner : slots_.peers()) {
-    const RowRange rows = shard_rows(run.m, team_.size(), owner);
+    const Shard rows = shard_of(run.m, team_.size(), owner);
     pushes.push_back({.dst = region(owner, team_.rank()),
                       .src = staged(rows.begin),
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
@@ -295,7 +294,7 @@ void PartialSums::multiply_direct(const Operands& run, StreamRef stream, Communi
   take_slot(stream);
   communication.follow(stream);
   for (const int& peer : slots_.peers()) {
-    const RowRange rows = shard_rows(run.m, team_.size(), peer);
+    const Shard rows = shard_of(run.m, team_.size(), peer);
     const std::size_t last_row = rows.count > 0 ? row_bytes_ : 0;
     {
       const TraceRange range(team_.device(), communication.ref(), "partial sums cross", TraceKind::communication);
@@ -324,9 +323,9 @@ Reduction PartialSums::sum_of(const Operands& run, std::span<const void* const> 
 
 void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const {
   if (run.m == 0) return;
-  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  const Shard own = shard_of(run.m, team_.size(), team_.rank());
   const bool all = adds_up_all();
-  const RowRange rows = all ? RowRange{0, run.m} : own;
+  const Shard rows = all ? Shard{0, run.m} : own;
   std::vector<const void*> sources;
   for (int rank = 0; rank < team_.size(); ++rank) {
     sources.push_back(meeting_.memory(rank) + static_cast<std::size_t>(rows.begin) * row_bytes_);
@@ -336,7 +335,7 @@ void PartialSums::reduce_in_meeting(const Operands& run, StreamRef stream) const
   if (spreads) destinations.push_back(staged(own.begin));
   {
     const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::exchange);
-    const std::int64_t most = all ? run.m : shard_rows(run.m, team_.size(), 0).count;
+    const std::int64_t most = all ? run.m : shard_of(run.m, team_.size(), 0).count;
     meeting_.reduce(stream, sum_of(run, sources, destinations, rows.count),
                     static_cast<std::size_t>(most) * row_bytes_);
   }
@@ -349,7 +348,7 @@ bool PartialSums::stores_into_all(const Operands& run) const {
 }
 
 void PartialSums::reduce_into_all(const Operands& run, StreamRef stream) const {
-  const RowRange own = shard_rows(run.m, team_.size(), team_.rank());
+  const Shard own = shard_of(run.m, team_.size(), team_.rank());
   const std::size_t before = static_cast<std::size_t>(own.begin) * row_bytes_;
   std::vector<const void*> sources;
   std::vector<void*> destinations;
@@ -360,21 +359,21 @@ void PartialSums::reduce_into_all(const Operands& run, StreamRef stream) const {
   Reduction sum = sum_of(run, sources, destinations, own.count);
   sum.peer_destinations = team_.size() - 1;
   const TraceRange range(team_.device(), stream, "exchange partial sums", TraceKind::exchange);
-  meeting_.reduce(stream, sum, static_cast<std::size_t>(shard_rows(run.m, team_.size(), 0).count) * row_bytes_);
+  meeting_.reduce(stream, sum, static_cast<std::size_t>(shard_of(run.m, team_.size(), 0).count) * row_bytes_);
 }
 
 void PartialSums::take_sums_in_meeting(const Operands& run, StreamRef stream) const {
   const TraceRange range(team_.device(), stream, "take sums", TraceKind::exchange);
   std::vector<Copy> copies;
   for (const int peer : slots_.peers()) {
-    const RowRange rows = shard_rows(run.m, team_.size(), peer);
+    const Shard rows = shard_of(run.m, team_.size(), peer);
     const std::size_t before = static_cast<std::size_t>(rows.begin) * row_bytes_;
     copies.push_back({.dst = all_rows(run) + before,
                       .src = meeting_.memory(peer) + before,
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
                       .path = Path::link});
   }
-  meeting_.copy(stream, copies, static_cast<std::size_t>(shard_rows(run.m, team_.size(), 0).count) * row_bytes_);
+  meeting_.copy(stream, copies, static_cast<std::size_t>(shard_of(run.m, team_.size(), 0).count) * row_bytes_);
 }
 
 void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
@@ -384,7 +383,7 @@ void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
                           .input = staged(0),
                           .out = run.y,
                           .count = count,
-                          .shard = shard_rows(run.m, team_.size(), 0).count * spec_.n,
+                          .shard = shard_of(run.m, team_.size(), 0).count * spec_.n,
                           .dtype = spec_.dtype,
                           .bias = run.bias,
                           .columns = spec_.n,
@@ -410,7 +409,7 @@ void PartialSums::reduce(const Operands& run, std::uint32_t round, StreamRef str
 }
 
 void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stream) const {
-  const RowRange rows = own_rows(run.m, part);
+  const Shard rows = own_rows(run.m, part);
   if (rows.count == 0) return;
   const std::size_t before = bytes_before(run, team_.rank(), rows);
   std::vector<const void*> sources;
@@ -431,7 +430,7 @@ void PartialSums::wait_for_sums(StreamRef stream) const {
 void PartialSums::take_sums(const Operands& run, std::uint32_t round, StreamRef stream) const {
   std::vector<Copy> copies;
   for (const int peer : slots_.peers()) {
-    const RowRange rows = part_rows(run.m, team_.size(), peer, rounds_[round]);
+    const Shard rows = part_rows(run.m, team_.size(), peer, rounds_[round]);
     copies.push_back({.dst = all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes_,
                       .src = tail(peer) + bytes_before(run, peer, rows),
                       .bytes = static_cast<std::size_t>(rows.count) * row_bytes_,
@@ -442,7 +441,7 @@ void PartialSums::take_sums(const Operands& run, std::uint32_t round, StreamRef 
 }
 
 void PartialSums::keep_sums(const Operands& run, StreamRef stream) const {
-  const RowRange rows = own_rows(run.m, whole_shard);
+  const Shard rows = own_rows(run.m, whole_shard);
   if (rows.count == 0) return;
   const Copy copy{.dst = run.y, .src = tail(team_.rank()), .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
   enqueue(team_.device(), stream, std::span(&copy, 1), sms_);

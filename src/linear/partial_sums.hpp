@@ -13,13 +13,13 @@
 #include "tandem/device/reduce.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
-#include "tandem/team/reclaimed.hpp"
 
 #include "linear/communication_streams.hpp"
 #include "linear/groups.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
 #include "memory/slots.hpp"
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 
@@ -121,12 +121,12 @@ class PartialSums {
   static constexpr std::uint32_t in_tail = 0;
   static constexpr std::uint32_t in_region(std::uint32_t round) noexcept { return 1 + round; }
 
-  void multiply(const Operands& run, RowRange rows, float beta, std::byte* d, StreamRef stream) {
+  void multiply(const Operands& run, Shard rows, float beta, std::byte* d, StreamRef stream) {
     multiply(*gemm_, weights_, run, rows, {.d = d, .beta = beta}, stream);
   }
   /// `into` says where the result goes and what is added; the rest of it is set here.
-  void multiply(Gemm& gemm, Weights& weights, const Operands& run, RowRange rows, GemmOperands into, StreamRef stream);
-  void multiply_staged(const Operands& run, RowRange rows, StreamRef stream);
+  void multiply(Gemm& gemm, Weights& weights, const Operands& run, Shard rows, GemmOperands into, StreamRef stream);
+  void multiply_staged(const Operands& run, Shard rows, StreamRef stream);
   /// Multiplies the part's own rows into `sums`: this rank's region of its slot, or where the others' results are.
   void multiply_own(const Operands& run, const ShardPart& part, std::byte* sums, StreamRef stream);
   void multiply_first(const Operands& run, StreamRef stream);
@@ -148,7 +148,7 @@ class PartialSums {
   void push_all(const Operands& run, StreamRef stream) const;
   void add(const Operands& run, const ShardPart& part, StreamRef stream) const;
   /// This rank's rows of a part.
-  [[nodiscard]] RowRange own_rows(std::int64_t m, const ShardPart& part) const {
+  [[nodiscard]] Shard own_rows(std::int64_t m, const ShardPart& part) const {
     return part_rows(m, team_.size(), team_.rank(), part);
   }
   /// The sum of `rows` rows, with the bias and activation that follow it.
@@ -162,10 +162,10 @@ class PartialSums {
   [[nodiscard]] bool has_tail() const noexcept { return rows_ == Rows::all; }
   /// Where all rows of y begin, of which `y` has this rank's.
   [[nodiscard]] std::byte* all_rows(const Operands& run) const {
-    return run.y - static_cast<std::size_t>(shard_rows(run.m, team_.size(), team_.rank()).begin) * row_bytes_;
+    return run.y - static_cast<std::size_t>(shard_of(run.m, team_.size(), team_.rank()).begin) * row_bytes_;
   }
   /// Bytes from the first of `owner`'s rows to the first of `rows`.
-  [[nodiscard]] std::size_t bytes_before(const Operands& run, int owner, const RowRange& rows) const;
+  [[nodiscard]] std::size_t bytes_before(const Operands& run, int owner, const Shard& rows) const;
   /// This rank's partial sums of row `row`, before they are pushed.
   [[nodiscard]] std::byte* staged(std::int64_t row) const {
     std::byte* const rows = meeting_ ? meeting_.memory(team_.rank()) : staging_->data_as<std::byte>();

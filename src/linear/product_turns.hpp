@@ -9,10 +9,10 @@
 #include "tandem/device/event.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/device/stream.hpp"
-#include "tandem/team/reclaimed.hpp"
 #include "tandem/team/team.hpp"
 
 #include "collective/side_stream.hpp"
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 

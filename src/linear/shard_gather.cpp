@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/device/trace_range.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "collective/engines.hpp"
 #include "collective/tuning.hpp"
@@ -23,7 +23,7 @@ constexpr std::uint32_t signals = 2;
 
 /// Bytes of the longest shard of `m` rows.
 std::size_t shard_bytes(const Team& team, std::int64_t m, std::size_t row_bytes) {
-  return checked_mul(static_cast<std::size_t>(shard_rows(m, team.size(), 0).count), row_bytes);
+  return checked_mul(static_cast<std::size_t>(shard_of(m, team.size(), 0).count), row_bytes);
 }
 
 /// Whether all shards are awaited together, and kernels may gather them.
@@ -123,7 +123,7 @@ void ShardGather::start(StreamRef communication, const void* shard, std::int64_t
 
 void ShardGather::gather_by_mail(StreamRef stream, const void* shard) const {
   const auto bytes = [this](std::int64_t rows) { return rows * static_cast<std::int64_t>(row_bytes_); };
-  const std::int64_t longest = bytes(shard_rows(m_, team_.size(), 0).count);
+  const std::int64_t longest = bytes(shard_of(m_, team_.size(), 0).count);
   if (longest == 0) return;
   const TraceRange range(team_.device(), stream, "gather shards", TraceKind::exchange);
   lanes_.exchange(stream, {.form = MailedForm::all_gather,
@@ -138,7 +138,7 @@ void ShardGather::gather_by_mail(StreamRef stream, const void* shard) const {
 void ShardGather::gather_in_meeting(StreamRef stream, const void* shard) const {
   if (m_ == 0) return;
   const TraceRange range(team_.device(), stream, "gather shards", TraceKind::exchange);
-  const RowRange rows = own_rows();
+  const Shard rows = own_rows();
   const std::size_t bytes = static_cast<std::size_t>(rows.count) * row_bytes_;
   std::vector<void*> places;
   for (const int peer : slots_.peers()) {
@@ -181,7 +181,7 @@ void ShardGather::wait(StreamRef stream, const ShardGroup& group) const {
   slots_.wait(stream, slot_, owners, arrived);
 }
 
-Copy ShardGather::to(int peer, const void* shard, const RowRange& rows) const {
+Copy ShardGather::to(int peer, const void* shard, const Shard& rows) const {
   const auto bytes = [this](std::int64_t count) { return static_cast<std::size_t>(count) * row_bytes_; };
   return {.dst = slots_.remote(slot_, peer) + bytes(rows.begin),
           .src = static_cast<const std::byte*>(shard) + bytes(rows.begin - own_rows().begin),
@@ -190,7 +190,7 @@ Copy ShardGather::to(int peer, const void* shard, const RowRange& rows) const {
 }
 
 Copy ShardGather::to_own_place(const void* shard) const {
-  const RowRange rows = own_rows();
+  const Shard rows = own_rows();
   return {.dst = row(rows.begin), .src = shard, .bytes = static_cast<std::size_t>(rows.count) * row_bytes_};
 }
 

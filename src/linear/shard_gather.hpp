@@ -11,12 +11,12 @@
 
 #include "tandem/device/buffer.hpp"
 #include "tandem/linear/cost_model.hpp"
-#include "tandem/team/reclaimed.hpp"
 
 #include "linear/groups.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
 #include "memory/slots.hpp"
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 
@@ -56,11 +56,11 @@ class ShardGather {
   /// Work queued on `stream` from now on may read this group's rows. Call once for each group of a run, in order.
   void wait(StreamRef stream, const ShardGroup& group) const;
   /// The rows of a group in as few ranges as possible, none empty.
-  [[nodiscard]] std::vector<RowRange> rows(const ShardGroup& group) const {
+  [[nodiscard]] std::vector<Shard> rows(const ShardGroup& group) const {
     return group_rows(m_, team_.size(), slots_.peers(), group);
   }
   /// The rows of one part.
-  [[nodiscard]] RowRange rows(const ShardPart& part) const { return part_rows(m_, team_.size(), owner(part), part); }
+  [[nodiscard]] Shard rows(const ShardPart& part) const { return part_rows(m_, team_.size(), owner(part), part); }
   /// The address of row `row` of this run. The own shard's rows are missing until `keep_own` copies them.
   [[nodiscard]] std::byte* row(std::int64_t row) const { return rows() + static_cast<std::size_t>(row) * row_bytes_; }
   /// Copies the own shard to its place among the others.
@@ -84,10 +84,10 @@ class ShardGather {
   void push_at_once(StreamRef communication, const void* shard) const;
   /// Pushes part by part, each with its signal, in the order in which parts are awaited.
   void push_in_turn(StreamRef communication, const void* shard) const;
-  [[nodiscard]] Copy to(int peer, const void* shard, const RowRange& rows) const;
+  [[nodiscard]] Copy to(int peer, const void* shard, const Shard& rows) const;
   [[nodiscard]] Copy to_own_place(const void* shard) const;
   [[nodiscard]] int owner(const ShardPart& part) const { return slots_.peers()[static_cast<std::size_t>(part.shard)]; }
-  [[nodiscard]] RowRange own_rows() const { return shard_rows(m_, team_.size(), team_.rank()); }
+  [[nodiscard]] Shard own_rows() const { return shard_of(m_, team_.size(), team_.rank()); }
 
   Team team_;
   MeetingPlace meeting_;        ///< large gathers in one kernel

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"

@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "memory/memory_left.hpp"
 #include "team/shared_memory.hpp"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/device/mail.hpp"
 
+#include "base/checked.hpp"
 #include "memory/mail_slices.hpp"
 #include "team/or_abort.hpp"
 

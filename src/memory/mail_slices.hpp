@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "tandem/base/checked.hpp"
+#include "base/checked.hpp"
 
 namespace tandem {
 

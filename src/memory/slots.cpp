@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/slots.hpp"
 
-#include "tandem/base/checked.hpp"
-
+#include "base/checked.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {

@@ -13,15 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/device/buffer.hpp"
-#include "tandem/team/reclaimed.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/names.hpp"
 #include "team/or_abort.hpp"
+#include "team/reclaimed.hpp"
 #include "team/rethrow.hpp"
 #include "team/wire.hpp"
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "tandem/base/checked.hpp"
 #include "tandem/base/error.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "team/names.hpp"
 

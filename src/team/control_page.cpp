@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "tandem/base/checked.hpp"
+#include "base/checked.hpp"
 
 namespace tandem {
 namespace {

@@ -38,7 +38,7 @@ class Seat {
 /// the bootstrap's news (a peer is gone, a peer aborted a team) to the teams concerned.
 class Core : public std::enable_shared_from_this<Core> {
  public:
-  enum class Presence : unsigned char { here, left, lost };
+  enum class Presence : std::uint8_t { here, left, lost };
 
   /// `trace` is null unless the run is to be traced; for `resident_blocks` see Team::resident_blocks.
   Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::unique_ptr<TraceFile> trace,

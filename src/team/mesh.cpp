@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <poll.h>
@@ -75,7 +76,7 @@ struct Mesh::Event {
 };
 
 struct Mesh::Peer {
-  enum class State : unsigned char { here, left, lost };
+  enum class State : std::uint8_t { here, left, lost };
 
   PeerInfo info;
   FileDescriptor socket;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "tandem/team/file_descriptor.hpp"
 
@@ -11,7 +12,7 @@ namespace tandem {
 /// descriptor is sent to peers. From 2 MiB on, huge pages are requested by madvise.
 class SharedMemory {
  public:
-  enum class Access : unsigned char { read, write };
+  enum class Access : std::uint8_t { read, write };
 
   /// Allocates `bytes`, a multiple of the page size: zeroed, with all pages allocated now, and sealed against changes
   /// of its size. Throws OutOfMemory, or DeviceError if the system does not permit it.

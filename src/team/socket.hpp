@@ -42,7 +42,7 @@ bool send_message(const FileDescriptor& socket, std::span<const std::byte> messa
 
 /// What a socket delivered: a message, nothing yet, or the end of the connection.
 struct Received {
-  enum class State : unsigned char { message, nothing, end } state = State::nothing;
+  enum class State : std::uint8_t { message, nothing, end } state = State::nothing;
   std::vector<std::byte> message;
 };
 [[nodiscard]] Received receive_message(const FileDescriptor& socket);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -72,7 +73,7 @@ class Team::State {
  private:
   State(Core& core, std::uint64_t id, std::vector<int> members);
 
-  enum class Cause : unsigned char { none, lost, timeout, aborted };
+  enum class Cause : std::uint8_t { none, lost, timeout, aborted };
   struct Failure {
     Cause cause = Cause::none;
     bool told = false;  // the other members know, or notice by themselves

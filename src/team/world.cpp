@@ -277,7 +277,7 @@ const Env& World::env() const { return state().core().env(); }
 const Log& World::log() const { return state().core().log(); }
 Device& World::device() const { return *state().core().device(); }
 const std::shared_ptr<Device>& World::shared_device() const { return state().core().device(); }
-const Team& World::team() const { return state().team(); }
+Team World::team() const { return state().team(); }
 
 std::vector<int> World::gone() const {
   std::vector<int> ranks = state().core().gone();

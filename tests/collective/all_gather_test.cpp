@@ -248,6 +248,46 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
   });
 }
 
+// The steps wait for the same signals as the run before, whose own waits may still be queued on the stream of `start`.
+TEST_P(AllGatherTest, StepsOnAnotherStreamComeBehindTheRunBefore) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const std::int64_t count = 700;
+    const std::size_t shard_bytes = static_cast<std::size_t>(count) * size_of(i32);
+    AllGather gather(team, {.count = count, .dtype = i32}, {.algorithm = "push"});
+    const SymmetricTensor gathered = symmetric(team, {team.size() * count}, i32);
+    GuardedTensor before(team, {count}, i32);
+    GuardedTensor shard(team, {count}, i32);
+    GuardedTensor copy(team, {team.size() * count}, i32);
+    const Stream pushing(team.device());
+    const Stream consumer(team.device());
+    Event consumed(team.device());
+    Draws draws(79);
+    for (std::uint64_t round = 0; round < 20; ++round) {
+      const auto data = [&](std::uint64_t run, int rank) { return moved_bytes(2 * round + run, rank, shard_bytes); };
+      poison(gathered);
+      copy.poison();
+      before.set(data(0, team.rank()));
+      shard.set(data(1, team.rank()));
+      delay_somebody(team, pushing, draws, 2000);
+      gather(before.view(), gathered, pushing);
+      gather.start(shard.view(), gathered, pushing);
+      if (round % 2 == 0) gather.wait_shard(consumer, (team.rank() + 1) % team.size());
+      gather.finish(consumer);
+      const TensorView& all = gathered.local();
+      team.device().copy(consumer, {.dst = copy.view().data(), .src = all.data(), .bytes = all.bytes()});
+      order_after(pushing, consumer, consumed);
+      team.synchronize(pushing);
+      Bytes expected;
+      for (int rank = 0; rank < team.size(); ++rank) {
+        const Bytes theirs = data(1, rank);
+        expected.insert(expected.end(), theirs.begin(), theirs.end());
+      }
+      expect_bytes(copy.get(), expected, "gathered in round " + std::to_string(round));
+    }
+  });
+}
+
 // The pushes are queued on the stream of `start`; work after `finish`, on any stream, may overwrite what they read.
 TEST_P(AllGatherTest, WhatStartWasGivenMayBeChangedBehindFinish) {
   run([](World& world) {

@@ -4,9 +4,8 @@
 #include <span>
 #include <string>
 
-#include "tandem/memory/private_memory.hpp"
-
 #include "collective/support.hpp"
+#include "memory/private_memory.hpp"
 
 namespace tandem::testing {
 namespace {

@@ -13,9 +13,9 @@
 #include "tandem/collective/reduce_scatter.hpp"
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/device.hpp"
-#include "tandem/memory/private_memory.hpp"
 
 #include "collective/support.hpp"
+#include "memory/private_memory.hpp"
 #include "support/devices.hpp"
 #include "support/errors.hpp"
 

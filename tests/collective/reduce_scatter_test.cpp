@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/reduce_scatter.hpp"
 
-#include "tandem/memory/private_memory.hpp"
-
 #include "collective/support.hpp"
+#include "memory/private_memory.hpp"
 
 namespace tandem::testing {
 namespace {

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "tandem/device/device.hpp"
-#include "tandem/memory/private_memory.hpp"
 
+#include "memory/private_memory.hpp"
 #include "support/devices.hpp"
 
 namespace tandem::testing {

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/device.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/buffer.hpp"
 
 #include "device/on_device.hpp"
 #include "device/registered.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -41,6 +46,50 @@ TEST_P(DeviceTest, GivesMemory) {
     EXPECT_EQ(back, data);
     device().deallocate(memory);
   }
+}
+
+TEST_P(DeviceTest, CopiesTheElementsOfATensor) {
+  for (const DType dtype : {f32, f16, bf16, f64, i32, i64, u8}) {
+    with_storage(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const Buffer memory(device_, 6 * sizeof(T));
+      const TensorView tensor(memory.data(), {2, 3}, dtype, device().id());
+      std::vector<T> values;
+      for (int i = 1; i <= 6; ++i) values.push_back(static_cast<T>(static_cast<float>(i)));
+      device().upload(tensor, values);
+      const auto equals = [](T value, int number) { return static_cast<float>(value) == static_cast<float>(number); };
+      const std::vector<T> back = device().template download<T>(tensor);
+      ASSERT_EQ(back.size(), 6U);
+      for (int i = 1; i <= 6; ++i) EXPECT_TRUE(equals(back[static_cast<std::size_t>(i) - 1], i)) << name(dtype);
+      device().fill(tensor.narrow(0, 1, 1), values[0]);
+      const std::vector<T> row = device().template download<T>(tensor.narrow(0, 1, 1));
+      EXPECT_TRUE(std::ranges::all_of(row, [&](T value) { return equals(value, 1); })) << name(dtype);
+      EXPECT_TRUE(equals(device().template download<T>(tensor)[2], 3)) << name(dtype);
+    });
+  }
+  const Buffer memory(device_, 4);
+  const TensorView bytes(memory.data(), {4}, f8e4m3, device().id());
+  device().upload(bytes, std::vector<std::uint8_t>{1, 2, 3, 255});
+  EXPECT_EQ(device().download<std::uint8_t>(bytes), (std::vector<std::uint8_t>{1, 2, 3, 255}));
+  EXPECT_TRUE(device().download<std::uint8_t>(bytes.narrow(0, 4, 0)).empty());
+}
+
+TEST_P(DeviceTest, RefusesValuesThatATensorDoesNotHave) {
+  const Buffer memory(device_, 24);
+  const DeviceId id = device().id();
+  const TensorView tensor(memory.data(), {2, 3}, f32, id);
+  const std::vector<float> values(6, 1.0F);
+  const std::string shown = to_string(tensor);
+  expect_error<InvalidArgument>([&] { device().upload(tensor, std::vector<float>(5)); },
+                                {"upload to " + shown, "5 values for its 6 elements"});
+  expect_error<InvalidArgument>([&] { device().upload(tensor, std::vector<std::int32_t>(6)); },
+                                {shown, "the values are i32; allowed is the type that stores f32"});
+  expect_error<InvalidArgument>([&] { static_cast<void>(device().download<double>(tensor)); },
+                                {"download from " + shown, "the values are f64"});
+  const TensorView columns(memory.data(), {2, 2}, {3, 1}, f32, id);
+  expect_error<InvalidArgument>([&] { device().fill(columns, 1.0F); }, {"its elements are not contiguous"});
+  const TensorView elsewhere(memory.data(), {2, 3}, f32, {id.type, id.index + 1});
+  expect_error<InvalidArgument>([&] { device().upload(elsewhere, values); }, {"the tensor is on another device"});
 }
 
 TEST_P(DeviceTest, WritesRegisteredMemory) {

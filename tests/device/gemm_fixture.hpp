@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,11 +33,12 @@ class GemmTest : public OnDevice {
   using Pieces = std::vector<std::int64_t>;
 
   template <typename T, typename Out>
-  void check_typed(GemmSpec spec, std::int64_t m, std::int64_t k, float run_beta, const Pieces& pieces) {
-    SCOPED_TRACE(text(spec) + ", run with m " + std::to_string(m) + ", k " + std::to_string(k) + ", pieces " +
+  void check_typed(GemmSpec spec, std::optional<std::int64_t> m, std::optional<std::int64_t> k,
+                   std::optional<float> run_beta, const Pieces& pieces) {
+    const std::int64_t run_m = m.value_or(spec.m);
+    const std::int64_t run_k = k.value_or(spec.k);
+    SCOPED_TRACE(text(spec) + ", run with m " + std::to_string(run_m) + ", k " + std::to_string(run_k) + ", pieces " +
                  ::testing::PrintToString(pieces));
-    const std::int64_t run_m = m < 0 ? spec.m : m;
-    const std::int64_t run_k = k < 0 ? spec.k : k;
     const auto pitch = [](std::int64_t given, std::int64_t dense) { return given != 0 ? given : dense; };
     const std::int64_t lda = pitch(spec.lda, spec.transpose_a ? run_m : run_k);
     const std::int64_t ldb = pitch(spec.ldb, spec.transpose_b ? run_k : spec.n);
@@ -46,7 +48,7 @@ class GemmTest : public OnDevice {
     const std::vector<T> b = random_values<T>(random(), elements(spec.transpose_b ? spec.n : spec.k, ldb));
     const std::vector<Out> bias = random_values<Out>(random(), static_cast<std::size_t>(spec.n));
     std::vector<Out> d = random_values<Out>(random(), elements(spec.m, ldd));
-    const float beta = run_beta < 0 ? spec.beta : run_beta;
+    const float beta = run_beta.value_or(spec.beta);
     if (beta == 0.0F) d.assign(d.size(), Out(std::numeric_limits<float>::quiet_NaN()));
     const Buffer a_memory = upload(a);
     const Buffer b_memory = upload(b);
@@ -145,8 +147,8 @@ class GemmTest : public OnDevice {
     }
   }
 
-  void check(const GemmSpec& spec, std::int64_t m = -1, std::int64_t k = -1, float beta = -1.0F,
-             const Pieces& pieces = {}) {
+  void check(const GemmSpec& spec, std::optional<std::int64_t> m = {}, std::optional<std::int64_t> k = {},
+             std::optional<float> beta = {}, const Pieces& pieces = {}) {
     switch (spec.dtype) {
       case DType::f32: return check_typed<float, float>(spec, m, k, beta, pieces);
       case DType::f16:
@@ -163,7 +165,7 @@ class GemmTest : public OnDevice {
   }
 
   void check_pieces(const GemmSpec& spec, const Pieces& pieces) {
-    check(spec, std::reduce(pieces.begin(), pieces.end()), -1, -1.0F, pieces);
+    check(spec, std::reduce(pieces.begin(), pieces.end()), {}, {}, pieces);
   }
 
   // All transposes and dtypes, with random sizes, epilogues, leading dimensions and run-time extents.
@@ -194,7 +196,9 @@ class GemmTest : public OnDevice {
         }
         check(spec);
         if (HasFatalFailure()) return;
-        check(spec, random_between(0, spec.m), random_between(0, spec.k), random_between(0, 1) == 1 ? 1.0F : -1.0F);
+        const std::optional<float> betas[] = {std::nullopt, 1.0F, -0.5F};
+        check(spec, random_between(0, spec.m), random_between(0, spec.k),
+              betas[static_cast<std::size_t>(random_between(0, 2))]);
         if (HasFatalFailure()) return;
       }
     }

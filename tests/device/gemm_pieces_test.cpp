@@ -69,8 +69,8 @@ TEST_P(GemmPiecesTest, IsRightInPiecesOfAnyKind) {
   }
   check_pieces({.m = 75, .n = 37, .k = 51, .beta = 0.5F}, pieces);
   check_pieces({.m = 75, .n = 37, .k = 51, .ldd = 40}, pieces);
-  check({.m = 75, .n = 37, .k = 51, .ldb = 51}, 75, 50, -1.0F, pieces);
-  check({.m = 75, .n = 37, .k = 51, .bias = true}, 75, 0, -1.0F, pieces);
+  check({.m = 75, .n = 37, .k = 51, .ldb = 51}, 75, 50, {}, pieces);
+  check({.m = 75, .n = 37, .k = 51, .bias = true}, 75, 0, {}, pieces);
 }
 
 TEST_P(GemmPiecesTest, LeavesSharedWeightsAloneInBetween) {

@@ -358,8 +358,9 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = i32, .out_dtype = i32})), Unsupported);
   const auto none = device().gemm({.m = 0, .n = 4, .k = 4});
   const Stream stream(device());
-  expect_error<InvalidArgument>([&] { none->run(stream, {.m = 1}); }, {"m = 1, k = 4", "at most 0 and 4"});
-  expect_error<InvalidArgument>([&] { none->run(stream, {.k = 5}); }, {"m = 0, k = 5", "at most 0 and 4"});
+  expect_error<InvalidArgument>([&] { none->run(stream, {.m = 1}); }, {"m = 1, k = 4", "0 to 0 and 0 to 4"});
+  expect_error<InvalidArgument>([&] { none->run(stream, {.k = 5}); }, {"m = 0, k = 5", "0 to 0 and 0 to 4"});
+  expect_error<InvalidArgument>([&] { none->run(stream, {.k = -1}); }, {"m = 0, k = -1", "0 to 0 and 0 to 4"});
 }
 
 TANDEM_ON_EACH_DEVICE(GemmTest);

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
-#include "tandem/device/corked.hpp"
 
+#include "device/corked.hpp"
 #include "device/on_device.hpp"
 #include "device/one_core.hpp"
 

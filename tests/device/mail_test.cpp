@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
-#include "tandem/device/corked.hpp"
 
+#include "device/corked.hpp"
 #include "device/with_control.hpp"
 #include "support/errors.hpp"
 

@@ -27,7 +27,7 @@ const std::string& sample_text() {
 void check_step(World& world, const ModelOptions& options, std::int64_t tokens) {
   const Team& team = world.team();
   const Text text(sample_text(), options.context);
-  const Tokens mine = text.sample(options.seed, 0, shard_rows(tokens, team.size(), team.rank()));
+  const Tokens mine = text.sample(options.seed, 0, shard_of(tokens, team.size(), team.rank()));
   const auto rows = static_cast<std::int64_t>(mine.targets.size());
   const Tensor contexts(team.shared_device(), {rows, options.context}, u8);
   const Tensor targets(team.shared_device(), {rows}, u8);

@@ -25,7 +25,7 @@ TEST(Text, ABatchIsTheSameHoweverManyRanksShareIt) {
   for (const int ranks : {2, 3, 4, 16}) {
     Tokens parts;
     for (int rank = 0; rank < ranks; ++rank) {
-      const Tokens part = text.sample(1, 2, shard_rows(11, ranks, rank));
+      const Tokens part = text.sample(1, 2, shard_of(11, ranks, rank));
       parts.contexts.insert(parts.contexts.end(), part.contexts.begin(), part.contexts.end());
       parts.targets.insert(parts.targets.end(), part.targets.begin(), part.targets.end());
     }

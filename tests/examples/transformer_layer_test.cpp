@@ -40,7 +40,7 @@ testing::Expected expected(const Part& part, std::size_t number, Result result, 
   const auto dy = whole(seed, number, 2, tokens * part.outputs);
   const auto shares = [&](std::int64_t terms) {
     std::vector<std::int64_t> parts;
-    for (int rank = 0; rank < ranks; ++rank) parts.push_back(shard_rows(terms, ranks, rank).count);
+    for (int rank = 0; rank < ranks; ++rank) parts.push_back(shard_of(terms, ranks, rank).count);
     return parts;
   };
   switch (result) {

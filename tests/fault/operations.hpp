@@ -66,7 +66,7 @@ class Stage {
   [[nodiscard]] LinearOptions options() const {
     return {.algorithm = messages == Messages::small ? "sequence" : "pipeline"};
   }
-  [[nodiscard]] std::int64_t own_rows() const { return shard_rows(spec().m, team.size(), team.rank()).count; }
+  [[nodiscard]] std::int64_t own_rows() const { return shard_of(spec().m, team.size(), team.rank()).count; }
 
   Team team;
   Stream stream;

@@ -35,7 +35,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     const Matrix bias = Matrix::random(key(200 + own), 1, spec.bias ? spec.n : 0, spec.dtype);
     const Matrix start = Matrix::random(key(300 + own), m, spec.n, spec.dtype);
 
-    const Matrix shard = x.part(shard_rows(m, team.size(), team.rank()));
+    const Matrix shard = x.part(shard_of(m, team.size(), team.rank()));
     const GuardedTensor x_on = shard.on(device, spec.dtype, spec.x, offset);
     const GuardedTensor weight_on = weight.on(device, spec.dtype, spec.weight, offset);
     const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);

@@ -141,7 +141,7 @@ TEST_P(BulkOverlapTest, SubTeamsInOddOrders) {
 TEST_P(BulkOverlapTest, TheComputeMayCommunicateToo) {
   on(3, [](World& world) {
     const Team& team = world.team();
-    const RowRange own = shard_rows(product_m, team.size(), team.rank());
+    const Shard own = shard_of(product_m, team.size(), team.rank());
     BulkOverlap bulk(team, {.algorithm = "beside"});
     AllReduce reduce(team, {.count = 500});
     LinearReduceScatter layer(team, {.m = product_m, .n = product_n, .k = product_k});

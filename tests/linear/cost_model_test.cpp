@@ -567,7 +567,7 @@ TEST(ShardRows, CoverEveryRowOnce) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
       std::int64_t next = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const RowRange rows = shard_rows(m, ranks, rank);
+        const Shard rows = shard_of(m, ranks, rank);
         EXPECT_EQ(rows.begin, next);
         EXPECT_GE(rows.count, 0);
         next += rows.count;

@@ -62,7 +62,7 @@ TEST(Groups, NoPartOfManyRowsIsEmptyAndPartsOfRowsGrowOrShrink) {
         std::vector<std::int64_t> result;
         std::int64_t next = 0;
         for (const ShardPart& part : parts) {
-          const RowRange range = part_rows(rows, 1, 0, part);
+          const Shard range = part_rows(rows, 1, 0, part);
           EXPECT_EQ(range.begin, next);
           EXPECT_GT(range.count, 0) << count << " parts of " << rows;
           next += range.count;
@@ -120,7 +120,7 @@ TEST(Groups, HaveEachRowOnceAlsoOfShortAndEmptyShards) {
           for (const ShardPart& part : group) {
             parts += part_rows(m, ranks, owners[static_cast<std::size_t>(part.shard)], part).count;
           }
-          const std::vector<RowRange> rows = group_rows(m, ranks, owners, group);
+          const std::vector<Shard> rows = group_rows(m, ranks, owners, group);
           ASSERT_EQ(rows.size(), parts == 0 ? 0U : 1U) << "what lies together is one range";
           if (rows.empty()) continue;
           EXPECT_EQ(rows[0].begin, next);
@@ -135,7 +135,7 @@ TEST(Groups, HaveEachRowOnceAlsoOfShortAndEmptyShards) {
 
 TEST(Groups, RowsOfOwnersThatBeginInTheMiddleAreTwoRanges) {
   const std::vector<int> owners{2, 0};
-  const std::vector<RowRange> rows = group_rows(30, 3, owners, whole_shards(0, 2));
+  const std::vector<Shard> rows = group_rows(30, 3, owners, whole_shards(0, 2));
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].begin, 0);
   EXPECT_EQ(rows[0].count, 10);

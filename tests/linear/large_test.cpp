@@ -49,7 +49,7 @@ TEST_P(LargeLinear, AllGatherLinearCountsBeyondThirtyTwoBits) {
     const auto& device = world.shared_device();
     const Matrix x = Matrix::random(testing::key(testing::seed(), {1}), spec.m, spec.k, spec.dtype);
     const Matrix weight = Matrix::random(testing::key(testing::seed(), {2}), spec.n, spec.k, spec.dtype);
-    const auto shard_on = x.part(shard_rows(spec.m, team.size(), team.rank())).on(device, spec.dtype);
+    const auto shard_on = x.part(shard_of(spec.m, team.size(), team.rank())).on(device, spec.dtype);
     const auto weight_on = weight.on(device, spec.dtype);
     const Buffer memory(device, static_cast<std::size_t>(spec.m * spec.n) * size_of(spec.dtype));
     const TensorView y(memory.data(), {spec.m, spec.n}, spec.dtype, device->id());

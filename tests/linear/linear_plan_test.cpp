@@ -127,7 +127,7 @@ TEST_P(LinearPlans, CompareTheirRunsWhereThatIsAskedFor) {
     SymmetricTensor symmetric = SymmetricTensor::empty(team, {8, 16}, f32);
     symmetric.rendezvous();
     const auto run = [&](std::int64_t m, const std::function<void(const std::function<void()>&)>& expect) {
-      const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
+      const std::int64_t own = shard_of(m, team.size(), team.rank()).count;
       const testing::GuardedTensor whole = of(m);
       const testing::GuardedTensor out = of(m);
       const testing::GuardedTensor shard = of(own);

@@ -94,7 +94,7 @@ class Player {
     const std::uint64_t key = testing::key(key_, {run.number, which, static_cast<std::uint64_t>(rank)});
     return static_cast<double>(testing::random_bits(key, static_cast<std::uint64_t>(row * 64 + column)) % 9) - 4;
   }
-  [[nodiscard]] RowRange own_rows(std::int64_t m) const { return shard_rows(m, team_.size(), team_.rank()); }
+  [[nodiscard]] Shard own_rows(std::int64_t m) const { return shard_of(m, team_.size(), team_.rank()); }
 
   [[nodiscard]] testing::GuardedTensor tensor(std::int64_t rows, std::int64_t columns) const {
     return {team_.shared_device(), {rows, columns}, f32};
@@ -138,7 +138,7 @@ class Player {
   /// Element [i, j] of this rank's result.
   [[nodiscard]] double expected(const Run& run, std::int64_t i, std::int64_t j) const {
     const int me = team_.rank();
-    const std::int64_t shard = shard_rows(run.m, team_.size(), 0).count;
+    const std::int64_t shard = shard_of(run.m, team_.size(), 0).count;
     double sum = 0;
     if (run.operation == gather) {
       const auto owner = static_cast<int>(i / shard);

@@ -24,7 +24,7 @@ class Layer {
         plan_(team_, spec, {.algorithm = "sequence"}),
         x_(random(plan_.spec().m)),
         weight_(random(plan_.spec().n)),
-        y_(team_, {shard_rows(plan_.spec().m, team_.size(), team_.rank()).count, plan_.spec().n}, bf16),
+        y_(team_, {shard_of(plan_.spec().m, team_.size(), team_.rank()).count, plan_.spec().n}, bf16),
         stream_(world.device()) {
     const bool meets = plan_.describe().find("communication: one kernel") != std::string::npos;
     EXPECT_EQ(meets, world.device().meets()) << plan_.describe();

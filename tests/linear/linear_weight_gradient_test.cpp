@@ -37,7 +37,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
     const Matrix x = Matrix::random(key(gathers_x ? 1 : 100 + own), m, spec.k, spec.dtype);
     const Matrix dy = Matrix::random(key(gathers_x ? 200 + own : 2), m, spec.n, spec.dtype);
     const Matrix start = Matrix::random(key(300 + own), spec.n, spec.k, spec.gradient_dtype);
-    const RowRange rows = shard_rows(m, team.size(), team.rank());
+    const Shard rows = shard_of(m, team.size(), team.rank());
 
     const GuardedTensor x_on = (gathers_x ? x.part(rows) : x).on(device, spec.dtype, Layout::normal, offset);
     const GuardedTensor dy_on = (gathers_x ? dy : dy.part(rows)).on(device, spec.dtype, Layout::normal, offset);
@@ -135,7 +135,7 @@ TEST_P(WeightGradient, RoundsASumOnceHoweverItIsMade) {
         testing::Bytes rounded(exact.value.size() * size_of(dtype));
         testing::store(exact.value, dtype, rounded.data());
         const GuardedTensor dy_on = dy.on(device, dtype);
-        const GuardedTensor x_on = x.part(shard_rows(spec.m, ranks, world.rank())).on(device, dtype);
+        const GuardedTensor x_on = x.part(shard_of(spec.m, ranks, world.rank())).on(device, dtype);
         std::vector<LinearOptions> ways{{.algorithm = "sequence", .groups = std::nullopt}};
         for (const int groups : {1, 2, 5}) {
           if (groups > std::max(1, most_groups(LinearKind::linear_weight_gradient, spec, ranks))) continue;

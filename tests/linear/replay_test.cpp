@@ -41,7 +41,7 @@ class LinearOperations {
  public:
   LinearOperations(const Team& team, ReplayedRuns& runs, std::int64_t tokens, DType dtype = f32)
       : team_(team), runs_(runs), spec_{.m = tokens, .n = outputs, .k = inputs, .dtype = dtype} {
-    const std::int64_t own = shard_rows(tokens, team.size(), team.rank()).count;
+    const std::int64_t own = shard_of(tokens, team.size(), team.rank()).count;
     add<AllGatherLinear>(LinearKind::all_gather_linear, {own, inputs}, {outputs, inputs}, {tokens, outputs}, dtype);
     add<LinearReduceScatter>(LinearKind::linear_reduce_scatter, {tokens, inputs}, {outputs, inputs}, {own, outputs},
                              dtype);
@@ -74,7 +74,7 @@ class LinearOperations {
 
   /// A gradient whose gather starts before its other operand exists, concurrently with the work that produces it.
   void add_started_gradients() {
-    const std::int64_t own = shard_rows(spec_.m, team_.size(), team_.rank()).count;
+    const std::int64_t own = shard_of(spec_.m, team_.size(), team_.rank()).count;
     LinearSpec spec = spec_;
     spec.gradient_dtype = spec_.dtype;
     for (const std::string& algorithm : linear_algorithms(LinearKind::linear_weight_gradient)) {

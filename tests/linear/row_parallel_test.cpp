@@ -21,10 +21,10 @@ using testing::Matrix;
 using testing::run_ranks;
 
 /// The rows of the sum that this rank gets.
-RowRange rows_of(const LinearReduceScatter&, const Team& team, std::int64_t m) {
-  return shard_rows(m, team.size(), team.rank());
+Shard rows_of(const LinearReduceScatter&, const Team& team, std::int64_t m) {
+  return shard_of(m, team.size(), team.rank());
 }
-RowRange rows_of(const LinearAllReduce&, const Team&, std::int64_t m) { return {0, m}; }
+Shard rows_of(const LinearAllReduce&, const Team&, std::int64_t m) { return {0, m}; }
 
 /// Whether this run of a plan stores its sum in a symmetric tensor.
 template <typename Plan> constexpr bool is_symmetric(int run) {
@@ -59,7 +59,7 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
     const Matrix b = joined(weights).transposed();
     const Matrix bias = Matrix::random(key(3), 1, spec.bias ? spec.n : 0, spec.dtype);
     const Matrix all_start = Matrix::random(key(4), m, spec.n, spec.dtype);
-    const RowRange rows = rows_of(plan, team, m);
+    const Shard rows = rows_of(plan, team, m);
     const Matrix own_x = x.part(rows);
     const Matrix start = all_start.part(rows);
 
@@ -96,7 +96,7 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
 
     std::vector<std::size_t> owners;
     for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
-      owners.push_back(static_cast<std::size_t>(row / shard_rows(m, team.size(), 0).count));
+      owners.push_back(static_cast<std::size_t>(row / shard_of(m, team.size(), 0).count));
     }
     const auto expected =
         testing::expected_product({.m = rows.count,

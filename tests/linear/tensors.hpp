@@ -28,7 +28,7 @@ struct Matrix {
   static Matrix random(std::uint64_t key, std::int64_t rows, std::int64_t columns, DType dtype) {
     return {rows, columns, random_values(key, rows * columns, dtype)};
   }
-  [[nodiscard]] Matrix part(RowRange range) const {
+  [[nodiscard]] Matrix part(Shard range) const {
     const auto first = values.begin() + range.begin * columns;
     return {range.count, columns, std::vector<double>(first, first + range.count * columns)};
   }

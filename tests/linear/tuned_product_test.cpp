@@ -98,7 +98,7 @@ TEST_P(TunedProducts, AreWhatPlansRun) {
         const Stream stream(team.device());
         const Matrix x = Matrix::random(key(1), spec.m, spec.k, bf16);
         const Matrix weight = Matrix::random(key(2 + static_cast<std::uint64_t>(team.rank())), own.n, spec.k, bf16);
-        const GuardedTensor x_on = x.part(shard_rows(spec.m, team.size(), team.rank())).on(team.shared_device(), bf16);
+        const GuardedTensor x_on = x.part(shard_of(spec.m, team.size(), team.rank())).on(team.shared_device(), bf16);
         const GuardedTensor weight_on = weight.on(team.shared_device(), bf16);
         GuardedTensor y(team, {spec.m, own.n}, bf16);
         y.poison();

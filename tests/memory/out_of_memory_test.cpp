@@ -8,9 +8,9 @@
 
 #include "tandem/device/buffer.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
-#include "tandem/team/reclaimed.hpp"
 
 #include "support/ranks.hpp"
+#include "team/reclaimed.hpp"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which replace these operators themselves
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tandem/memory/private_memory.hpp"
+#include "memory/private_memory.hpp"
 
 #include <cstddef>
 #include <cstring>

@@ -10,8 +10,8 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/buffer.hpp"
-#include "tandem/memory/private_memory.hpp"
 
+#include "memory/private_memory.hpp"
 #include "support/devices.hpp"
 #include "support/errors.hpp"
 #include "support/ranks.hpp"

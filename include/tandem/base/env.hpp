@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@ namespace tandem {
 
 /// How much Tandem writes to its log; each level includes those before it. `trace` adds every team, symmetric
 /// allocation and rendezvous, and each plan's describe().
-enum class LogLevel : unsigned char { none, error, warn, info, trace };
+enum class LogLevel : std::uint8_t { none, error, warn, info, trace };
 
 /// The emulated link of the host device: each copy to or from a peer takes at least `latency + bytes / bandwidth`.
 struct LinkOptions {

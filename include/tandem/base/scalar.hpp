@@ -2,8 +2,8 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "tandem/base/dtype.hpp"
 
@@ -80,6 +80,26 @@ template <> struct StorageOf<DType::u8> {
   using type = std::uint8_t;
 };
 template <DType dtype> using Storage = typename StorageOf<dtype>::type;
+
+/// The dtype that a C++ type stores: the inverse of Storage.
+template <typename T> [[nodiscard]] consteval DType dtype_of() noexcept {
+  if constexpr (std::is_same_v<T, float>) {
+    return f32;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return f16;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return bf16;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return f64;
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
+    return i32;
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return i64;
+  } else {
+    static_assert(std::is_same_v<T, std::uint8_t>, "no dtype is stored as this type");
+    return u8;
+  }
+}
 
 static_assert(sizeof(BFloat16) == 2 && sizeof(Half) == 2);
 

@@ -8,12 +8,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tandem/base/device_id.hpp"
 #include "tandem/base/env.hpp"
 #include "tandem/base/export.hpp"
+#include "tandem/base/scalar.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/base/trace.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/cost_table.hpp"
@@ -69,6 +73,23 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// Blocking copies between host and device memory; not ordered with any stream.
   virtual void upload(void* device_memory, const void* host_memory, std::size_t bytes) = 0;
   virtual void download(void* host_memory, const void* device_memory, std::size_t bytes) = 0;
+  /// The same for the elements of a dense tensor of this device, in row-major order, as the type that stores its dtype:
+  /// float for f32, BFloat16 for bf16, std::int32_t for i32, …; std::uint8_t for all 8-bit dtypes. Throws
+  /// InvalidArgument for another tensor, type or number of values.
+  template <std::ranges::contiguous_range Values> void upload(const TensorView& to, const Values& values) {
+    expect_values("upload to", to, dtype_of<std::ranges::range_value_t<Values>>(), std::ranges::size(values));
+    upload(to.data(), std::ranges::data(values), to.bytes());
+  }
+  template <typename T> [[nodiscard]] std::vector<T> download(const TensorView& from) {
+    std::vector<T> values(static_cast<std::size_t>(from.numel()));
+    expect_values("download from", from, dtype_of<T>(), values.size());
+    download(values.data(), from.data(), from.bytes());
+    return values;
+  }
+  /// `upload` of the same value for each element.
+  template <typename T> void fill(const TensorView& tensor, T value) {
+    upload(tensor, std::vector<T>(static_cast<std::size_t>(tensor.numel()), value));
+  }
 
   // Streams and events; `Stream` and `Event` own what these create.
   [[nodiscard]] virtual StreamRef stream_create(StreamPriority priority) = 0;
@@ -209,6 +230,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   explicit Device(DeviceId id) : id_(id) {}
 
  private:
+  void expect_values(const char* call, const TensorView& tensor, DType stored, std::size_t count) const;
+
   DeviceId id_;
   Trace trace_;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,8 +68,8 @@ enum class Weights : std::uint8_t {
   again,  ///< the same B, unchanged, as in the last run with `first`
 };
 
-/// One run's operands. `m` and `k` are this run's extents, -1 for the spec's; if k is 0, nothing is multiplied, but
-/// beta, bias and activation still apply to C.
+/// One run's operands, and what it has of its own instead of the spec's. If k is 0, nothing is multiplied, but beta,
+/// bias and activation still apply to C.
 struct GemmOperands {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -77,10 +77,10 @@ struct GemmOperands {
   const void* c = nullptr;  ///< stored like D, not overlapping it; null: D's contents. Not with an auxiliary
   const void* bias = nullptr;
   void* aux = nullptr;  ///< [m, n] of `out_dtype`, dense; written or only read, as GemmSpec::auxiliary says
-  std::int64_t m = -1;
-  std::int64_t k = -1;
-  std::int64_t lda = 0;  ///< this run's; 0: the spec's, and if that is 0 too, dense for this run's extents
-  float beta = -1.0F;    ///< this run's beta; negative: the spec's
+  std::optional<std::int64_t> m = std::nullopt;
+  std::optional<std::int64_t> k = std::nullopt;
+  std::int64_t lda = 0;  ///< 0: the spec's, and if that is 0 too, dense for this run's extents
+  std::optional<float> beta = std::nullopt;
   Weights weights = Weights::once;
 };
 
@@ -107,7 +107,8 @@ class TANDEM_API Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  /// Throws InvalidArgument for an m or k larger than the spec's, and for a C together with an auxiliary.
+  /// Throws InvalidArgument for an m or k that is negative or larger than the spec's, and for a C together with an
+  /// auxiliary.
   virtual void run(StreamRef stream, const GemmOperands& operands) = 0;
   /// "cublasLt algo 21, workspace 32 MiB", "oneDNN sgemm, bf16 through f32 panels", …
   [[nodiscard]] virtual std::string describe() const = 0;

@@ -25,8 +25,7 @@ enum class StreamPriority : std::uint8_t { normal, high };
 /// by accident. A variable that holds a null cudaStream_t does convert, to that stream.
 class StreamRef {
  public:
-  StreamRef(CUstream_st* stream) noexcept
-      : handle_(stream), type_(DeviceType::cuda) {}  // NOLINT(google-explicit-constructor)
+  StreamRef(CUstream_st* stream) noexcept : handle_(stream), type_(DeviceType::cuda) {}
   explicit StreamRef(HostStream* stream) noexcept : handle_(stream), type_(DeviceType::host) {}
   StreamRef(int) = delete;
   StreamRef(std::nullptr_t) = delete;
@@ -54,7 +53,7 @@ class TANDEM_API Stream {
   Stream& operator=(Stream&& other) noexcept;
   ~Stream();
 
-  operator StreamRef() const noexcept { return ref_; }  // NOLINT(google-explicit-constructor)
+  operator StreamRef() const noexcept { return ref_; }
   [[nodiscard]] StreamRef ref() const noexcept { return ref_; }
   [[nodiscard]] Device& device() const;
   /// Passes ownership to the caller, who must destroy the stream, or take it over again, while the device lives.

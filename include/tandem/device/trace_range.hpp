@@ -9,7 +9,8 @@ namespace tandem {
 /// off. `name` must outlive the device (use a literal). Ranges of one stream nest.
 class TraceRange {
  public:
-  TraceRange(Device& device, StreamRef stream, const char* name, TraceKind kind) : device_(device), stream_(stream) {
+  [[nodiscard]] TraceRange(Device& device, StreamRef stream, const char* name, TraceKind kind)
+      : device_(device), stream_(stream) {
     if (device.trace().enabled()) {
       device.trace_begin(stream, name, kind);
       open_ = true;

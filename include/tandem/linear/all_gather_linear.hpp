@@ -11,7 +11,7 @@
 namespace tandem {
 
 /// y[m, n] = activation(alpha · gathered(x)[m, k] · Wᵀ + beta · y + bias): the forward pass of a column-parallel layer
-/// with sequence parallelism. Each rank passes its shard of the tokens, shard_rows(m, ranks, rank), and its own rows of
+/// with sequence parallelism. Each rank passes its shard of the tokens, shard_of(m, ranks, rank), and its own rows of
 /// W, [n, k]; `spec.n` is this rank's share of the outputs (it may differ from rank to rank), `spec.k` the whole.
 ///
 /// Pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
@@ -19,7 +19,7 @@ namespace tandem {
 /// groups of growing size, or in parts of shards if that hides more. On CUDA, without LinearOptions::leave_sms, the
 /// GEMMs alternate between the caller's stream and one of the plan's (again as in PyTorch), each with its own
 /// workspace.
-class TANDEM_API AllGatherLinear : public LinearPlan {
+class TANDEM_API AllGatherLinear final : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are
   /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.

@@ -21,7 +21,7 @@ namespace tandem {
 /// each rank sums all rows in two cases: two ranks without an activation, which transfer no more that way, and data so
 /// small that a second step would take longer than the sums. With three ranks or more and a larger y, that kernel
 /// stores each sum into all ranks' y if y is symmetric; if not, the other ranks copy it from its owner.
-class TANDEM_API LinearAllReduce : public LinearPlan {
+class TANDEM_API LinearAllReduce final : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
   /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// y[m_r, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), only rows shard_rows(m, ranks, rank)
+/// y[m_r, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), only rows shard_of(m, ranks, rank)
 /// on each rank: the forward pass of a row-parallel layer with sequence parallelism, and a column-parallel layer's
 /// gradient of x. `spec.k` is this rank's share of the inputs (it may differ from rank to rank), `spec.n` the whole.
 /// Bias and activation apply once, to the sum. Partial results are transferred in spec.dtype and summed in fp32, in
@@ -23,7 +23,7 @@ namespace tandem {
 /// Direct: a GEMM for each peer's rows, in the same order, stores its results directly into the peer's memory, so that
 /// nothing is copied and rows are transferred as they are computed. Fused kernels do this in their epilogue (Flux,
 /// arXiv:2406.06858); here whole GEMMs do.
-class TANDEM_API LinearReduceScatter : public LinearPlan {
+class TANDEM_API LinearReduceScatter final : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported (as for more than 64 ranks) before anything is allocated; then,
   /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.

@@ -18,7 +18,8 @@ enum class Layout : std::uint8_t { normal, transposed };
 
 /// A linear layer's GEMM y = x·Wᵀ over a team's ranks: M tokens in total, N outputs, K inputs. Each plan documents
 /// which is split, and whether n and k are this rank's share or the whole: that share may differ, all else is equal on
-/// all ranks. Rows split over ranks are shards of ceil(M / ranks); the last ones are shorter or empty.
+/// all ranks. Rows split over ranks are the shards of `shard_of`: ceil(M / ranks) each; the last ones have fewer or
+/// none.
 struct LinearSpec {
   std::int64_t m = 0;  ///< tokens of all ranks; an upper bound: a run may have fewer (equal on all ranks)
   std::int64_t n = 0;
@@ -51,13 +52,6 @@ struct LinearOptions {
   /// effect on the host.
   int leave_sms = 0;
 };
-
-/// Rows [begin, begin + count).
-using RowRange = Shard;
-/// The rows of M that belong to rank `rank` of the team.
-[[nodiscard]] constexpr RowRange shard_rows(std::int64_t m, int ranks, int rank) noexcept {
-  return shard_of(m, ranks, rank);
-}
 
 [[nodiscard]] TANDEM_API std::string to_string(const LinearSpec& spec);
 

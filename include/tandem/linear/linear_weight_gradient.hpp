@@ -31,7 +31,7 @@ enum class GatheredOperand : std::uint8_t { x, dy };
 /// dW is f32, to accumulate many small gradients (beta = 1), or has the layer's 16-bit dtype, as in PyTorch
 /// (spec.gradient_dtype = spec.dtype). Either way a run sums in fp32 and rounds once, including the dW it adds to: a
 /// single GEMM as it stores (half the bytes), a pipeline after its last GEMM, from its own 4·n·k bytes of f32 sums.
-class TANDEM_API LinearWeightGradient : public LinearPlan {
+class TANDEM_API LinearWeightGradient final : public LinearPlan {
  public:
   /// Collective. spec.dtype is the dtype of x and dy, spec.gradient_dtype that of dW. No bias, no activation, layouts
   /// normal: anything else is Unsupported. Throws InvalidArgument or Unsupported before anything is allocated; then,

@@ -22,7 +22,7 @@ struct InitOptions {
   std::optional<DeviceId> device{};  ///< instead of TANDEM_DEVICE and the local rank's GPU
 };
 
-/// All ranks of a job, seen from one of them. An object without global state: ranks may be threads of one process, and
+/// All ranks of a job, seen from one of them. An object, not a global: ranks may be threads of one process, and
 /// a process may call `init` again after its world has ended. It ends when its last copy and its last team are
 /// destroyed. A rank that ends its world first waits for its device, so that it has sent everything, and then tells its
 /// peers. What it sent stays valid; waits for more, on the host or on a stream, end at once, with a PeerLost that says
@@ -42,7 +42,7 @@ class TANDEM_API World {
   [[nodiscard]] const std::shared_ptr<Device>& shared_device() const;
 
   /// The team of all ranks, in order. Made by `init`; always the same one.
-  [[nodiscard]] const Team& team() const;
+  [[nodiscard]] Team team() const;
   /// `team().team(ranks)`: see Team::team.
   [[nodiscard]] Team team(std::initializer_list<int> ranks) const { return team().team(ranks); }
   [[nodiscard]] Team team(std::span<const int> ranks) const { return team().team(ranks); }

@@ -136,8 +136,8 @@ void AllGather::State::push(const Rows& shard, const SymmetricTensor& gathered, 
   std::byte* const own = gathered.memory().data() + offset;
   const bool in_place = (shard.is_dense() && shard.address() == own) || bytes == 0;
 
-  if (shards == Awaited::each) started_at_.record(stream);
   whole_or_failed([&] {
+    if (shards == Awaited::each) started_at_.record(stream);
     exchange(stream, entered);
     if (bytes <= batch_bytes() || (shards == Awaited::all && engines_copy(device()))) {
       push_at_once(shard, gathered, in_place, stream);
@@ -194,16 +194,19 @@ void AllGather::State::wait_shard(StreamRef stream, int rank) {
   }
   expect_open(stream, "a shard was waited for before start()");
   std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
-  if (coming == 0) {
-    if (rank == me() && own_in_place_) return started_at_.hold(stream);
+  if (coming == 0 && !(rank == me() && own_in_place_)) {
     refuse(format("the shard of rank {} was waited for twice in one run", rank));
   }
+  // Also orders the wait behind those of the run before, on the stream of `start`, which take their counts first.
+  started_at_.hold(stream);
+  if (coming == 0) return;
   wait(stream, 0, std::span(&rank, 1), arrived);
   coming = 0;
 }
 
 void AllGather::State::finish(StreamRef stream) {
   expect_open(stream, "finish() was called without start()");
+  started_at_.hold(stream);  // as in wait_shard
   wait_for_rest(stream);
 }
 

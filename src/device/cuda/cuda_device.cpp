@@ -39,7 +39,7 @@
 namespace tandem {
 namespace {
 
-using namespace cuda;  // NOLINT(google-build-using-namespace): tandem::cuda, this file's own helpers
+using namespace cuda;  // tandem::cuda, this file's own helpers
 
 // Enough thread blocks to keep all load units busy; more would only queue.
 constexpr int blocks_per_multiprocessor = 8;

@@ -391,8 +391,7 @@ void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cu
 
 void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
   const GemmSpec& s = spec();
-  const auto [m, k] = check_gemm_run(s, given);
-  const float beta = given.beta < 0 ? s.beta : given.beta;
+  const auto [m, k, beta] = check_gemm_run(s, given);
   if (m == 0 || s.n == 0) return;
   const cudaStream_t stream = native(stream_ref);
   const CurrentContext current(*context_);

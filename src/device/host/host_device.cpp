@@ -124,7 +124,8 @@ std::string HostDevice::setting(const std::string& cores) const {
 CostTable HostDevice::costs() const {
   // Constants, not measured when a device opens, and by the machine's cores, not by those that this rank may use: all
   // ranks must choose the same schedule from them. A GEMM's number of threads may differ between ranks, but schedules
-  // with GEMMs are chosen by the first rank for all.
+  // with GEMMs are chosen by the first rank for all. Ranks may even see different numbers of cores: latency times
+  // bandwidth, from which each reckons whether a broadcast is passed on, does not depend on them.
   const HostGemmSpeed speed = gemm_speed(gemm_library_);
   const double flops = speed.flops_per_second * (1 + further_thread * (crew_->size() - 1)) / ranks_for_each_core_;
   CostTable table{.gemm_flops_per_second = flops,  // widening 16-bit operands in panels costs little
@@ -133,7 +134,7 @@ CostTable HostDevice::costs() const {
                   .gemm_launch_seconds = 2e-6,
                   .hop_seconds = 30e-6 * ranks_for_each_core_,  // a thread is woken
                   .link_bytes_per_second = 8e9 / ranks_for_each_core_,
-                  .link_latency_seconds = 1e-6,
+                  .link_latency_seconds = 1e-6 * ranks_for_each_core_,
                   .push_gap_seconds = 1e-6,
                   .store_bytes_per_second = 8e9 / ranks_for_each_core_,
                   .memory_bytes_per_second = 12e9 / ranks_for_each_core_,

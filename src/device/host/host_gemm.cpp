@@ -137,12 +137,12 @@ class HostGemm::Work {
 
   [[nodiscard]] bool packs_weights() const noexcept { return packed_ != nullptr; }
 
-  void run(const GemmOperands& operands) const {
+  void run(const GemmOperands& operands, const GemmRun& sizes) const {
     if (packed_ && operands.weights != Weights::again) packed_->forget();
     if (spec_.dtype == f64) {
-      run_typed(resolve(operands), f64_);
+      run_typed(resolve(operands, sizes), f64_);
     } else {
-      run_typed(resolve(operands), f32_);
+      run_typed(resolve(operands, sizes), f32_);
     }
     // Weights that were packed for this run's blocks are not shared with other runs.
     if (packed_ && operands.weights == Weights::once) packed_->forget();
@@ -232,9 +232,8 @@ class HostGemm::Work {
     float beta;
   };
 
-  [[nodiscard]] Run resolve(const GemmOperands& operands) const noexcept {
-    const std::int64_t m = operands.m < 0 ? spec_.m : operands.m;
-    const std::int64_t k = operands.k < 0 ? spec_.k : operands.k;
+  [[nodiscard]] Run resolve(const GemmOperands& operands, const GemmRun& sizes) const noexcept {
+    const auto [m, k, beta] = sizes;
     const auto pitch = [](std::int64_t given, std::int64_t dense) {
       return given != 0 ? given : std::max<std::int64_t>(dense, 1);
     };
@@ -244,7 +243,7 @@ class HostGemm::Work {
             pitch(operands.lda != 0 ? operands.lda : spec_.lda, spec_.transpose_a ? m : k),
             pitch(spec_.ldb, spec_.transpose_b ? k : spec_.n),
             pitch(spec_.ldd, spec_.n),
-            operands.beta < 0 ? spec_.beta : operands.beta};
+            beta};
   }
 
   template <typename T> void run_typed(const Run& run, const std::vector<Panels<T>>& panels) const {
@@ -380,7 +379,8 @@ void HostGemm::run(StreamRef stream, const GemmOperands& operands) {
   const double products = static_cast<double>(sizes.m) * static_cast<double>(spec().n) * static_cast<double>(sizes.k);
   const bool heavy = 2.0 * products >= heavy_flops;
   HostStream::from(stream, workers_)
-      .enqueue([work = work_, operands] { work->run(operands); }, heavy ? TaskWeight::heavy : TaskWeight::light);
+      .enqueue([work = work_, operands, sizes] { work->run(operands, sizes); },
+               heavy ? TaskWeight::heavy : TaskWeight::light);
 }
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ class HostCrew;
 class HostWorkers;
 
 /// What DeviceOptions::gemm can select ("auto" selects either).
-enum class HostGemmLibrary : unsigned char { builtin, onednn };
+enum class HostGemmLibrary : std::uint8_t { builtin, onednn };
 
 /// What `choice` ("auto", "onednn", "builtin") selects on this machine. Throws InvalidArgument for another name,
 /// Unsupported if oneDNN was named but is not available.

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-enum class VectorIsa : unsigned char { base, avx2 };
+enum class VectorIsa : std::uint8_t { base, avx2 };
 
 [[nodiscard]] inline VectorIsa vector_isa() noexcept {
 #if defined(__x86_64__)

@@ -16,7 +16,7 @@ void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {
     const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
-    multiply(products_.next(stream), operands, operands.x, shard_rows(operands.m, team().size(), team().rank()));
+    multiply(products_.next(stream), operands, operands.x, shard_of(operands.m, team().size(), team().rank()));
   }
   for (const ShardGroup& group : gather_.groups()) {
     const ProductTurns::Turn turn = products_.next(stream);

@@ -21,7 +21,7 @@ void AllGatherLinear::State::sequence(const Operands& operands, StreamRef stream
   if (whole) {
     multiply(turn, operands, gather_.row(0), {0, operands.m});
   } else {
-    multiply(turn, operands, operands.x, shard_rows(operands.m, team().size(), team().rank()));
+    multiply(turn, operands, operands.x, shard_of(operands.m, team().size(), team().rank()));
     for (const ShardGroup& group : gather_.groups()) multiply_gathered(turn, operands, group);
   }
 }

@@ -65,7 +65,7 @@ void AllGatherLinear::State::run(const TensorView& x, const TensorView& weight, 
 }
 
 void AllGatherLinear::State::multiply(const ProductTurns::Turn& turn, const Operands& operands, const void* x,
-                                      RowRange rows) {
+                                      Shard rows) {
   if (rows.count == 0) return;
   const std::size_t before = static_cast<std::size_t>(rows.begin * spec().n) * size_of(spec().dtype);
   turn.gemm.run(turn.stream, {.a = x,
@@ -81,11 +81,11 @@ void AllGatherLinear::State::multiply(const ProductTurns::Turn& turn, const Oper
 void AllGatherLinear::State::multiply_gathered(const ProductTurns::Turn& turn, const Operands& operands,
                                                const ShardGroup& group) {
   if (spec().x == Layout::normal) {
-    for (const RowRange rows : gather_.rows(group)) multiply(turn, operands, gather_.row(rows.begin), rows);
+    for (const Shard rows : gather_.rows(group)) multiply(turn, operands, gather_.row(rows.begin), rows);
     return;
   }
   for (const ShardPart& part : group) {
-    const RowRange rows = gather_.rows(part);
+    const Shard rows = gather_.rows(part);
     multiply(turn, operands, gather_.row(rows.begin), rows);
   }
 }

@@ -40,7 +40,7 @@ class AllGatherLinear::State final : public LinearPlanState {
   void sequence(const Operands& operands, StreamRef stream);
 
   /// Computes `rows` of y; `x` points at these rows of x.
-  void multiply(const ProductTurns::Turn& turn, const Operands& operands, const void* x, RowRange rows);
+  void multiply(const ProductTurns::Turn& turn, const Operands& operands, const void* x, Shard rows);
   /// Computes the rows of a group: a GEMM for each contiguous range of rows or, if x is transposed, for each shard,
   /// which is a separate block.
   void multiply_gathered(const ProductTurns::Turn& turn, const Operands& operands, const ShardGroup& group);

@@ -41,7 +41,7 @@ void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, 
   });
 
   begin(stream);
-  const RowRange own = shard_rows(m, team().size(), team().rank());
+  const Shard own = shard_of(m, team().size(), team().rank());
   auto* const own_rows = y.narrow(0, own.begin, own.count).data_as<std::byte>();
   const PartialSums::Operands operands{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m, symmetric};
   whole_or_failed([&] {

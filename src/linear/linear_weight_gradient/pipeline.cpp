@@ -19,7 +19,7 @@ void LinearWeightGradient::State::pipeline(const Operands& operands, StreamRef s
   }
   {
     const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
-    multiply(stream, parts, operands.shard, shard_rows(operands.m, team().size(), team().rank()), spec().beta);
+    multiply(stream, parts, operands.shard, shard_of(operands.m, team().size(), team().rank()), spec().beta);
   }
   for (const ShardGroup& group : gather_.groups()) {
     {
@@ -27,7 +27,7 @@ void LinearWeightGradient::State::pipeline(const Operands& operands, StreamRef s
       gather_.wait(stream, group);
     }
     const TraceRange range(device(), stream, "GEMM arrived shards", TraceKind::compute);
-    for (const RowRange rows : gather_.rows(group)) multiply(stream, parts, gather_.row(rows.begin), rows, 1.0F);
+    for (const Shard rows : gather_.rows(group)) multiply(stream, parts, gather_.row(rows.begin), rows, 1.0F);
   }
   if (wide_) wide_->round(stream, operands.dw);
   communication_.rejoin(stream);

@@ -93,7 +93,7 @@ void LinearWeightGradient::State::run(const TensorView& dy, const TensorView& x,
 }
 
 void LinearWeightGradient::State::multiply(StreamRef stream, const Operands& operands, const std::byte* gathered_rows,
-                                           RowRange rows, float beta) const {
+                                           Shard rows, float beta) const {
   const bool gathers_x = gathered_ == GatheredOperand::x;
   const std::int64_t whole_columns = gathers_x ? spec().n : spec().k;
   const std::byte* whole_rows =

@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "tandem/linear/linear_weight_gradient.hpp"
-#include "tandem/team/reclaimed.hpp"
 
 #include "collective/side_stream.hpp"
 #include "linear/linear_plan_state.hpp"
 #include "linear/linear_weight_gradient/wide_sum.hpp"
 #include "linear/shard_gather.hpp"
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 
@@ -53,7 +53,7 @@ class LinearWeightGradient::State final : public LinearPlanState {
 
   /// dW = dyᵀ · x over these rows + beta · dW, where `gathered_rows` points at them in the gathered operand. If there
   /// are no rows, only beta applies.
-  void multiply(StreamRef stream, const Operands& operands, const std::byte* gathered_rows, RowRange rows,
+  void multiply(StreamRef stream, const Operands& operands, const std::byte* gathered_rows, Shard rows,
                 float beta) const;
 
   /// Throws unless this run is the one that was started.

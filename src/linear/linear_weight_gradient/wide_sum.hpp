@@ -9,7 +9,8 @@
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/linear/linear_spec.hpp"
-#include "tandem/team/reclaimed.hpp"
+
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 

@@ -101,7 +101,7 @@ template <typename Check> void for_each_plan(const Team& team, LinearKind kind, 
 }
 
 void check_gathering(const Team& team) {
-  const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
+  const std::int64_t own = shard_of(m, team.size(), team.rank()).count;
   for_each_plan(team, LinearKind::all_gather_linear, [&](const LinearOptions& options, DType dtype) {
     AllGatherLinear plan(team, {.m = m, .n = n, .k = k, .dtype = dtype}, options);
     std::vector<GuardedTensor> inputs;
@@ -130,7 +130,7 @@ void check_gathering(const Team& team) {
 }
 
 void check_reducing(const Team& team) {
-  const std::int64_t own = shard_rows(m, team.size(), team.rank()).count;
+  const std::int64_t own = shard_of(m, team.size(), team.rank()).count;
   const auto check = [&](auto& plan, GuardedTensor y, DType dtype) {
     std::vector<GuardedTensor> inputs;
     inputs.emplace_back(team, Dims{m, k}, dtype);
@@ -187,7 +187,7 @@ template <typename Plan> void check_epilogue(const Team& team, const LinearSpec&
   constexpr bool gathers = std::is_same_v<Plan, AllGatherLinear>;
   constexpr bool scatters = std::is_same_v<Plan, LinearReduceScatter>;
   Plan plan(team, spec, options);
-  const std::int64_t own = shard_rows(spec.m, team.size(), team.rank()).count;
+  const std::int64_t own = shard_of(spec.m, team.size(), team.rank()).count;
   const std::int64_t rows = scatters ? own : spec.m;
   const bool keeps = spec.auxiliary != Auxiliary::none;
   const auto stored = [](Layout layout, std::int64_t its_rows, std::int64_t columns) {
@@ -303,7 +303,7 @@ TEST_P(LinearCapture, WhatARunGatheredIsKeptUntilTheNext) {
       for (const int eager_runs : {0, 1, 2}) {  // before the capture
         AllGatherLinear plan(team, {.m = m, .n = n, .k = k}, {.algorithm = algorithm, .keep_gathered = true});
         std::vector<GuardedTensor> inputs;
-        inputs.emplace_back(team, Dims{shard_rows(m, team.size(), team.rank()).count, k}, f32);
+        inputs.emplace_back(team, Dims{shard_of(m, team.size(), team.rank()).count, k}, f32);
         inputs.emplace_back(team, Dims{n, k}, f32);
         const GuardedTensor y(team, {m, n}, f32);
         GuardedTensor kept(team, {m, k}, f32);
@@ -333,7 +333,7 @@ TEST_P(LinearCapture, WhatADroppedCaptureStartedIsForgotten) {
     const Team& team = world.team();
     const Stream stream(team.device());
     LinearWeightGradient plan(team, {.m = m, .n = n, .k = k}, GatheredOperand::x);
-    GuardedTensor x(team, {shard_rows(m, team.size(), team.rank()).count, k}, f32);
+    GuardedTensor x(team, {shard_of(m, team.size(), team.rank()).count, k}, f32);
     GuardedTensor dy(team, {m, n}, f32);
     GuardedTensor dw(team, {n, k}, f32);
     for (GuardedTensor* input : {&x, &dy}) {

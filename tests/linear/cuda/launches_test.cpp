@@ -46,7 +46,7 @@ bool is_product(std::string_view kernel) { return kernel.find("tandem") == std::
 /// A gather's operands, of a size for which GEMMs alternate between two streams.
 struct Gathering {
   explicit Gathering(const Team& team)
-      : x(team, {shard_rows(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype),
+      : x(team, {shard_of(spec.m, team.size(), team.rank()).count, spec.k}, spec.dtype),
         weight(team, {spec.n, spec.k}, spec.dtype),
         y(team, {spec.m, spec.n}, spec.dtype) {}
 
@@ -89,7 +89,7 @@ class LaunchesBeside {
     EXPECT_EQ(found.copies, launches.copies) << plan.describe();
   }
   [[nodiscard]] std::int64_t own_rows(const LinearSpec& spec) const {
-    return shard_rows(spec.m, team_.size(), team_.rank()).count;
+    return shard_of(spec.m, team_.size(), team_.rank()).count;
   }
 
   Team team_;

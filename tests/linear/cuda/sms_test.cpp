@@ -39,7 +39,7 @@ class Recorder {
  public:
   Recorder(const Team& team, const LinearSpec& spec, std::optional<int> sms)
       : team_(team), spec_(spec), sms_(sms), stream_(team.device()) {
-    const std::int64_t own = shard_rows(spec.m, team.size(), team.rank()).count;
+    const std::int64_t own = shard_of(spec.m, team.size(), team.rank()).count;
     const GuardedTensor x(team, {spec.m, spec.k}, spec.dtype);
     const GuardedTensor x_shard(team, {own, spec.k}, spec.dtype);
     const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);

@@ -9,7 +9,7 @@ namespace tandem {
 /// Device::cork): for a few short operations in sequence. Work that any thread queues afterwards runs after it.
 class Corked {
  public:
-  Corked(Device& device, StreamRef stream) : device_(device), stream_(stream) { device.cork(stream); }
+  [[nodiscard]] Corked(Device& device, StreamRef stream) : device_(device), stream_(stream) { device.cork(stream); }
   Corked(const Corked&) = delete;
   Corked& operator=(const Corked&) = delete;
   ~Corked() { device_.uncork(stream_); }
