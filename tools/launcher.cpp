@@ -34,7 +34,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int, 6> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-constexpr auto grace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL
+constexpr auto grace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL, after a rank has failed
+constexpr auto long_grace = std::chrono::seconds(30);  // the same, after this command was told to end
 constexpr auto last_output = std::chrono::seconds(1);  // for pipes that other processes still hold, or do not read
 constexpr std::size_t longest_line = 64 * 1024;
 
@@ -242,6 +243,9 @@ class Launcher {
     copy_output(polled);
     take_signals();
     if (kill_at_ && Clock::now() >= *kill_at_) {
+      if (running() > 0 && told_to_end_) {
+        outlet_.add(STDERR_FILENO, format("tandem run: {} of the ranks did not end; killing them\n", running()));
+      }
       signal_all(SIGKILL);
       kill_at_.reset();
     }
@@ -273,12 +277,23 @@ class Launcher {
     while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
       const auto signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
-      told_to_end_ = told_to_end_ || (signal != SIGUSR1 && signal != SIGUSR2);
       signal_all(signal);
+      if (signal != SIGUSR1 && signal != SIGUSR2) told_to_end(signal);
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       if (!ranks_[r].status) reap(r);
     }
+  }
+
+  /// Ranks may take their time to end after SIGTERM or SIGHUP, and may use SIGINT and SIGQUIT for something else; but
+  /// whoever asks twice is not kept waiting.
+  void told_to_end(int signal) {
+    if (told_to_end_) {
+      kill_at_ = Clock::now();
+    } else if (signal == SIGTERM || signal == SIGHUP) {
+      kill_at_ = Clock::now() + long_grace;
+    }
+    told_to_end_ = true;
   }
 
   void reap(std::size_t r) {

@@ -2,8 +2,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -75,13 +79,24 @@ int dispatch(const std::vector<std::string>& words) {
   throw tandem::InvalidArgument(tandem::format("unknown command '{}'; known: {}", words[0], known));
 }
 
+/// A descriptor that this process opens must not get the number of a closed stdin, stdout or stderr, to which others
+/// write. Writing to one that was closed still fails.
+void occupy_standard_descriptors() {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(standard, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);  // gets the lowest free number, this one
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_standard_descriptors();
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const auto report = [&words](const std::exception& error) {
-    std::fputs(tandem::format("tandem {}: {}\n", words.empty() ? "" : words[0], error.what()).c_str(), stderr);
+  const auto report = [&words](const char* why) {
+    std::fputs(tandem::format("tandem {}: {}\n", words.empty() ? "" : words[0], why).c_str(), stderr);
+    return failure;
   };
+  constexpr const char* no_memory = "host memory is too short for the data of this problem; a smaller one may fit";
   try {
     const int code = dispatch(words);
     // Commands do not check what they print: a full disk is noticed here at the latest.
@@ -91,10 +106,13 @@ int main(int argc, char** argv) {
     if (std::ferror(stdout) != 0) throw tandem::Error("some of the output could not be written to stdout");
     return code;
   } catch (const tandem::InvalidArgument& error) {
-    report(error);
+    report(error.what());
     return bad_command_line;
+  } catch (const std::bad_alloc&) {
+    return report(no_memory);
+  } catch (const std::length_error&) {  // of a vector for more than fits in any memory
+    return report(no_memory);
   } catch (const std::exception& error) {
-    report(error);
-    return failure;
+    return report(error.what());
   }
 }

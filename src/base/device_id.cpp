@@ -7,6 +7,9 @@ namespace tandem {
 
 std::string_view name(DeviceType type) noexcept { return type == DeviceType::host ? "host" : "cuda"; }
 
-std::string to_string(DeviceId id) { return id.type == DeviceType::host ? "host" : format("cuda:{}", id.index); }
+std::string to_string(DeviceId id) {
+  if (id == DeviceId{}) return std::string(name(id.type));
+  return format("{}:{}", name(id.type), id.index);
+}
 
 }  // namespace tandem

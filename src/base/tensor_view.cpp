@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/base/tensor_view.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
@@ -18,6 +21,12 @@ TensorView::TensorView(void* data, const Dims& sizes, const Dims& strides, DType
 void TensorView::expect_no_elements() const {
   if (numel() == 0) return;
   throw InvalidArgument(format("a null pointer was given for a tensor of sizes {}", to_string(sizes_)));
+}
+
+void TensorView::expect_bytes_below_limit(std::int64_t elements) const {
+  constexpr auto limit = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
+  if (static_cast<std::size_t>(elements) <= limit / std::max<std::size_t>(size_of(dtype_), 1)) return;
+  throw InvalidArgument(format("a tensor of sizes {} has more than 2^63 bytes of {}", to_string(sizes_), name(dtype_)));
 }
 
 void TensorView::check(std::size_t dim) const {

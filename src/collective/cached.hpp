@@ -13,6 +13,7 @@
 #include "tandem/team/team.hpp"
 
 #include "base/format.hpp"
+#include "base/most_elements.hpp"
 #include "team/names.hpp"
 
 namespace tandem {
@@ -23,7 +24,11 @@ template <typename P, typename Spec>
 [[nodiscard]] std::shared_ptr<P> cached_plan(const Team& team, std::string_view operation, std::int64_t count,
                                              DType dtype, StreamRef stream) {
   constexpr std::int64_t smallest = std::int64_t{1} << 16;
-  const auto bucket = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max(count, smallest))));
+  const auto power = [](std::int64_t least) {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
+  };
+  // A count that no plan takes is refused by its own number.
+  const std::int64_t bucket = count > most_elements ? count : power(std::max(count, smallest));
   return team.cached<P>(format("{} {} {}", operation, name(dtype), bucket), [&](const Team& handle) {
     if (team.device().stream_capture(stream) != 0) {
       throw InvalidArgument(

@@ -10,6 +10,7 @@
 #include "tandem/device/device.hpp"
 
 #include "base/checked.hpp"
+#include "base/dtype_check.hpp"
 #include "base/format.hpp"
 #include "base/most_elements.hpp"
 #include "collective/algorithm_table.hpp"
@@ -54,7 +55,7 @@ CollectiveState::CollectiveState(const Team& team, std::string kind, const std::
       automatic_(options.algorithm == "auto"),
       ranks_(team.size()),
       me_(team.rank()),
-      element_bytes_(size_of(dtype)),
+      element_bytes_(size_of(known_dtype(dtype))),
       piece_bytes_(round_up(
           options.piece_bytes != 0 ? options.piece_bytes : collective_tuning(team.device().id().type).piece_bytes,
           piece_alignment)),

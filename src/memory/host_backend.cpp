@@ -128,12 +128,16 @@ class HostBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity());
-    // Checked first: allocating pages until none are left would make the kernel kill processes, not only this one.
-    if (const MemoryLeft left = memory_left(); rounded > left.bytes) {
-      throw OutOfMemory(
-          format("{} bytes of shared host memory were asked for; {} has {} left", bytes, left.where, left.bytes));
-    }
-    auto memory = std::make_shared<SharedMemory>(rounded);
+    // Checked before pages are taken: when none are left, the kernel kills processes, not only this one. And checked
+    // again for each block of them, since other ranks of the machine may be taking theirs.
+    const auto expect_left = [bytes, rounded](std::size_t needed) {
+      const MemoryLeft left = memory_left();
+      if (needed <= left.bytes) return;
+      throw OutOfMemory(format("{} bytes of shared host memory were asked for; {} has {} left{}", bytes, left.where,
+                               left.bytes, needed < rounded ? format(", after {} were taken", rounded - needed) : ""));
+    };
+    expect_left(rounded);
+    auto memory = std::make_shared<SharedMemory>(rounded, expect_left);
     const Description description = describe(memory->descriptor().get());
     return std::make_shared<HostSegment>(mapped().insert(description, std::move(memory)));
   }

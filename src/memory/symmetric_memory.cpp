@@ -334,7 +334,8 @@ std::byte* SymmetricMemory::data() const { return state().data; }
 std::byte* SymmetricMemory::remote(int rank) const {
   const State& state = reachable_state();
   if (rank < 0 || rank >= state.team.size()) {
-    throw InvalidArgument(format("the memory of rank {} was asked for on {}", rank, name_own_rank(state.team)));
+    throw InvalidArgument(format("the memory of rank {} was asked for on {}; allowed: 0 to {}", rank,
+                                 name_own_rank(state.team), state.team.size() - 1));
   }
   return state.held->reach->remotes[static_cast<std::size_t>(rank)];
 }

@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/checked.hpp"
+#include "base/dtype_check.hpp"
 #include "base/format.hpp"
 #include "team/names.hpp"
 
@@ -14,7 +15,7 @@ namespace tandem {
 namespace {
 
 std::size_t bytes_of(const Dims& sizes, DType dtype) {
-  return checked_mul(static_cast<std::size_t>(sizes.numel()), size_of(dtype));
+  return checked_mul(static_cast<std::size_t>(sizes.numel()), size_of(known_dtype(dtype)));
 }
 
 }  // namespace
@@ -28,7 +29,7 @@ SymmetricTensor SymmetricTensor::empty(const Team& team, const Dims& sizes, DTyp
 
 SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
                                       const MemoryOptions& options) {
-  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(known_dtype(dtype)) != 0) {
     throw InvalidArgument(format("memory at {} was given for {} elements on {}; their alignment is {}", data,
                                  name(dtype), name_own_rank(team), size_of(dtype)));
   }

@@ -51,15 +51,16 @@ std::byte* map(const FileDescriptor& fd, std::size_t bytes, int protection) {
   return static_cast<std::byte*>(address);
 }
 
-/// fallocate for all of a file; false, with its errno, if it fails. Any signal interrupts a call and undoes its work,
-/// and a profiler sends many: the steps are so small that most complete, yet they cost no more than a single call.
-bool allocate_in_steps(int fd, std::size_t bytes) {
+/// fallocate for a part of a file; false, with its errno, if it fails. Any signal interrupts a call and undoes its
+/// work, and a profiler sends many: the steps are so small that most complete, yet they cost no more than a single
+/// call.
+bool allocate_in_steps(int fd, std::size_t begin, std::size_t bytes) {
   constexpr std::size_t largest_step = 64 * 1024;
   constexpr std::size_t smallest_step = 4 * 1024;
   std::size_t step = largest_step;
   for (std::size_t taken = 0; taken < bytes;) {
     const std::size_t size = std::min(step, bytes - taken);
-    if (::fallocate(fd, 0, static_cast<off_t>(taken), static_cast<off_t>(size)) == 0) {
+    if (::fallocate(fd, 0, static_cast<off_t>(begin + taken), static_cast<off_t>(size)) == 0) {
       taken += size;
       step = largest_step;
     } else if (errno == EINTR) {
@@ -84,12 +85,20 @@ bool huge_pages_go_to_who_asks() {
 }
 
 /// Allocates all pages now, so that a lack of memory is reported here, not by SIGBUS at a later write.
-bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes) {
+bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes,
+                const std::function<void(std::size_t left)>& before_block) {
   // fallocate ignores a mapping's madvise, and would allocate small pages; else it is faster, since it maps nothing.
   // If madvise fails (always before Linux 5.14), fallocate is called all the same, at least for its errno.
   const bool through_mapping = bytes >= huge_page && huge_pages_go_to_who_asks();
-  if (through_mapping && ::madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return true;
-  return allocate_in_steps(fd.get(), bytes);
+  constexpr std::size_t largest_block = std::size_t{64} << 20;
+  for (std::size_t taken = 0; taken < bytes;) {
+    if (before_block) before_block(bytes - taken);
+    const std::size_t block = std::min(largest_block, bytes - taken);
+    const bool populated = through_mapping && ::madvise(data + taken, block, MADV_POPULATE_WRITE) == 0;
+    if (!populated && !allocate_in_steps(fd.get(), taken, block)) return false;
+    taken += block;
+  }
+  return true;
 }
 
 }  // namespace
@@ -97,8 +106,9 @@ bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes) {
 SharedMemory::SharedMemory(FileDescriptor fd, std::size_t bytes)
     : descriptor_(std::move(fd)), data_(map(descriptor_, bytes, PROT_READ | PROT_WRITE)), bytes_(bytes) {}
 
-SharedMemory::SharedMemory(std::size_t bytes) : SharedMemory(create(bytes), bytes) {
-  if (!take_pages(descriptor_, data_, bytes)) refuse(bytes, "fallocate");
+SharedMemory::SharedMemory(std::size_t bytes, const std::function<void(std::size_t left)>& before_block)
+    : SharedMemory(create(bytes), bytes) {
+  if (!take_pages(descriptor_, data_, bytes, before_block)) refuse(bytes, "fallocate");
   // Sealed, so that no process can shrink it while a peer accesses it.
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     refuse(bytes, "sealing");

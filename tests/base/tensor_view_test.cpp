@@ -7,6 +7,8 @@
 
 #include "tandem/base/error.hpp"
 
+#include "support/errors.hpp"
+
 namespace tandem {
 namespace {
 
@@ -47,6 +49,18 @@ TEST(TensorView, OfNothingMayBeAsWideAsNumbersGo) {
   const TensorView view(data.data(), {3, wide, wide, 0}, f32);
   EXPECT_TRUE(view.is_dense());
   EXPECT_EQ(view.narrow(0, 1, 2).data(), data.data());
+}
+
+TEST(TensorView, HasNoMoreBytesThanNumbersGo) {
+  int place = 0;
+  const auto bytes = [&](int power, DType dtype) {
+    return TensorView(&place, {std::int64_t{1} << power}, dtype).bytes();
+  };
+  EXPECT_EQ(bytes(60, f32), std::size_t{1} << 62);
+  EXPECT_EQ(bytes(62, u8), std::size_t{1} << 62);
+  testing::expect_error<InvalidArgument>([&] { static_cast<void>(bytes(62, f32)); },
+                                         {"[4611686018427387904]", "2^63 bytes of f32"});
+  EXPECT_THROW(static_cast<void>(bytes(60, f64)), InvalidArgument);
 }
 
 TEST(TensorView, HasNoMoreDimensionsThanItHas) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Misuse of the collectives: each gives an error that says what was given, what is allowed, and on which rank.
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -129,6 +131,18 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8, .dtype = f32}, {.algorithm = "tree"}); },
                                   {"known: auto, push, pull, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllReduce(team, {.count = -1, .dtype = f32}); }, {"a count of -1"});
+    constexpr auto unknown = static_cast<DType>(77);
+    expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = unknown}); },
+                                  {"dtype number 77 is not known; known: f32, f16,"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(SymmetricTensor::empty(team, {8}, unknown)); },
+                                  {"dtype number 77"});
+    // A function's plan is for the next power of two, which for this count no number of 64 bits can hold.
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    int place = 0;
+    const TensorView endless(&place, {most}, u8, team.device().id());
+    const Stream stream(team.device());
+    expect_error<InvalidArgument>([&] { all_reduce(team, endless, endless, stream); },
+                                  {"a count of 9223372036854775807; allowed: 0 to 281474976710656"});
     // The parts for two ranks would have 2^63 elements, more than a signed 64-bit count can hold.
     expect_error<InvalidArgument>(
         [&] { AllToAll(team, {.count = std::int64_t{1} << 62U, .dtype = u8}); },

@@ -2,12 +2,14 @@
 #include "tandem/device/device.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -90,6 +92,27 @@ TEST_P(DeviceTest, RefusesValuesThatATensorDoesNotHave) {
   expect_error<InvalidArgument>([&] { device().fill(columns, 1.0F); }, {"its elements are not contiguous"});
   const TensorView elsewhere(memory.data(), {2, 3}, f32, {id.type, id.index + 1});
   expect_error<InvalidArgument>([&] { device().upload(elsewhere, values); }, {"the tensor is on another device"});
+}
+
+// As when an exception leaves the scope of a buffer that a run uses.
+TEST_P(DeviceTest, FreesMemoryBehindTheWorkThatUsesIt) {
+  constexpr std::size_t bytes = 8 << 20;  // so much is given back to the system when it is freed
+  const std::vector<std::byte> data = random_bytes(bytes);
+  const Buffer kept(device_, bytes);
+  const Stream stream(device());
+  const Stream idle(device());
+  {
+    const Buffer freed(device_, bytes);
+    device().upload(freed.data(), data.data(), bytes);
+    device().launch(stream, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+    device().copy(stream, {.dst = kept.data(), .src = freed.data(), .bytes = bytes});
+  }
+  const Buffer other(device_, bytes);
+  device().upload(other.data(), std::vector<std::byte>(bytes).data(), bytes);
+  stream.synchronize();
+  std::vector<std::byte> back(bytes);
+  device().download(back.data(), kept.data(), bytes);
+  EXPECT_TRUE(back == data);
 }
 
 TEST_P(DeviceTest, WritesRegisteredMemory) {

@@ -165,6 +165,26 @@ TEST(Launchers, TandemRunSaysThatOutputIsLost) {
   expect_says(failed, "code 7\n");
 }
 
+TEST(Launchers, TandemRunWritesToNoDescriptorOfItsOwn) {
+  const std::string ranks = tandem_run + "-n 2 -- sh -c 'echo hello; exit 7'";
+  const Outcome outcome = run("bash -c \"" + ranks + " >&-; echo code \\$?\"");
+  expect_says(outcome, "what the ranks wrote could not be written: Bad file descriptor\n");
+  expect_says(outcome, "code 7\n");
+  expect_says(run("bash -c \"" + ranks + " 2>&-; echo code \\$?\""), "hello\ncode 7\n");
+}
+
+TEST(Launchers, TandemRunKillsRanksThatDoNotEndAtTheSecondRequest) {
+  const tandem::testing::TemporaryFolder folder;
+  const std::string up = folder.at("up");
+  const Outcome outcome = run("bash -c \"" + tandem_run + "-n 2 -- sh -c 'echo > " + up +
+                              ".\\$TANDEM_RANK; kill -STOP \\$\\$' & for r in 0 1; do until test -e " + up +
+                              ".\\$r; do sleep 0.05; done; done; kill -TERM \\$!; sleep 0.5; kill -INT \\$!; wait "
+                              "\\$!; echo code \\$?\"");
+  expect_says(outcome, "tandem run: 2 of the ranks did not end; killing them\n");
+  expect_says(outcome, "killed by signal 9");
+  expect_says(outcome, "code 137\n");
+}
+
 TEST(Launchers, TandemRunHasMoreRanksThanItMayHaveOpenFiles) {
   const Outcome outcome = run("sh -c \"ulimit -Sn 40; exec " + tandem_run + "-n 20 -- sh -c 'ulimit -Sn'\"");
   EXPECT_EQ(outcome.code, 0) << outcome.out;

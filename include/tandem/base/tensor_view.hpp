@@ -36,8 +36,12 @@ class TANDEM_API TensorView {
   [[nodiscard]] DeviceId device() const noexcept { return device_; }
 
   [[nodiscard]] std::int64_t numel() const { return sizes_.numel(); }
-  /// Bytes of the elements, without the gaps that strides leave.
-  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  /// Bytes of the elements, without the gaps that strides leave. Throws InvalidArgument if they are 2^63 or more.
+  [[nodiscard]] std::size_t bytes() const {
+    const std::int64_t elements = numel();
+    if (elements >> 60 != 0) expect_bytes_below_limit(elements);
+    return static_cast<std::size_t>(elements) * size_of(dtype_);
+  }
   /// True if the elements are contiguous in row-major order; always true for an empty tensor.
   [[nodiscard]] bool is_dense() const {
     std::uint64_t expected = 1;  // may wrap if an extent is 0
@@ -56,6 +60,7 @@ class TANDEM_API TensorView {
 
  private:
   void expect_no_elements() const;
+  void expect_bytes_below_limit(std::int64_t elements) const;
   void check(std::size_t dim) const;
 
   void* data_ = nullptr;

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-/// Owns device memory that peers cannot access. Keeps the device alive. Freed by Device::deallocate.
+/// Owns device memory that peers cannot access. Keeps the device alive. Freed by Device::deallocate: not
+/// before queued work that may use it has run.
 class Buffer {
  public:
   Buffer() = default;

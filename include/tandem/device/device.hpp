@@ -63,8 +63,9 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
   // Local memory, which peers cannot access. Blocking; throws OutOfMemory.
   [[nodiscard]] virtual void* allocate(std::size_t bytes) = 0;
-  /// No queued work may still use the memory. On CUDA this waits for all running work, including kernels that wait for
-  /// a peer: if there may be one, hand the memory's owner to Team::reclaim instead.
+  /// Queued work may still use the memory. The host frees it once all has run that is queued now; CUDA waits for all
+  /// running work, including kernels that wait for a peer: if there may be one, hand the memory's owner to
+  /// Team::reclaim instead.
   virtual void deallocate(void* memory) noexcept = 0;
   /// Lets the device read and write this host memory, at the same address, until `unregister_memory`. Whole pages,
   /// which may be shared with other processes. Blocking; throws Unsupported if the device cannot.

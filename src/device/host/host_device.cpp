@@ -93,6 +93,7 @@ HostDevice::~HostDevice() {
     // A forked child has none of its parent's threads, and locks that they held or slept on are never released.
     [[maybe_unused]] const HostWorkers* const workers = workers_.release();
     [[maybe_unused]] const HostCrew* const crew = crew_.release();
+    [[maybe_unused]] const DeferredFrees* const frees = deferred_frees_.release();
     return;
   }
   // Destroyed streams may still have queued work; it ends, since each wait in it has a deadline.
@@ -158,9 +159,19 @@ CostTable HostDevice::costs() const {
   return table;
 }
 
-void* HostDevice::allocate(std::size_t bytes) { return allocate_host_memory(bytes); }
+void* HostDevice::allocate(std::size_t bytes) {
+  deferred_frees_->sweep();
+  return allocate_host_memory(bytes);
+}
 
-void HostDevice::deallocate(void* memory) noexcept { std::free(memory); }
+void HostDevice::deallocate(void* memory) noexcept {
+  if (::getpid() != process_) return std::free(memory);  // forked child: queued work is its parent's to run
+  try {
+    deferred_frees_->sweep();
+    deferred_frees_->free_behind(memory, workers_->streams());
+  } catch (const std::bad_alloc&) {  // what is queued may still use it: better lost than used again
+  }
+}
 
 void HostDevice::register_memory(void* /*memory*/, std::size_t /*bytes*/) {}
 void HostDevice::unregister_memory(void* /*memory*/) noexcept {}

@@ -10,6 +10,7 @@
 
 #include "tandem/device/device.hpp"
 
+#include "device/host/deferred_frees.hpp"
 #include "device/host/emulated_link.hpp"
 #include "device/host/host_crew.hpp"
 #include "device/host/host_gemm.hpp"
@@ -99,6 +100,7 @@ class HostDevice final : public Device {
   const std::int64_t process_;
   std::unique_ptr<HostCrew> crew_;
   std::unique_ptr<HostWorkers> workers_ = std::make_unique<HostWorkers>();
+  std::unique_ptr<DeferredFrees> deferred_frees_ = std::make_unique<DeferredFrees>();
 };
 
 }  // namespace tandem
