@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // On the host: what follows work that threw on its stream never reaches a peer as a result.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -96,6 +99,29 @@ TEST(FailedStream, IsNotPassedByAnEvent) {
     if (team.rank() != 1) filling.synchronize();
     filled.hold(stream);
     plan(tensor, stream);
+  });
+}
+
+TEST(FailedStream, IsNotPassedByAnEventAfterItsReport) {
+  expect_told("all_reduce behind an event", [](const Team& team, StreamRef stream, const auto& fill) {
+    const SymmetricTensor tensor = symmetric(team, {1000}, f32);
+    AllReduce plan(team, {.count = 1000, .dtype = f32});
+    const Stream filling(team.device());
+    const auto reported = std::make_shared<std::atomic<bool>>(false);
+    team.device().launch(stream, [reported] {
+      while (!*reported) std::this_thread::yield();
+    });
+    fill(filling);
+    Event filled(team.device());
+    filled.record(filling);
+    filled.hold(stream);
+    plan(tensor, stream);
+    if (team.rank() == 1) {
+      EXPECT_THROW(filling.synchronize(), std::runtime_error);
+    } else {
+      filling.synchronize();
+    }
+    *reported = true;
   });
 }
 

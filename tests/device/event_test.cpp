@@ -5,6 +5,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -150,6 +151,44 @@ TEST_P(EventTest, OutlivesItsStream) {
   EXPECT_TRUE(event.query());
   other.synchronize();
   EXPECT_TRUE(seen->load());
+}
+
+TEST_P(EventTest, PassesAFailureOnThatItsStreamHasReportedSince) {
+  if (!on_host()) GTEST_SKIP() << "a CUDA stream continues after a function that threw";
+  Stream early(device());
+  Stream late(device());
+  Event event(device());
+  const auto fail = [&](const char* why) { device().launch(early, [why] { throw std::runtime_error(why); }); };
+  block(late);
+  fail("first");
+  event.record(early);
+  event.hold(late);
+  expect_error<std::runtime_error>([&] { early.synchronize(); }, {"first"});
+  fail("second");
+  expect_error<std::runtime_error>([&] { early.synchronize(); }, {"second"});
+  go_.store(true);
+  expect_error<std::runtime_error>([&] { late.synchronize(); }, {"first"});
+}
+
+TEST_P(EventTest, PassesNothingOnToWhatIsHeldAfterTheReport) {
+  if (!on_host()) GTEST_SKIP() << "a CUDA stream continues after a function that threw";
+  Stream early(device());
+  Stream late(device());
+  Event event(device());
+  const auto fail = [&] { device().launch(early, [] { throw std::runtime_error("no input"); }); };
+  fail();
+  event.record(early);
+  EXPECT_THROW(early.synchronize(), std::runtime_error);
+  event.hold(late);
+  late.synchronize();
+  event.record(early);
+  fail();
+  Event failed(device());
+  failed.record(early);
+  failed.synchronize();
+  event.hold(late);  // recorded before the second failure
+  late.synchronize();
+  EXPECT_THROW(early.synchronize(), std::runtime_error);
 }
 
 TEST_P(EventTest, TellsTime) {

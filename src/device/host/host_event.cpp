@@ -34,9 +34,9 @@ void HostEvent::record(HostStream& stream) {
 
 HostEvent::Mark HostEvent::mark() {
   const std::lock_guard guard(lock_);
-  const HostStream* const stream = mark_.stream.get();
-  if (stream == nullptr || (stream->passed(mark_.ticket) && !stream->failed())) return {};
-  return {HostStreamPtr(*mark_.stream.get()), mark_.ticket};
+  HostStream* const stream = mark_.stream.get();
+  if (stream == nullptr || (stream->passed(mark_.ticket) && !stream->failed_up_to(mark_.ticket))) return {};
+  return {HostStreamPtr(*stream), mark_.ticket};
 }
 
 void HostEvent::hold(HostStream& stream) {

@@ -222,12 +222,21 @@ void HostStream::abandon() noexcept {
   drop_reference();
 }
 
+bool HostStream::failed_up_to(std::uint64_t ticket) {
+  if (!failed()) return false;
+  const std::lock_guard lock(failure_mutex_);
+  return failure_ != nullptr && failed_at_ <= ticket;
+}
+
 void HostStream::rethrow_up_to(std::uint64_t ticket) {
-  if (!failed()) return;
+  if (!failed() && report_count_.load(std::memory_order_relaxed) == 0) return;
   std::exception_ptr failure;
   {
     const std::lock_guard lock(failure_mutex_);
-    if (failed_at_ <= ticket) failure = failure_;
+    for (const Report& report : reports_) {
+      if (report.first <= ticket && ticket <= report.last) failure = report.failure;
+    }
+    if (failed_at_ <= ticket && failure == nullptr) failure = failure_;
   }
   if (failure != nullptr) std::rethrow_exception(failure);
 }
@@ -239,7 +248,13 @@ void HostStream::synchronize() {
   {
     const std::lock_guard lock(failure_mutex_);
     failure.swap(failure_);
-    failed_.store(false, std::memory_order_relaxed);
+    if (failure != nullptr) {
+      // Kept for holds that are queued but have not run: what has failed by now is no valid input for what they hold.
+      const std::uint64_t count = report_count_.load(std::memory_order_relaxed);
+      reports_.at(count % reports_kept) = {failure, failed_at_, ticket()};
+      report_count_.store(count + 1, std::memory_order_relaxed);
+    }
+    failed_.store(false, std::memory_order_release);
   }
   if (failure != nullptr) std::rethrow_exception(failure);
 }

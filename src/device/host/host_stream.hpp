@@ -119,7 +119,9 @@ class HostStream {
 
   /// Whether a task has thrown something that `synchronize` has not thrown yet.
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  /// If a task up to number `ticket` has thrown, throws the same; `synchronize` will still throw it, too.
+  /// Whether that was a task up to number `ticket`.
+  [[nodiscard]] bool failed_up_to(std::uint64_t ticket);
+  /// Throws what `synchronize` has thrown, or will throw, for the tasks up to number `ticket`.
   void rethrow_up_to(std::uint64_t ticket);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
@@ -145,6 +147,15 @@ class HostStream {
   static constexpr std::size_t item_alignment = 8;
   static constexpr std::size_t segment_bytes = std::size_t{16} * 1024;
   static constexpr int most_held = 16;
+
+  /// What `synchronize` has thrown, and the tasks that count as failed for it.
+  struct Report {
+    std::exception_ptr failure;
+    std::uint64_t first = 1;
+    std::uint64_t last = 0;
+  };
+  // Of the last few reports: a hold that was queued before one may run after others.
+  static constexpr std::size_t reports_kept = 4;
 
   struct alignas(record_alignment) Record {
     void (*run)(void* payload);  // runs and destroys the payload; null: the queue continues in the next segment
@@ -245,6 +256,8 @@ class HostStream {
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
   std::uint64_t failed_at_ = 0;  // number of the task that threw it
+  std::array<Report, reports_kept> reports_{};
+  std::atomic<std::uint64_t> report_count_{0};  // changed with failure_mutex_ held
 
   // Used by HostWorkers: membership in its two lists.
   std::atomic<bool> called_{false};
