@@ -179,6 +179,13 @@ TEST_P(HostFetchTest, AProcessThatHasEndedInGoodOrderIsWaitedForNoMore) {
   EXPECT_LT(control()->failure.waited_ns, 10'000'000'000U);
 }
 
+TEST_P(HostFetchTest, ATimeoutThatIsSetMeanwhileCounts) {
+  fetch_from_ended_process([&] { std::atomic_ref(control()->timeout_ns).store(1'000'000); });
+  ASSERT_EQ(control()->failed, 2U);
+  EXPECT_EQ(control()->failure.departed, 0U);
+  EXPECT_LT(control()->failure.waited_ns, 10'000'000'000U);
+}
+
 TEST_P(HostFetchTest, NothingIsReadAfterAnAbort) {
   const std::vector<std::byte> data = random_bytes(64);
   control()->abort = 1;

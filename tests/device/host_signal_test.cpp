@@ -197,6 +197,21 @@ TEST_P(HostSignalTest, ADeadlineIsRecorded) {
   EXPECT_GE(waiter.control->failure.waited_ns, 40'000'000U);
 }
 
+TEST_P(HostSignalTest, ATimeoutThatIsSetMeanwhileCounts) {
+  const auto set_soon = [](const Waiter& waiter, std::chrono::nanoseconds timeout) {
+    std::thread other([&waiter, timeout] {
+      std::this_thread::sleep_for(30ms);
+      std::atomic_ref(waiter.control->timeout_ns).store(static_cast<std::uint64_t>(timeout.count()));
+    });
+    const auto took = waiter.run();
+    other.join();
+    EXPECT_EQ(waiter.control->failed, 2U);
+    return took;
+  };
+  EXPECT_LT(set_soon(Waiter(20s), 40ms), 10s);
+  EXPECT_GE(set_soon(Waiter(1s), 1500ms), 1500ms);
+}
+
 TEST_P(HostSignalTest, ARecordIsOfOneOfTwoWaitsThatFailAtOnce) {
   const Waiter waiter(20ms);
   std::vector<Stream> streams;

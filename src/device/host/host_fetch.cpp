@@ -2,7 +2,6 @@
 #include "device/host/host_fetch.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -25,7 +24,7 @@ constexpr std::size_t most_at_once = std::size_t{1} << 30;
 // After ESRCH, a fetch waits for as long as any wait: a killed peer's memory is gone before other ranks hear of its
 // death, because Linux keeps its sockets open while it frees the memory, which can take seconds. After other errors
 // (the peer's team failed, say, and its caller then freed the buffers) the news comes soon.
-constexpr std::int64_t news_comes_within_ns = 1'000'000'000;
+constexpr std::uint64_t news_comes_within_ns = 1'000'000'000;
 
 #if defined(__SANITIZE_THREAD__)
 constexpr bool sees_all_reads = true;  // lets ThreadSanitizer see what ranks of one process read of each other
@@ -87,19 +86,17 @@ void fetch_now(const Fetch& fetch, WaitControl& control) noexcept {
   const int error = read_process_memory(fetch.process, fetch.loan->begin + fetch.offset, fetch.dst, fetch.bytes);
   if (error == 0) return;
   const std::int64_t began = Trace::now_ns();
-  const auto timeout = static_cast<std::int64_t>(
-      std::min<std::uint64_t>(std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed), INT64_MAX));
-  const std::int64_t patience = error == ESRCH ? timeout : std::min(timeout, news_comes_within_ns);
+  const std::uint64_t patience = error == ESRCH ? UINT64_MAX : news_comes_within_ns;
   while (!aborted(control)) {
-    const std::int64_t waited = Trace::now_ns() - began;
+    const auto waited = static_cast<std::uint64_t>(Trace::now_ns() - began);
     const bool gone = departed(control, fetch.peer);
-    if (gone || waited >= patience) {
+    if (gone || waited >= std::min(timeout_of(control), patience)) {
       return fail(control, {.operation = fetch.operation,
                             .peer = fetch.peer,
                             .channel = 0,
                             .expected = 0,
                             .seen = 0,
-                            .waited_ns = static_cast<std::uint64_t>(waited),
+                            .waited_ns = waited,
                             .error = error,
                             .departed = gone,
                             .threw = 0});

@@ -122,11 +122,11 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
   if (comes_at_once(word, target, rest)) return;
   const std::int64_t looked_from = Trace::now_ns();
   if (began == 0) began = looked_from;
-  const std::uint64_t timeout_ns = std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
   std::int64_t offered_at = looked_from;
   while (value_of(word) < target) {
     const std::int64_t now = Trace::now_ns();
     const std::uint64_t waited = static_cast<std::uint64_t>(now - began);
+    const std::uint64_t timeout_ns = timeout_of(control);
     const bool ended = aborted(control);
     const bool gone = departed(control, wait.peer);
     if (ended || gone || waited >= timeout_ns) {
@@ -166,6 +166,10 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
 
 bool aborted(WaitControl& control) noexcept {
   return std::atomic_ref(control.abort).load(std::memory_order_acquire) != 0;
+}
+
+std::uint64_t timeout_of(WaitControl& control) noexcept {
+  return std::atomic_ref(control.timeout_ns).load(std::memory_order_relaxed);
 }
 
 bool departed(WaitControl& control, int peer) noexcept {

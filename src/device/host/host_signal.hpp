@@ -20,6 +20,8 @@ void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcep
 
 /// Whether the team has been aborted, so that its waits must end.
 [[nodiscard]] bool aborted(WaitControl& control) noexcept;
+/// How long a wait may take, in ns: read anew at each look, since it may be set at any time.
+[[nodiscard]] std::uint64_t timeout_of(WaitControl& control) noexcept;
 /// Whether `peer`, a world rank, has departed and sends nothing more. If so, everything that it sent is now visible.
 [[nodiscard]] bool departed(WaitControl& control, int peer) noexcept;
 /// Stores `failure`, unless another one was first, and aborts the team's waits; returns once the abort is visible.
