@@ -30,10 +30,13 @@ std::uint64_t Formation::form(const std::vector<int>& members, std::uint64_t pro
   }
   std::uint64_t id = proposed;
   try {
-    for (const int rank : members) {
-      if (rank == self_) continue;
-      const Offer theirs = accept(rank, members, deadline, first_gone);
-      if (rank == members.front()) id = theirs.id;
+    while (heard_.size() + 1 < members.size()) {  // again, if one that was received is withdrawn meanwhile
+      for (const int rank : members) {
+        if (rank == self_ || heard_.contains(rank)) continue;
+        const Offer theirs = accept(rank, members, deadline, first_gone);
+        if (rank == members.front()) id = theirs.id;
+      }
+      look_around(self_, first_gone);
     }
   } catch (const Contradiction& found) {
     contradict(found);
@@ -61,28 +64,10 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
                                    const FirstGone& first_gone) {
   std::optional<Offer> doubtful;
   Clock::time_point doubt_ends;
-  // A rank that already knows of the loss no longer makes this team, so its list would never arrive.
-  const auto expect_all_here = [&] {
-    const auto gone = first_gone(mine);
-    if (!gone) return;
-    const PeerInfo& peer = bootstrap_.peer(gone->rank);
-    throw PeerLost(tell_gone(peer, gone->left), peer.rank, peer.host, peer.pid);
-  };
-  // If its sender had not received this rank's list, its next list answers that.
-  const auto heed = [&](int sender, const Offer& offer) {
-    if (!offer.withdrawn || !had_mine(sender, offer)) return;
-    expect_all_here();  // this rank may have heard of the same loss
-    const std::string what = format("told by {}: {}", to_string(bootstrap_.peer(sender)), offer.why);
-    if (offer.lost < 0) throw Aborted(what);
-    const PeerInfo& lost = bootstrap_.peer(offer.lost);
-    throw PeerLost(what, lost.rank, lost.host, lost.pid);
-  };
   const auto stop = [&] {
-    expect_all_here();
+    expect_all_here(first_gone);
     // Another member may have given up, and `rank` for that reason, without having this rank's list.
-    for (const int other : mine) {
-      while (other != self_ && other != rank && fetch(other)) heed(other, kept_[other].back());
-    }
+    look_around(rank, first_gone);
   };
   while (true) {
     Offer offer;
@@ -100,14 +85,14 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
       throw Contradiction{rank, doubtful->members};
     }
     if (offer.withdrawn) {
-      heed(rank, offer);
+      heed(rank, offer, first_gone);
       if (doubtful && doubtful->attempt == offer.attempt) doubtful.reset();
       continue;
     }
     if (offer.members == mine) {
       std::optional<Offer> following = try_next(rank);
       if (following && following->withdrawn && following->attempt == offer.attempt) {
-        heed(rank, *following);
+        heed(rank, *following, first_gone);
         continue;
       }
       heard_.insert(rank);
@@ -123,6 +108,34 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
     doubtful = std::move(offer);
     doubt_ends = Clock::now() + grace;
   }
+}
+
+void Formation::look_around(int awaited, const FirstGone& first_gone) {
+  for (const int other : mine_.members) {
+    if (other == self_ || other == awaited) continue;
+    while (fetch(other)) heed(other, kept_[other].back(), first_gone);
+  }
+}
+
+void Formation::heed(int sender, const Offer& offer, const FirstGone& first_gone) {
+  if (!offer.withdrawn) return;
+  if (!had_mine(sender, offer)) {
+    // Its next list answers this rank's, which it has yet to read: with another id, perhaps.
+    heard_.erase(sender);
+    return;
+  }
+  expect_all_here(first_gone);  // this rank may have heard of the same loss
+  const std::string what = format("told by {}: {}", to_string(bootstrap_.peer(sender)), offer.why);
+  if (offer.lost < 0) throw Aborted(what);
+  const PeerInfo& lost = bootstrap_.peer(offer.lost);
+  throw PeerLost(what, lost.rank, lost.host, lost.pid);
+}
+
+void Formation::expect_all_here(const FirstGone& first_gone) const {
+  const auto gone = first_gone(mine_.members);
+  if (!gone) return;
+  const PeerInfo& peer = bootstrap_.peer(gone->rank);
+  throw PeerLost(tell_gone(peer, gone->left), peer.rank, peer.host, peer.pid);
 }
 
 void Formation::contradict(const Contradiction& found) {

@@ -24,7 +24,9 @@ namespace tandem {
 /// sends a withdrawal of its list, with the reason. So a team can be made after a failed attempt, and after a rank was
 /// lost. Each message says how many of the receiver's messages its sender has received. If these include this rank's
 /// list of the current attempt, a list belongs to a later attempt, and is kept for that; a withdrawal ends this
-/// attempt, since its sender will not answer that list again. So messages of all members are looked through meanwhile.
+/// attempt, since its sender will not answer that list again. If they do not, its sender will take that list for an
+/// answer to its next one: so a withdrawn list counts no more, even if it has been received, and the next one replaces
+/// it. So messages of all members are looked through meanwhile.
 class Formation {
  public:
   using Clock = Bootstrap::Clock;
@@ -73,6 +75,12 @@ class Formation {
   /// The list of `rank` that it has not withdrawn. Throws Contradiction if that is not `mine`.
   [[nodiscard]] Offer accept(int rank, const std::vector<int>& mine, Clock::time_point deadline,
                              const FirstGone& first_gone);
+  /// Heeds what members other than `awaited` have sent meanwhile.
+  void look_around(int awaited, const FirstGone& first_gone);
+  /// Takes notice of `offer`, if it is a withdrawal: its sender gave up this attempt, or its list is yet to come.
+  void heed(int sender, const Offer& offer, const FirstGone& first_gone);
+  /// A rank that already knows of a loss no longer makes this team, so its list would never arrive.
+  void expect_all_here(const FirstGone& first_gone) const;
   [[noreturn]] void contradict(const Contradiction& found);
 
   Bootstrap& bootstrap_;
@@ -84,7 +92,7 @@ class Formation {
   std::map<int, std::uint64_t> listed_;  // the number, among those sent, of this attempt's list
   std::map<int, std::uint64_t> taken_;
   std::map<int, std::deque<Offer>> kept_;  // received early, in order; for peers these do not count as received
-  std::set<int> heard_;                    // the ranks whose list of this attempt has been received
+  std::set<int> heard_;                    // the ranks whose list of this attempt has been received, and stands
 };
 
 }  // namespace tandem

@@ -191,10 +191,15 @@ class Trio {
   }
   [[nodiscard]] Formation& of(int rank) { return formations_[static_cast<std::size_t>(rank)]; }
 
-  /// Once for each two ranks: `to`, which awaits the mark, has then received all that `from` had sent before.
-  void mark(int from, int to) { meshes_[static_cast<std::size_t>(from)].send(to, marks, 1, {}); }
+  /// `to`, which awaits the mark, has then received all that `from` had sent before.
+  void mark(int from, int to) {
+    const auto at = static_cast<std::size_t>(from);
+    meshes_[at].send(to, marks, ++marked_.at(at).at(static_cast<std::size_t>(to)), {});
+  }
   void await_mark(int to, int from) {
-    static_cast<void>(meshes_[static_cast<std::size_t>(to)].receive(from, marks, 1, deadline_, nullptr));
+    const auto at = static_cast<std::size_t>(to);
+    const std::uint64_t next = ++awaited_.at(at).at(static_cast<std::size_t>(from));
+    static_cast<void>(meshes_[at].receive(from, marks, next, deadline_, nullptr));
   }
 
  private:
@@ -205,6 +210,8 @@ class Trio {
   std::deque<Mesh> meshes_;
   std::deque<Formation> formations_;
   std::array<int, 3> attempts_{};
+  std::array<std::array<std::uint64_t, 3>, 3> marked_{};   // by the rank that marks, and the one that awaits it
+  std::array<std::array<std::uint64_t, 3>, 3> awaited_{};  // by the rank that awaits, and the one that marks
 };
 
 bool names(std::span<const int> ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
@@ -281,6 +288,46 @@ TEST(Formation, ARankThatWaitsForOneHearsThatAnotherHasGivenUp) {
   const std::uint64_t agreed = trio.form(2, members);
   EXPECT_EQ(first.get(), agreed);
   EXPECT_EQ(second.get(), agreed);
+}
+
+// Rank 0 gives up, and tries again, while rank 1, which has received its list, waits for rank 2. It had not come to
+// rank 1's list, which answers its next one; so that one, with another id, must replace what rank 1 has received.
+TEST(Formation, ARankWhoseListStandsHearsThatAnotherOnesDoesNot) {
+  Trio trio;
+  const std::vector<int> members{0, 2, 1};
+  const auto waits = [&] {
+    trio.await_mark(1, 0);
+    bool waited = false;
+    return trio.form(1, members, [&](std::span<const int>) {
+      if (!std::exchange(waited, true)) {
+        trio.mark(1, 0);
+        trio.await_mark(1, 0);
+      }
+      return std::nullopt;
+    });
+  };
+  std::future<std::uint64_t> second;
+  std::future<std::uint64_t> last;
+  const auto give_up = [&](std::span<const int>) -> std::optional<Gone> {
+    if (second.valid()) throw Timeout("rank 2 did not come", 2);
+    trio.mark(0, 1);
+    second = std::async(std::launch::async, waits);
+    trio.await_mark(0, 1);
+    return std::nullopt;
+  };
+  EXPECT_THROW(static_cast<void>(trio.form(0, members, give_up)), Timeout);
+  const std::uint64_t agreed = trio.form(0, members, [&](std::span<const int>) {
+    if (!last.valid()) {
+      for (const int rank : {1, 2}) trio.mark(0, rank);
+      last = std::async(std::launch::async, [&] {
+        trio.await_mark(2, 0);
+        return trio.form(2, members);
+      });
+    }
+    return std::nullopt;
+  });
+  EXPECT_EQ(second.get(), agreed);
+  EXPECT_EQ(last.get(), agreed);
 }
 
 // Rank 2 stops after it has sent its list. Rank 0 has it when it hears that rank 1 is lost, and goes on without rank 1.
