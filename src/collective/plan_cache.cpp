@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
 #include <system_error>
 #include <unistd.h>
 
@@ -95,7 +96,9 @@ std::string text_of(const Content& content) {
 
 /// Replaces the file at `path` atomically: a process that has the old one open keeps reading that.
 void replace(const fs::path& path, const std::string& text) {
-  const std::string draft = format("{}.{}", path.string(), ::getpid());  // the caller has the folder's lock
+  // The caller has the folder's lock, but that may exclude only writers of this host, and others use the same pids.
+  std::random_device random;
+  const std::string draft = format("{}.{}.{:08x}{:08x}", path.string(), ::getpid(), random(), random());
   std::ofstream file(draft, std::ios::trunc);
   file << text << std::flush;
   std::error_code error;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -141,6 +142,15 @@ TEST_F(PlanCaches, LoseNothingOfThoseWhoKeepAtOnce) {
     for (int i = 0; i < each; ++i) EXPECT_EQ(cache.find(key(writer, i), log()), some) << key(writer, i);
   }
   EXPECT_EQ(logged(), "");
+}
+
+TEST_F(PlanCaches, LeaveTheDraftsOfOtherHostsAlone) {
+  const std::string draft = at("plans." + std::to_string(::getpid()));  // pids are the same on other hosts
+  std::ofstream(draft) << "not all of it";
+  const PlanCache cache(at("plans"));
+  cache.keep("one", some);
+  EXPECT_EQ(cache.find("one", log()), some);
+  EXPECT_EQ(contents_of(draft), "not all of it");
 }
 
 TEST_F(PlanCaches, KeepApartAllThatDecides) {

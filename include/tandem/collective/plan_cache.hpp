@@ -47,9 +47,10 @@ class TANDEM_API PlanCache {
   [[nodiscard]] std::vector<std::optional<TunedChoice>> find_all(std::span<const std::string> keys,
                                                                  const Log& log) const;
   /// Adds a choice to the file, or replaces that of `key`, creating file and folder if needed. Readers see the old file
-  /// or the new one; concurrent writers lose no choice. Throws InvalidArgument, and changes nothing, if there is no
-  /// path, the existing file is damaged or no plan cache, or the choice cannot be stored as a line (texts that are
-  /// empty or have tabs or newlines, a time that is not finite); Error if the file cannot be read or written.
+  /// or the new one; concurrent writers lose no choice, unless they are on different hosts and the file system's
+  /// flock(2) excludes only those of one host. Throws InvalidArgument, and changes nothing, if there is no path, the
+  /// existing file is damaged or no plan cache, or the choice cannot be stored as a line (texts that are empty or have
+  /// tabs or newlines, a time that is not finite); Error if the file cannot be read or written.
   void keep(const std::string& key, const TunedChoice& choice) const;
 
  private:
