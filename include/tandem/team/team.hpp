@@ -90,6 +90,10 @@ class TANDEM_API Team {
   // Failure. It is sticky: a team that failed stays failed; to continue, make a new team without the lost ranks
   // (World::gone). A lost rank fails the teams that it is in. A rank that therefore stops using its other teams has to
   // `abort` them, or members that wait for it there wait until their deadline.
+  //
+  // A stream continues after a wait that failed, and another team's run on it takes what it finds for valid input. So
+  // `synchronize` a team before its results are the input of another team's run. Else, if it turns out to have failed,
+  // `abort` the other team too: members that are only in that one do not know that what they got is no result.
 
   [[nodiscard]] bool failed() const noexcept;
   /// Throws the reason if the team has failed: PeerLost, Timeout or Aborted, with the facts. Else it costs one load for
