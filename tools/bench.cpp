@@ -251,7 +251,7 @@ int bench(Arguments arguments) {
   const Env env = environment(options.ranks);
   if (!options.timeline.empty()) expect_no_trace(env, "--timeline");
   if (Launch::detect().launcher == "none") {  // errors are then printed once, not by each rank
-    const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+    const DeviceType device = device_of(env.device);
     expect_possible(options, rank_count(options.ranks, device), device);
   }
   const World world = join(options.ranks, env, "bench", arguments);

@@ -149,10 +149,13 @@ std::size_t parse_name(std::string_view what, std::string_view text, const std::
   throw InvalidArgument(format("{} is '{}'; allowed: {}", what, text, joined(known)));
 }
 
-DeviceType parse_device(std::string_view option, std::string_view text) {
-  if (text == "host") return DeviceType::host;
-  if (text == "cuda") return DeviceType::cuda;
-  if (text != "auto") throw InvalidArgument(format("{} is '{}'; allowed: auto, host, cuda", option, text));
+DeviceChoice parse_device(std::string_view option, std::string_view text) {
+  return static_cast<DeviceChoice>(parse_name(option, text, {"auto", "host", "cuda"}));
+}
+
+DeviceType device_of(DeviceChoice choice) {
+  if (choice == DeviceChoice::host) return DeviceType::host;
+  if (choice == DeviceChoice::cuda) return DeviceType::cuda;
   return device_count(DeviceType::cuda) > 0 ? DeviceType::cuda : DeviceType::host;
 }
 

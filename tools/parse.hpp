@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/base/device_id.hpp"
+#include "tandem/base/env.hpp"
 
 namespace tandem::tools {
 
@@ -46,8 +47,10 @@ void expect_folder(std::string_view option, const std::string& folder, std::init
 /// The index of `text` in `known`. `what` names it in errors: "WHAT is 'x'; allowed: …".
 [[nodiscard]] std::size_t parse_name(std::string_view what, std::string_view text,
                                      const std::vector<std::string>& known);
-/// "auto", "host" or "cuda"; auto is cuda if this process can use a GPU.
-[[nodiscard]] DeviceType parse_device(std::string_view option, std::string_view text);
+/// "auto", "host" or "cuda".
+[[nodiscard]] DeviceChoice parse_device(std::string_view option, std::string_view text);
+/// What the choice means here: `automatic` is cuda if this process can use a GPU.
+[[nodiscard]] DeviceType device_of(DeviceChoice choice);
 
 /// The names, separated by ", ".
 [[nodiscard]] std::string joined(const std::vector<std::string>& names, std::string_view separator = ", ");

@@ -95,7 +95,7 @@ int plan_linear(const PlanOptions& options) {
         format("--bind says where ranks run, and plan of {} starts none; leave it out", name(options.operation)));
   }
   const Env env = environment(options.ranks);
-  const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+  const DeviceType device = device_of(env.device);
   expect_sms(options.sms, device);
   const bool elsewhere = device == DeviceType::cuda && device_count(device) == 0;  // plans for another machine
   const int ranks = elsewhere ? options.ranks.ranks.value_or(2) : rank_count(options.ranks, device);

@@ -52,11 +52,7 @@ void add_rank_options(CLI::App& app, RankOptions& options) {
          format("how many ranks (default: the launcher's, one for each GPU, or {})", options.on_host))
       ->type_name("N");
   app.add_option_function<std::string>(
-         "--device",
-         [&options](const std::string& text) {
-           static_cast<void>(parse_device("--device", text));
-           options.device = text;
-         },
+         "--device", [&options](const std::string& text) { options.device = parse_device("--device", text); },
          "auto, host or cuda; auto is cuda where there is a GPU (default: what TANDEM_DEVICE says, or auto)")
       ->type_name("NAME");
   app.add_option_function<std::string>(
@@ -76,10 +72,10 @@ Env environment(const RankOptions& options) {
   Env env = Env::from_process();
   if (options.device) env.device = *options.device;
   if (options.link) env.link = options.link;
-  if (env.link && parse_device("TANDEM_DEVICE", env.device) == DeviceType::cuda) {
-    const char* device = options.device == "cuda" ? "--device cuda"
-                         : env.device == "cuda"   ? "TANDEM_DEVICE=cuda"
-                                                  : "cuda, which was found; --device host chooses the host";
+  if (env.link && device_of(env.device) == DeviceType::cuda) {
+    const char* device = options.device == DeviceChoice::cuda ? "--device cuda"
+                         : env.device == DeviceChoice::cuda   ? "TANDEM_DEVICE=cuda"
+                                                              : "cuda, which was found; --device host chooses the host";
     throw InvalidArgument(format("{} emulates a link of the host device; it does not go with {}",
                                  options.link ? "--link" : "TANDEM_LINK", device));
   }
@@ -101,7 +97,7 @@ World join(const RankOptions& options, const char* command, Arguments arguments)
 World join(const RankOptions& options, Env env, const char* command, Arguments arguments) {
   const Launch launch = Launch::detect();
   if (launch.launcher == "none") {
-    const DeviceType device = parse_device("TANDEM_DEVICE", env.device);
+    const DeviceType device = device_of(env.device);
     const int ranks = rank_count(options, device);
     const bool bind = options.bind.value_or(device == DeviceType::host && !divide_cores(ranks).empty());
     if (device == DeviceType::cuda && device_count(device) == 0) {

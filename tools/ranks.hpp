@@ -12,8 +12,8 @@ namespace tandem::tools {
 
 /// The ranks that a command runs on, from its options -n, --device, --link and --bind.
 struct RankOptions {
-  std::optional<int> ranks{};           ///< none: the launcher's number, or one for each GPU, or `on_host`
-  std::optional<std::string> device{};  ///< none: TANDEM_DEVICE
+  std::optional<int> ranks{};            ///< none: the launcher's number, or one for each GPU, or `on_host`
+  std::optional<DeviceChoice> device{};  ///< none: TANDEM_DEVICE
   std::optional<LinkOptions> link{};
   int on_host = 2;             ///< the default number of ranks on the host
   std::optional<bool> bind{};  ///< pin each rank to its share of the CPUs; none: on the host, if they divide evenly

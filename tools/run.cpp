@@ -76,7 +76,7 @@ int run(Arguments arguments) {
       ->type_name("stop|continue");
   app.add_option_function<std::string>(
          "--timeout", [&](const std::string& text) { hand_over(options, "--timeout", "TANDEM_TIMEOUT", text); },
-         "the deadline of each wait, such as 250ms, 10s or 5m (default: 60s)")
+         "the deadline of each wait, such as 250ms, 10s, 5m or 2h (default: 60s)")
       ->type_name("TIME");
   app.add_option_function<std::string>(
          "--link", [&](const std::string& text) { hand_over(options, "--link", "TANDEM_LINK", text); },

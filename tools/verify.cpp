@@ -89,7 +89,7 @@ class Verification {
 
   [[nodiscard]] std::string repeat_command(const Failure& failure) const {
     std::string command = format("tandem verify {} -n {}", name(failure.name.operation), world_.size());
-    if (options_.ranks.device) command += " --device " + *options_.ranks.device;
+    if (options_.ranks.device) command += format(" --device {}", name(*options_.ranks.device));
     if (options_.ranks.link) command += " --link " + to_string(*options_.ranks.link);
     command += format(" --seed {} --case {}", failure.name.seed, failure.name.index);
     return options_.delay ? command + " --delay" : command;

@@ -100,8 +100,8 @@ BENCHMARK(activate)
     ->ArgsProduct({{1, 2}, {0, 1}, {static_cast<int>(DType::f32), static_cast<int>(DType::bf16)}})
     ->UseRealTime();
 
-void gemm(benchmark::State& state, const std::string& library, DType dtype) {
-  const auto device = open_device({}, {.gemm = library});
+void gemm(benchmark::State& state, GemmChoice choice, DType dtype) {
+  const auto device = open_device({}, {.gemm = choice});
   const Stream stream(*device);
   const std::int64_t m = state.range(0);
   const std::int64_t n = state.range(1);
@@ -123,12 +123,12 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Args({64, 1024, 1024})->Args({512, 512, 512})->Args({512, 2048, 512})->Args({1024, 1024, 1024});
   benchmark->UseRealTime();
 }
-BENCHMARK_CAPTURE(gemm, auto_f32, "auto", f32)->Apply(shapes);
-BENCHMARK_CAPTURE(gemm, auto_bf16, "auto", bf16)->Apply(shapes);
-BENCHMARK_CAPTURE(gemm, auto_f16, "auto", f16)->Apply(shapes);
-BENCHMARK_CAPTURE(gemm, builtin_f32, "builtin", f32)->Apply(shapes);
-BENCHMARK_CAPTURE(gemm, builtin_bf16, "builtin", bf16)->Apply(shapes);
-BENCHMARK_CAPTURE(gemm, f64, "auto", f64)->Apply(shapes);
+BENCHMARK_CAPTURE(gemm, auto_f32, GemmChoice::automatic, f32)->Apply(shapes);
+BENCHMARK_CAPTURE(gemm, auto_bf16, GemmChoice::automatic, bf16)->Apply(shapes);
+BENCHMARK_CAPTURE(gemm, auto_f16, GemmChoice::automatic, f16)->Apply(shapes);
+BENCHMARK_CAPTURE(gemm, builtin_f32, GemmChoice::builtin, f32)->Apply(shapes);
+BENCHMARK_CAPTURE(gemm, builtin_bf16, GemmChoice::builtin, bf16)->Apply(shapes);
+BENCHMARK_CAPTURE(gemm, f64, GemmChoice::automatic, f64)->Apply(shapes);
 
 }  // namespace
 

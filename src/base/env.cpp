@@ -55,21 +55,27 @@ struct Variable {
   Refused (*refused)(const Env& env);
 };
 
-constexpr std::array<std::string_view, 5> levels{"none", "error", "warn", "info", "trace"};
+// The names of each enum's values, in their order.
+constexpr std::array<std::string_view, 5> log_levels{"none", "error", "warn", "info", "trace"};
+constexpr std::array<std::string_view, 2> run_checks{"none", "runs"};
+constexpr std::array<std::string_view, 3> device_choices{"auto", "host", "cuda"};
+constexpr std::array<std::string_view, 3> gemm_choices{"auto", "onednn", "builtin"};
 
-void read_log(Env& env, const Variable& self, const std::string& value) {
-  for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (value == levels[i]) {
-      env.log = static_cast<LogLevel>(i);
-      return;
-    }
-  }
-  refuse(self.name, value, self.allowed);
+template <class Enum>
+void read_name(Enum& to, std::span<const std::string_view> names, const Variable& self, const std::string& value) {
+  const auto found = std::ranges::find(names, value);
+  if (found == names.end()) refuse(self.name, value, self.allowed);
+  to = static_cast<Enum>(found - names.begin());
 }
 
-Refused refused_log(const Env& env) {
-  const auto level = static_cast<std::size_t>(env.log);
-  return level < levels.size() ? std::nullopt : Refused(format("level {}", level));
+/// The value's name; empty if it has none, as only a cast can make one.
+template <class Enum> std::string_view name_in(std::span<const std::string_view> names, Enum value) noexcept {
+  const auto index = static_cast<std::size_t>(value);
+  return index < names.size() ? names[index] : std::string_view();
+}
+
+template <class Enum> Refused refused_name(std::span<const std::string_view> names, Enum value) {
+  return name_in(names, value).empty() ? Refused(std::to_string(static_cast<int>(value))) : std::nullopt;
 }
 
 // Limited because a copy over an emulated link sleeps until its arrival time, and an abort does not end that sleep.
@@ -112,20 +118,6 @@ Refused refused_timeout(const Env& env) {
   return allowed ? std::nullopt : Refused(format("{}ms", env.timeout.count()));
 }
 
-Refused refused_check(const Env& env) {
-  return env.check == "none" || env.check == "runs" ? std::nullopt : Refused(env.check);
-}
-
-Refused refused_device(const Env& env) {
-  const bool allowed = env.device == "auto" || env.device == "host" || env.device == "cuda";
-  return allowed ? std::nullopt : Refused(env.device);
-}
-
-Refused refused_gemm(const Env& env) {
-  const bool allowed = env.gemm == "auto" || env.gemm == "onednn" || env.gemm == "builtin";
-  return allowed ? std::nullopt : Refused(env.gemm);
-}
-
 constexpr int most_threads = 1024;
 
 void read_gemm_threads(Env& env, const Variable& self, const std::string& value) {
@@ -151,7 +143,9 @@ Refused any_path(const Env&) { return std::nullopt; }
 
 constexpr std::array<Variable, 10> variables{{
     {"TANDEM_LOG", "none, error, warn, info, trace", "warn",
-     "how much is written to the log; trace adds each team, allocation, rendezvous and plan", read_log, refused_log},
+     "how much is written to the log; trace adds each team, allocation, rendezvous and plan",
+     [](Env& env, const Variable& self, const std::string& value) { read_name(env.log, log_levels, self, value); },
+     [](const Env& env) { return refused_name(log_levels, env.log); }},
     {"TANDEM_LOG_FILE", "a path in a folder that is there; %h is the host, %p the process, %r the rank", "stderr",
      "where the log goes, behind what the file has",
      [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }, any_path},
@@ -159,16 +153,21 @@ constexpr std::array<Variable, 10> variables{{
      "the deadline of each wait", read_timeout, refused_timeout},
     {"TANDEM_CHECK", "none, runs", "none",
      "runs: the ranks compare what each run of a plan is given, before it is queued, and each waits for all to come",
-     [](Env& env, const Variable&, const std::string& value) { env.check = value; }, refused_check},
+     [](Env& env, const Variable& self, const std::string& value) { read_name(env.check, run_checks, self, value); },
+     [](const Env& env) { return refused_name(run_checks, env.check); }},
     {"TANDEM_DEVICE", "auto, host, cuda", "auto", "the device of each rank; auto is cuda where a GPU can be used",
-     [](Env& env, const Variable&, const std::string& value) { env.device = value; }, refused_device},
+     [](Env& env, const Variable& self, const std::string& value) {
+       read_name(env.device, device_choices, self, value);
+     },
+     [](const Env& env) { return refused_name(device_choices, env.device); }},
     {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s; up to 60s, from 1KB/s", "none",
      "the host device's emulated link", read_link, refused_link},
     {"TANDEM_TRACE", "a path; %h is the host, %p the process, %r the rank", "no trace",
      "where a Chrome trace of all ranks is written when their worlds end",
      [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
     {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product",
-     [](Env& env, const Variable&, const std::string& value) { env.gemm = value; }, refused_gemm},
+     [](Env& env, const Variable& self, const std::string& value) { read_name(env.gemm, gemm_choices, self, value); },
+     [](const Env& env) { return refused_name(gemm_choices, env.gemm); }},
     {"TANDEM_GEMM_THREADS", "auto, or from 1 to 1024", "auto",
      "how many threads of a rank share a large product on the host; auto is OMP_NUM_THREADS, or else what the ranks "
      "leave free of the machine's cores",
@@ -227,6 +226,10 @@ std::string users_plan_cache(const Env::Lookup& lookup) {
 }
 
 }  // namespace
+
+std::string_view name(RunCheck check) noexcept { return name_in(run_checks, check); }
+std::string_view name(DeviceChoice choice) noexcept { return name_in(device_choices, choice); }
+std::string_view name(GemmChoice choice) noexcept { return name_in(gemm_choices, choice); }
 
 LinkOptions parse_link(const std::string& text) {
   if (const std::optional<LinkOptions> link = link_of(text)) return *link;

@@ -26,7 +26,7 @@ PlanState::PlanState(const Team& team, std::string kind, std::string arguments)
       kind_(std::move(kind)),
       arguments_(format("{} {}", kind_, arguments)),
       description_(arguments_),
-      compares_runs_(team.env().check == "runs"),
+      compares_runs_(team.env().check == RunCheck::runs),
       last_(event_of(team, kind_)),
       last_captured_(event_of(team, kind_)) {
   team.collect();

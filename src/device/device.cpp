@@ -115,8 +115,9 @@ std::shared_ptr<Device> open_device(DeviceId id, const DeviceOptions& options) {
     return std::make_shared<HostDevice>(options);
   }
   if (options.link) throw InvalidArgument("an emulated link is for the host device; " + to_string(id) + " has its own");
-  if (options.gemm != "auto") {
-    throw InvalidArgument(format("GEMM '{}' is for the host device; {} has its own", options.gemm, to_string(id)));
+  if (options.gemm != GemmChoice::automatic) {
+    throw InvalidArgument(
+        format("GEMM '{}' is for the host device; {} has its own", name(options.gemm), to_string(id)));
   }
   const int count = cuda_device_count();
   if (count == 0) throw Unsupported(format("device {}: {}", to_string(id), why_no_cuda_device()));

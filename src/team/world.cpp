@@ -45,10 +45,10 @@ constexpr std::chrono::milliseconds longest_goodbye{5000};
 
 DeviceId choose_device(const InitOptions& options, const Launch& launch, const Env& env) {
   if (options.device) return *options.device;
-  if (env.device == "host") return {DeviceType::host, 0};
+  if (env.device == DeviceChoice::host) return {DeviceType::host, 0};
   const int gpus = device_count(DeviceType::cuda);
   if (gpus == 0) {
-    if (env.device == "auto") return {DeviceType::host, 0};
+    if (env.device == DeviceChoice::automatic) return {DeviceType::host, 0};
     throw Unsupported(
         format("the device is to be 'cuda' (--device or TANDEM_DEVICE), but rank {} can use no CUDA device: {}",
                launch.rank, why_no_device(DeviceType::cuda)));
@@ -136,7 +136,7 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
   for (int r = 0; r < launch.world_size; ++r) {
     WireWriter writer;
     writer.text(mine.why).number(mine.invalid ? 1 : 0).text(name(mine.id.type)).text(run);
-    writer.text(own_id).number(own.blocks_at_once).text(own_link).text(env.check);
+    writer.text(own_id).number(own.blocks_at_once).text(own_link).text(name(env.check));
     if (r != launch.rank) bootstrap.send(r, world_id, before_the_first_call, {writer.take(), {}});
   }
   std::string why;
@@ -171,9 +171,9 @@ Agreed compare(Bootstrap& bootstrap, const Launch& launch, const Env& env, const
       differs = format("rank {} emulates the link {}, {} {}; allowed: the same on all ranks, or none (TANDEM_LINK)",
                        launch.rank, own_link, peer, link);
     }
-    if (check != env.check && differs.empty()) {
+    if (check != name(env.check) && differs.empty()) {
       differs = format("rank {} checks {}, {} {}; allowed: the same on all ranks (TANDEM_CHECK)", launch.rank,
-                       env.check, peer, check);
+                       name(env.check), peer, check);
     }
   }
   bootstrap.flush(everyone(launch), deadline, nullptr);

@@ -26,7 +26,7 @@ TEST(Env, HasDefaults) {
   const Env env = read({});
   EXPECT_EQ(env.log, LogLevel::warn);
   EXPECT_EQ(env.timeout, 60s);
-  EXPECT_EQ(env.device, "auto");
+  EXPECT_EQ(env.device, DeviceChoice::automatic);
   EXPECT_FALSE(env.link);
   EXPECT_EQ(env.plan_cache, "");
 }
@@ -51,16 +51,20 @@ TEST(Env, ReadsEachVariable) {
                         {"TANDEM_LOG_FILE", "/tmp/%r"}});
   EXPECT_EQ(env.log, LogLevel::info);
   EXPECT_EQ(env.timeout, 250ms);
-  EXPECT_EQ(env.check, "runs");
-  EXPECT_EQ(env.device, "host");
+  EXPECT_EQ(env.check, RunCheck::runs);
+  EXPECT_EQ(env.device, DeviceChoice::host);
   EXPECT_EQ(env.link->latency, 20us);
   EXPECT_EQ(env.link->bytes_per_second, 1.5e9);
-  EXPECT_EQ(env.gemm, "builtin");
+  EXPECT_EQ(env.gemm, GemmChoice::builtin);
+  EXPECT_EQ(name(env.check), "runs");
+  EXPECT_EQ(name(env.device), "host");
+  EXPECT_EQ(name(env.gemm), "builtin");
   EXPECT_EQ(env.gemm_threads, 3);
   EXPECT_EQ(env.trace, "/tmp/trace.json");
   EXPECT_EQ(env.log_file, "/tmp/%r");
   EXPECT_EQ(read({{"TANDEM_TIMEOUT", "90"}}).timeout, 90s);
   EXPECT_EQ(read({{"TANDEM_TIMEOUT", "5m"}}).timeout, 5min);
+  EXPECT_EQ(read({{"TANDEM_TIMEOUT", "2h"}}).timeout, 2h);
 }
 
 TEST(Env, TakesOpenMPsThreadsUnlessItHasItsOwn) {

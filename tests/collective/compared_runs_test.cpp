@@ -22,7 +22,7 @@ class ComparedRuns : public OnEachDevice {
  protected:
   static void on_three(const std::function<void(World&)>& body) {
     Env env;
-    env.check = "runs";
+    env.check = RunCheck::runs;
     on(3, body, {.env = env});
   }
 };

@@ -154,11 +154,12 @@ TEST_F(PlanCaches, LeaveTheDraftsOfOtherHostsAlone) {
 }
 
 TEST_F(PlanCaches, KeepApartAllThatDecides) {
-  const auto host = open_device({DeviceType::host, 0}, {.gemm = "builtin"});
-  const auto linked =
-      open_device({DeviceType::host, 0}, {.link = LinkOptions{std::chrono::microseconds(20), 1e9}, .gemm = "builtin"});
+  const auto host = open_device({DeviceType::host, 0}, {.gemm = GemmChoice::builtin});
+  const auto linked = open_device(
+      {DeviceType::host, 0}, {.link = LinkOptions{std::chrono::microseconds(20), 1e9}, .gemm = GemmChoice::builtin});
   const std::string key = PlanCache::key("AllGatherLinear", "m=4", 2, *host);
-  EXPECT_EQ(key, PlanCache::key("AllGatherLinear", "m=4", 2, *open_device({DeviceType::host, 0}, {.gemm = "builtin"})));
+  EXPECT_EQ(key, PlanCache::key("AllGatherLinear", "m=4", 2,
+                                *open_device({DeviceType::host, 0}, {.gemm = GemmChoice::builtin})));
   EXPECT_NE(key, PlanCache::key("LinearAllReduce", "m=4", 2, *host));
   EXPECT_NE(key, PlanCache::key("AllGatherLinear", "m=5", 2, *host));
   EXPECT_NE(key, PlanCache::key("AllGatherLinear", "m=4", 3, *host));

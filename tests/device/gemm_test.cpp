@@ -367,7 +367,7 @@ TANDEM_ON_EACH_DEVICE(GemmTest);
 
 class BuiltinGemmTest : public GemmTest {
  protected:
-  [[nodiscard]] DeviceOptions options() const override { return {.gemm = "builtin"}; }
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm = GemmChoice::builtin}; }
 };
 
 TEST_P(BuiltinGemmTest, IsRightForRandomShapes) { check_random(12, 130); }
@@ -441,7 +441,7 @@ INSTANTIATE_TEST_SUITE_P(Host, LargeCrewGemmTest, ::testing::Values(DeviceType::
 
 class SharedBuiltinGemmTest : public SharedGemmTest {
  protected:
-  [[nodiscard]] DeviceOptions options() const override { return {.gemm = "builtin", .gemm_threads = 3}; }
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm = GemmChoice::builtin, .gemm_threads = 3}; }
 };
 
 TEST_P(SharedBuiltinGemmTest, IsRightInPartsOfAnyShape) { check_all_shared(); }

@@ -111,7 +111,7 @@ TEST_P(LinearPlans, SayHowTheOwnRowsProductsRunThatAdd) {
 
 TEST_P(LinearPlans, CompareTheirRunsWhereThatIsAskedFor) {
   Env env;
-  env.check = "runs";
+  env.check = RunCheck::runs;
   const auto body = [](World& world) {
     const Team& team = world.team();
     const auto& device = world.shared_device();

@@ -92,7 +92,7 @@ TEST(World, RanksEmulateOneLinkOrNone) {
 TEST(World, RanksCheckAlike) {
   run_ranks(2, [](World& world) {
     InitOptions options = another(world, ".check");
-    if (world.rank() == 1) options.env->check = "runs";
+    if (world.rank() == 1) options.env->check = RunCheck::runs;
     expect_says(refusal<InvalidArgument>(options), {"rank " + std::to_string(world.rank()) + " checks ", "none", "runs",
                                                     "the same on all ranks (TANDEM_CHECK)"});
     world.team().barrier();
@@ -289,10 +289,11 @@ TEST(World, RefusesAnEnvThatTheEnvironmentCouldNotGive) {
     expect_says(refused([&](Env& env) { env.timeout = timeout; }),
                 {"TANDEM_TIMEOUT", "'" + std::to_string(timeout.count()) + "ms'", "1ms to 365 days"});
   }
-  expect_says(refused([](Env& env) { env.device = "gpu"; }), {"TANDEM_DEVICE", "'gpu'", "auto, host, cuda"});
-  expect_says(refused([](Env& env) { env.check = "all"; }), {"TANDEM_CHECK", "'all'", "none, runs"});
-  expect_says(refused([](Env& env) { env.gemm = "mkl"; }), {"TANDEM_GEMM", "'mkl'", "onednn"});
-  expect_says(refused([](Env& env) { env.log = static_cast<LogLevel>(9); }), {"TANDEM_LOG", "level 9", "trace"});
+  expect_says(refused([](Env& env) { env.device = static_cast<DeviceChoice>(9); }),
+              {"TANDEM_DEVICE", "'9'", "auto, host, cuda"});
+  expect_says(refused([](Env& env) { env.check = static_cast<RunCheck>(9); }), {"TANDEM_CHECK", "'9'", "none, runs"});
+  expect_says(refused([](Env& env) { env.gemm = static_cast<GemmChoice>(9); }), {"TANDEM_GEMM", "'9'", "onednn"});
+  expect_says(refused([](Env& env) { env.log = static_cast<LogLevel>(9); }), {"TANDEM_LOG", "'9'", "trace"});
   for (const LinkOptions link : {LinkOptions{-1us, 1e9}, LinkOptions{1us, 0}}) {
     expect_says(refused([&](Env& env) { env.link = link; }), {"TANDEM_LINK", "LATENCY,BANDWIDTH"});
   }

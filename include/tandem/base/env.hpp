@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tandem/base/export.hpp"
 
@@ -14,6 +15,20 @@ namespace tandem {
 /// How much Tandem writes to its log; each level includes those before it. `trace` adds every team, symmetric
 /// allocation and rendezvous, and each plan's describe().
 enum class LogLevel : std::uint8_t { none, error, warn, info, trace };
+
+/// `runs`: the ranks compare what each run of a plan is given, before it is queued, and each waits for all to come.
+enum class RunCheck : unsigned char { none, runs };
+
+/// The device of each rank; `automatic` is cuda where a GPU can be used.
+enum class DeviceChoice : unsigned char { automatic, host, cuda };
+
+/// The host device's GEMM; `automatic` is oneDNN where it can be loaded.
+enum class GemmChoice : unsigned char { automatic, onednn, builtin };
+
+/// As in the environment: `automatic` is "auto".
+[[nodiscard]] TANDEM_API std::string_view name(RunCheck check) noexcept;
+[[nodiscard]] TANDEM_API std::string_view name(DeviceChoice choice) noexcept;
+[[nodiscard]] TANDEM_API std::string_view name(GemmChoice choice) noexcept;
 
 /// The emulated link of the host device: each copy to or from a peer takes at least `latency + bytes / bandwidth`.
 struct LinkOptions {
@@ -35,12 +50,12 @@ struct LinkOptions {
 struct TANDEM_API Env {
   LogLevel log = LogLevel::warn;              ///< TANDEM_LOG: none, error, warn, info or trace
   std::string log_file{};                     ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
-  std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: time limit of each wait: "60", "250ms", "10s", "5m"
-  std::string check = "none";                 ///< TANDEM_CHECK: none or runs
-  std::string device = "auto";                ///< TANDEM_DEVICE: auto, host or cuda
+  std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: limit of each wait: "60", "250ms", "10s", "5m", "2h"
+  RunCheck check{};                           ///< TANDEM_CHECK: none or runs
+  DeviceChoice device{};                      ///< TANDEM_DEVICE: auto, host or cuda
   std::optional<LinkOptions> link{};          ///< TANDEM_LINK: the host device's emulated link
   std::string trace{};                        ///< TANDEM_TRACE: Chrome trace's path (%h, %p, %r as above); empty: none
-  std::string gemm = "auto";                  ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
+  GemmChoice gemm{};                          ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
   int gemm_threads = 0;                       ///< TANDEM_GEMM_THREADS: threads of one GEMM on the host; 0: auto
   std::string plan_cache{};                   ///< TANDEM_PLAN_CACHE: path of `tandem tune`'s results; empty: none
 

@@ -239,7 +239,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link
-  std::string gemm = "auto";          ///< host: which GEMM (see Env::gemm)
+  GemmChoice gemm{};                  ///< host: which GEMM (see Env::gemm)
   int gemm_threads = 0;               ///< host: threads of one GEMM (see Env::gemm_threads); 0: as many as free cores
   int ranks = 1;                      ///< host: ranks that share the machine's cores; `costs` takes it into account
 };

@@ -92,7 +92,7 @@ class HostDevice final : public Device {
   /// The text that `describe` and `model` share, with `cores` as the number of cores.
   [[nodiscard]] std::string setting(const std::string& cores) const;
 
-  const std::string gemm_choice_;
+  const GemmChoice gemm_choice_;
   const HostGemmLibrary gemm_library_;
   const double ranks_for_each_core_;  // at least 1
   std::optional<EmulatedLink> link_;

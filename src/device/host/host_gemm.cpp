@@ -86,19 +86,17 @@ const GemmSpec& checked(const GemmSpec& spec) {
 
 }  // namespace
 
-HostGemmLibrary choose_gemm_library(const std::string& choice) {
-  if (choice == "builtin") return HostGemmLibrary::builtin;
-  if (choice == "auto") return OneDnn::load() != nullptr ? HostGemmLibrary::onednn : HostGemmLibrary::builtin;
-  if (choice != "onednn") {
-    throw InvalidArgument(format("host GEMM '{}'; allowed: auto, onednn, builtin", choice));
-  }
-  if (OneDnn::load() == nullptr) throw Unsupported(format("host GEMM 'onednn': {}", OneDnn::why_absent()));
-  return HostGemmLibrary::onednn;
+HostGemmLibrary choose_gemm_library(GemmChoice choice) {
+  if (choice == GemmChoice::builtin) return HostGemmLibrary::builtin;
+  if (OneDnn::load() != nullptr) return HostGemmLibrary::onednn;
+  if (choice == GemmChoice::automatic) return HostGemmLibrary::builtin;
+  throw Unsupported(format("host GEMM '{}': {}", name(choice), OneDnn::why_absent()));
 }
 
-std::string describe_gemm_library(HostGemmLibrary library, const std::string& choice) {
+std::string describe_gemm_library(HostGemmLibrary library, GemmChoice choice) {
   if (library == HostGemmLibrary::onednn) return OneDnn::load()->name();
-  return format("built-in kernels ({})", choice == "builtin" ? "as asked" : "no oneDNN: " + OneDnn::why_absent());
+  return format("built-in kernels ({})",
+                choice == GemmChoice::builtin ? "as asked" : "no oneDNN: " + OneDnn::why_absent());
 }
 
 // Measured with GEMMs of 128 to 2048 rows and 1024 by 1024 weights: on AMD EPYCs with AVX2, and on an Intel Xeon with
@@ -360,7 +358,7 @@ class HostGemm::Work {
   std::unique_ptr<PackedWeights> packed_;  // null: weights are not packed for sharing
 };
 
-HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, HostCrew& crew,
+HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, GemmChoice choice, HostCrew& crew,
                    const HostWorkers& workers)
     : Gemm(checked(spec)), work_(std::make_shared<const Work>(this->spec(), library, crew)), workers_(workers) {
   const bool own = library == HostGemmLibrary::builtin || spec.dtype == f64;

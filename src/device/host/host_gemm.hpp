@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tandem/base/env.hpp"
 #include "tandem/device/gemm.hpp"
 
 #include "device/host/onednn.hpp"
@@ -14,15 +15,14 @@ namespace tandem {
 class HostCrew;
 class HostWorkers;
 
-/// What DeviceOptions::gemm can select ("auto" selects either).
+/// What a GemmChoice can select (`automatic` selects either).
 enum class HostGemmLibrary : std::uint8_t { builtin, onednn };
 
-/// What `choice` ("auto", "onednn", "builtin") selects on this machine. Throws InvalidArgument for another name,
-/// Unsupported if oneDNN was named but is not available.
-[[nodiscard]] HostGemmLibrary choose_gemm_library(const std::string& choice);
+/// What `choice` selects on this machine. Throws Unsupported for oneDNN if it is not available.
+[[nodiscard]] HostGemmLibrary choose_gemm_library(GemmChoice choice);
 
 /// "oneDNN 2.6.3", or "built-in kernels (why)"
-[[nodiscard]] std::string describe_gemm_library(HostGemmLibrary library, const std::string& choice);
+[[nodiscard]] std::string describe_gemm_library(HostGemmLibrary library, GemmChoice choice);
 
 /// A library's speed on one core, in f32: typical of this kind of CPU, not measured on this one.
 struct HostGemmSpeed {
@@ -40,7 +40,7 @@ struct HostGemmSpeed {
 class HostGemm final : public Gemm {
  public:
   /// Runs on streams of the device that owns this crew and these workers.
-  HostGemm(const GemmSpec& spec, HostGemmLibrary library, const std::string& choice, HostCrew& crew,
+  HostGemm(const GemmSpec& spec, HostGemmLibrary library, GemmChoice choice, HostCrew& crew,
            const HostWorkers& workers);
 
   void run(StreamRef stream, const GemmOperands& operands) override;
