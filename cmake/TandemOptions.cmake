@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The build's options. As a subproject, Tandem builds only the library.
 
+set(compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER})")
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  message(WARNING "Tandem is tested with GCC 12 and later only; the C++ compiler is ${compiler}")
+elseif(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "Tandem needs GCC 12 or later; the C++ compiler is ${compiler}; set CMAKE_CXX_COMPILER to another")
+endif()
+
 set(TANDEM_CUDA "AUTO" CACHE STRING "CUDA devices: AUTO (if a compiler is found), ON or OFF")
 set_property(CACHE TANDEM_CUDA PROPERTY STRINGS AUTO ON OFF)
 if(NOT TANDEM_CUDA MATCHES "^(AUTO|ON|OFF)$")

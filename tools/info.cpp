@@ -17,6 +17,7 @@
 
 #include "tandem/base/env.hpp"
 #include "tandem/base/log.hpp"
+#include "tandem/base/version.hpp"
 #include "tandem/collective/plan_cache.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/gpu_link.hpp"
@@ -196,7 +197,7 @@ Json environment() {
 Json gather() {
   const Devices all = devices();
   Json document;
-  document["version"] = TANDEM_VERSION;
+  document["version"] = version();
   document["compiler"] = "GCC " __VERSION__;
   document["launcher"] = launcher();
   document["devices"] = all.lines;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/base/version.hpp"
 
 #include "base/format.hpp"
 #include "tools/bench.hpp"
@@ -67,7 +68,7 @@ int dispatch(const std::vector<std::string>& words) {
     if (help) {
       print_help();
     } else {
-      std::puts("tandem " TANDEM_VERSION);
+      std::printf("tandem %s\n", tandem::version());
     }
     return success;
   }

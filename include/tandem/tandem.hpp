@@ -6,6 +6,7 @@
 // IWYU pragma: begin_exports
 #include "tandem/base/error.hpp"
 #include "tandem/base/tensor_view.hpp"
+#include "tandem/base/version.hpp"
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/all_to_all.hpp"

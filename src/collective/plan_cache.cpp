@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tandem/base/error.hpp"
+#include "tandem/base/version.hpp"
 #include "tandem/team/file_descriptor.hpp"
 
 #include "base/file_lock.hpp"
@@ -112,7 +113,7 @@ void replace(const fs::path& path, const std::string& text) {
 }  // namespace
 
 std::string PlanCache::key(std::string_view operation, std::string_view arguments, int ranks, const Device& device) {
-  return format("{} {}, {} ranks, {}, tandem {}", operation, arguments, ranks, device.model(), TANDEM_VERSION);
+  return format("{} {}, {} ranks, {}, tandem {}", operation, arguments, ranks, device.model(), version());
 }
 
 std::string PlanCache::trouble() const { return path_.empty() ? "" : content_of(path_).trouble; }

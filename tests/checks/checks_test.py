@@ -129,6 +129,13 @@ class Headers(CheckTest):
         self.write("include/tandem/base/b.hpp", '#pragma once\n#include "tandem/base/a.hpp"\ninline auto g() { return f(); }\n')
         self.assert_passes("headers")
 
+    def test_a_header_that_cmake_generates_is_looked_at(self):
+        self.write("include/tandem/base/a.hpp.in", "#pragma once\n#define A_MAJOR @MAJOR@\ninline int f() { return A_MAJOR; }\n")
+        self.write("include/tandem/base/b.hpp", '#pragma once\n#include "tandem/base/a.hpp"\ninline int g() { return f(); }\n')
+        self.assert_passes("headers")
+        self.write("include/tandem/base/a.hpp.in", "#pragma once\n#define A_MAJOR @MAJOR@\ninline A f() { return A_MAJOR; }\n")
+        self.assert_finds("headers", "tandem/base/a.hpp: does not compile alone")
+
     def test_a_header_that_needs_another_is_found(self):
         self.write("include/tandem/base/a.hpp", "#pragma once\ninline std::string f() { return {}; }\n")
         self.assert_finds("headers", "tandem/base/a.hpp: does not compile alone")

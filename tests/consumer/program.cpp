@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user's program: it uses Tandem's public headers and tandem::tandem, and nothing else of this repository.
 #include <cstdio>
+#include <cstring>
 
 #include "tandem/base/dims.hpp"
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/error.hpp"
+#include "tandem/base/version.hpp"
 #include "tandem/team/world.hpp"
 
 int main() {
   try {
+    if (std::strcmp(tandem::version(), TANDEM_VERSION) != 0) {
+      std::fprintf(stderr, "headers of %s, but the library is %s\n", TANDEM_VERSION, tandem::version());
+      return 1;
+    }
     const tandem::Dims sizes{4, 8};
     if (sizes.numel() != 32 || tandem::size_of(tandem::bf16) != 2) {
       std::fprintf(stderr, "wrong: %s, %zu bytes\n", to_string(sizes).c_str(), tandem::size_of(tandem::bf16));
