@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/lost_peer.hpp"
 #include "team/wire.hpp"
 
 namespace tandem {
@@ -127,15 +128,14 @@ void Formation::heed(int sender, const Offer& offer, const FirstGone& first_gone
   expect_all_here(first_gone);  // this rank may have heard of the same loss
   const std::string what = format("told by {}: {}", to_string(bootstrap_.peer(sender)), offer.why);
   if (offer.lost < 0) throw Aborted(what);
-  const PeerInfo& lost = bootstrap_.peer(offer.lost);
-  throw PeerLost(what, lost.rank, lost.host, lost.pid);
+  throw lost_peer(what, bootstrap_.peer(offer.lost));
 }
 
 void Formation::expect_all_here(const FirstGone& first_gone) const {
   const auto gone = first_gone(mine_.members);
   if (!gone) return;
   const PeerInfo& peer = bootstrap_.peer(gone->rank);
-  throw PeerLost(tell_gone(peer, gone->left), peer.rank, peer.host, peer.pid);
+  throw lost_peer(tell_gone(peer, gone->left), peer);
 }
 
 void Formation::contradict(const Contradiction& found) {

@@ -22,6 +22,7 @@
 #include "base/signals_blocked.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/descriptor_passing.hpp"
+#include "team/lost_peer.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 
@@ -53,9 +54,10 @@ struct Mesh::Header {
   std::uint32_t descriptors = 0;  // in this message
   std::uint64_t team = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;            // of the whole parcel; in a goodbye: 1 if all is well
+  std::uint64_t bytes = 0;            // of the whole parcel
   std::uint64_t all_descriptors = 0;  // of the whole parcel
-  std::int64_t lost = -1;             // in `abort` and `lost`: the lost rank
+  std::int32_t lost = -1;             // in `abort` and `lost`: the lost rank
+  std::uint32_t well = 0;             // in a goodbye: 1 if no exception ends the world
 };
 
 struct Mesh::Message {
@@ -146,7 +148,7 @@ Mesh::~Mesh() {
     if (!peer->socket || peer->state != Peer::State::here) continue;
     try {
       std::vector<Message> goodbye(1);
-      goodbye[0].header = {Kind::goodbye, 0, 0, 0, well ? 1U : 0U, 0, -1};
+      goodbye[0].header = {.kind = Kind::goodbye, .well = well ? 1U : 0U};
       enqueue(*peer, std::move(goodbye));
       transmit(*peer);
     } catch (...) {  // then peers see the socket close, and treat this rank as lost
@@ -168,7 +170,7 @@ Mesh::Peer& Mesh::at(int rank) const {
 }
 
 void Mesh::throw_gone(const Peer& peer) const {
-  throw PeerLost(tell_gone(peer.info, peer.state == Peer::State::left), peer.info.rank, peer.info.host, peer.info.pid);
+  throw lost_peer(tell_gone(peer.info, peer.state == Peer::State::left), peer.info);
 }
 
 void Mesh::send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) {
@@ -179,12 +181,11 @@ void Mesh::send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel par
   std::size_t descriptors = 0;
   do {
     Message message;
-    message.header = {messages.empty() ? Kind::parcel : Kind::rest_of_parcel,
-                      0,
-                      team,
-                      sequence,
-                      parcel.bytes.size(),
-                      parcel.descriptors.size()};
+    message.header = {.kind = messages.empty() ? Kind::parcel : Kind::rest_of_parcel,
+                      .team = team,
+                      .sequence = sequence,
+                      .bytes = parcel.bytes.size(),
+                      .all_descriptors = parcel.descriptors.size()};
     const std::size_t take = std::min(max_payload, parcel.bytes.size() - bytes);
     const auto begin = parcel.bytes.begin() + static_cast<std::ptrdiff_t>(bytes);
     message.payload.assign(begin, begin + static_cast<std::ptrdiff_t>(take));
@@ -279,7 +280,7 @@ void Mesh::send_abort(int rank, const Abort& abort) noexcept {
     Peer& peer = at(rank);
     std::vector<Message> messages(1);
     const auto text = std::as_bytes(std::span(abort.reason)).first(std::min(abort.reason.size(), max_payload));
-    messages[0].header = {Kind::abort, 0, abort.team, 0, text.size(), 0, abort.lost};
+    messages[0].header = {.kind = Kind::abort, .team = abort.team, .lost = abort.lost};
     messages[0].payload.assign(text.begin(), text.end());
     const std::lock_guard lock(mutex_);
     if (peer.state == Peer::State::here && peer.socket) enqueue(peer, std::move(messages));
@@ -429,17 +430,17 @@ void Mesh::accept_message(Peer& peer, std::span<const std::byte> bytes, std::vec
   std::memcpy(&header, bytes.data(), sizeof(header));
   const auto payload = bytes.subspan(sizeof(header));
   switch (header.kind) {
-    case Kind::goodbye: return part(peer, header.bytes == 1);
+    case Kind::goodbye: return part(peer, header.well == 1);
     case Kind::abort: {
-      const bool known = header.lost >= 0 && header.lost < static_cast<std::int64_t>(peers_.size());
+      const bool known = header.lost >= 0 && header.lost < static_cast<int>(peers_.size());
       events_.push_back({peer.info.rank,
-                         Abort{header.team, known ? static_cast<int>(header.lost) : -1,
+                         Abort{header.team, known ? header.lost : -1,
                                std::string(reinterpret_cast<const char*>(payload.data()), payload.size())},
                          false});
       return;
     }
     case Kind::lost: {
-      if (header.lost < 0 || header.lost >= static_cast<std::int64_t>(peers_.size()) || header.lost == rank_) return;
+      if (header.lost < 0 || header.lost >= static_cast<int>(peers_.size()) || header.lost == rank_) return;
       Peer& lost = *peers_[static_cast<std::size_t>(header.lost)];
       if (lost.state == Peer::State::here) read(lost);  // what it sent before it ended
       if (lost.state == Peer::State::here) part(lost, false);
@@ -485,7 +486,7 @@ void Mesh::spread(int lost) {
   for (const auto& peer : peers_) {
     if (!peer->socket || peer->state != Peer::State::here) continue;
     std::vector<Message> messages(1);
-    messages[0].header = {Kind::lost, 0, 0, 0, 0, 0, lost};
+    messages[0].header = {.kind = Kind::lost, .lost = lost};
     enqueue(*peer, std::move(messages));
   }
 }

@@ -14,6 +14,7 @@
 
 #include "base/format.hpp"
 #include "base/host_name.hpp"
+#include "team/lost_peer.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 #include "team/wire.hpp"
@@ -64,7 +65,7 @@ std::string duration(std::chrono::milliseconds time) {
 }
 
 [[noreturn]] void throw_lost(const PeerInfo& peer, std::string_view when) {
-  throw PeerLost(format("{} is lost: it ended {}", to_string(peer), when), peer.rank, peer.host, peer.pid);
+  throw lost_peer(format("{} is lost: it ended {}", to_string(peer), when), peer);
 }
 
 /// A guest's first message.
@@ -398,7 +399,7 @@ class Guest : Party {
     const PeerInfo peer = get_peer(reader);
     switch (reason) {
       case Reason::timeout: throw Timeout(what, peer.rank);
-      case Reason::peer_lost: throw PeerLost(what, peer.rank, peer.host, peer.pid);
+      case Reason::peer_lost: throw lost_peer(what, peer);
       case Reason::failed: throw Aborted(format("{} could not take in the others: {}", to_string(peer), what));
       default: throw InvalidArgument(what);
     }

@@ -11,6 +11,7 @@
 #include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "team/descriptor_limit.hpp"
+#include "team/lost_peer.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 #include "team/wire.hpp"
@@ -114,8 +115,8 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   try {
     id = formation_.form(members, core_.next_team_id(), Formation::Clock::now() + timeout(), first_gone);
   } catch (const PeerLost& error) {
-    throw PeerLost(format("a team of ranks {} could not be made: {}", list_ranks(members), error.what()), error.rank(),
-                   error.host(), error.pid());
+    throw lost_peer(format("a team of ranks {} could not be made: {}", list_ranks(members), error.what()),
+                    peer_of(error));
   } catch (const Timeout& error) {
     throw Timeout(format("a team of ranks {} could not be made within {} ms: {}, says rank {}", list_ranks(members),
                          timeout().count(), error.what(), self),
@@ -162,11 +163,10 @@ void Team::State::fail_exchange(std::string_view what) {
   try {
     throw;
   } catch (const PeerLost& error) {
-    fail({Cause::lost, false,
-          format("{}: '{}' of {}, says rank {}", error.what(), what, describe(), core_.launch().rank), error.rank(),
-          error.host(), error.pid()});
+    fail(Failure::lost(format("{}: '{}' of {}, says rank {}", error.what(), what, describe(), core_.launch().rank),
+                       peer_of(error)));
   } catch (const Timeout& error) {
-    fail({Cause::timeout, false, error.what(), error.peer(), "", 0});
+    fail(Failure::timed_out(error.what(), error.peer()));
   } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
@@ -316,10 +316,8 @@ void Team::State::fail_like_peer() {
   }
   const auto peer =
       std::find_if(peers_.begin(), peers_.end(), [](const auto& each) { return load(each.second.data()->abort) != 0; });
-  fail({Cause::aborted, false,
-        format("{} has failed on {}, which has not said why", describe(),
-               to_string(core_.bootstrap().peer(peer->first))),
-        -1, "", 0});
+  fail(Failure::aborted(format("{} has failed on {}, which has not said why", describe(),
+                               to_string(core_.bootstrap().peer(peer->first)))));
 }
 
 void Team::State::fail(Failure failure) noexcept {
@@ -352,8 +350,8 @@ void Team::State::throw_failure() {
   }
   if (tell) tell_members(failure);
   switch (failure.cause) {
-    case Cause::lost: throw PeerLost(failure.what + wait_cut_short(), failure.rank, failure.host, failure.pid);
-    case Cause::timeout: throw Timeout(failure.what, failure.rank);
+    case Cause::lost: throw lost_peer(failure.what + wait_cut_short(), failure.peer);
+    case Cause::timeout: throw Timeout(failure.what, failure.peer.rank);
     default: throw Aborted(failure.what + wait_cut_short());
   }
 }
@@ -376,67 +374,47 @@ Team::State::Failure Team::State::failure_of_wait(const WaitControl& control, in
   for (int i = 0; i < 1000 && load(control.failed) != 2; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (load(control.failed) != 2) return {Cause::aborted, false, format("{} was aborted", describe()), -1, "", 0};
+  if (load(control.failed) != 2) return Failure::aborted(format("{} was aborted", describe()));
   const WaitFailure& wait = control.failure;
   if (wait.threw != 0) {
-    return {
-        Cause::aborted,
-        false,
-        format("{} has failed: what rank {} had queued threw, which it is told when it synchronizes", describe(), rank),
-        -1,
-        "",
-        0};
+    return Failure::aborted(format(
+        "{} has failed: what rank {} had queued threw, which it is told when it synchronizes", describe(), rank));
   }
   const std::string operation = operation_name(wait.operation);
   if (!is_member(wait.peer)) {
-    return {Cause::timeout,
-            false,
-            format("{} of {} reached its deadline after {} ms, says rank {}", operation, describe(),
-                   wait.waited_ns / 1'000'000, rank),
-            -1,
-            "",
-            0};
+    return Failure::timed_out(format("{} of {} reached its deadline after {} ms, says rank {}", operation, describe(),
+                                     wait.waited_ns / 1'000'000, rank),
+                              -1);
   }
   const bool departed = wait.departed != 0;  // which this rank may not have heard yet
   if (departed || core_.presence(wait.peer) == Core::Presence::lost) return loss(wait.peer, departed, operation);
   if (wait.error != 0) {
-    return {Cause::aborted,
-            false,
-            format("{} of {} could not read the memory that {} lent: {}, says rank {}", operation, describe(),
-                   to_string(core_.bootstrap().peer(wait.peer)), std::generic_category().message(wait.error), rank),
-            wait.peer,
-            "",
-            0};
+    return Failure::aborted(format("{} of {} could not read the memory that {} lent: {}, says rank {}", operation,
+                                   describe(), to_string(core_.bootstrap().peer(wait.peer)),
+                                   std::generic_category().message(wait.error), rank));
   }
-  return {Cause::timeout,
-          false,
-          format("{} of {} waited {} ms for {}: channel {} has counted {} of {} signals, says rank {}", operation,
-                 describe(), wait.waited_ns / 1'000'000, to_string(core_.bootstrap().peer(wait.peer)), wait.channel,
-                 wait.seen, wait.expected, rank),
-          wait.peer,
-          "",
-          0};
+  return Failure::timed_out(
+      format("{} of {} waited {} ms for {}: channel {} has counted {} of {} signals, says rank {}", operation,
+             describe(), wait.waited_ns / 1'000'000, to_string(core_.bootstrap().peer(wait.peer)), wait.channel,
+             wait.seen, wait.expected, rank),
+      wait.peer);
 }
 
 Team::State::Failure Team::State::loss(int world_rank, bool left, std::string_view during) const {
   const PeerInfo& peer = core_.bootstrap().peer(world_rank);
-  return {Cause::lost,
-          false,
-          format("{}: {} of {}, says rank {}", tell_gone(peer, left), during, describe(), core_.launch().rank),
-          peer.rank,
-          peer.host,
-          peer.pid};
+  return Failure::lost(
+      format("{}: {} of {}, says rank {}", tell_gone(peer, left), during, describe(), core_.launch().rank), peer);
 }
 
 void Team::State::abort(const std::string& reason) noexcept {
   try {
     const PeerInfo& self = core_.bootstrap().peer(core_.launch().rank);
     const std::string what = format("{} was aborted by {}: {}", describe(), to_string(self), reason);
-    const Failure failure{Cause::aborted, true, what, -1, "", 0};
+    const Failure failure = Failure::aborted(what).known_to_all();
     fail(failure);
     tell_members(failure);
   } catch (...) {  // no memory for the reason
-    fail({Cause::aborted, false, "aborted", -1, "", 0});
+    fail(Failure::aborted("aborted"));
   }
 }
 
@@ -444,17 +422,17 @@ void Team::State::abandon() noexcept {
   try {
     const PeerInfo& self = core_.bootstrap().peer(core_.launch().rank);
     const std::string what = format("an exception ends its world, which {} belongs to", describe());
-    const Failure failure{Cause::lost, true, what, self.rank, self.host, self.pid};
+    const Failure failure = Failure::lost(what, self).known_to_all();
     fail(failure);
     tell_members(failure);
   } catch (...) {  // no memory for the reason: the members hear of the loss at the world's end
-    fail({Cause::aborted, true, "aborted", -1, "", 0});
+    fail(Failure::aborted("aborted").known_to_all());
   }
 }
 
 void Team::State::tell_members(const Failure& failure) noexcept {
   try {
-    tell(core_, members_, {id_, failure.cause == Cause::lost ? failure.rank : -1, failure.what});
+    tell(core_, members_, {id_, failure.cause == Cause::lost ? failure.peer.rank : -1, failure.what});
   } catch (...) {  // no memory for the message: the members' own deadlines end their waits
   }
 }
@@ -463,10 +441,10 @@ void Team::State::peer_lost(int world_rank) noexcept {
   if (!is_member(world_rank)) return;
   try {
     const PeerInfo& peer = core_.bootstrap().peer(world_rank);
-    fail({Cause::lost, true, format("{}: {}, says rank {}", tell_gone(peer, false), describe(), core_.launch().rank),
-          peer.rank, peer.host, peer.pid});
+    const std::string what = format("{}: {}, says rank {}", tell_gone(peer, false), describe(), core_.launch().rank);
+    fail(Failure::lost(what, peer).known_to_all());
   } catch (...) {
-    fail({Cause::lost, true, "a rank is lost", world_rank, "", 0});
+    fail(Failure::lost("a rank is lost", {.rank = world_rank}).known_to_all());
   }
 }
 
@@ -478,11 +456,10 @@ void Team::State::peer_departed(int world_rank) noexcept {
 void Team::State::peer_aborted(int world_rank, const Abort& abort) noexcept {
   try {
     const std::string what = format("told by {}: {}", to_string(core_.bootstrap().peer(world_rank)), abort.reason);
-    if (abort.lost < 0) return fail({Cause::aborted, true, what, world_rank, "", 0});
-    const PeerInfo& lost = core_.bootstrap().peer(abort.lost);
-    fail({Cause::lost, true, what, lost.rank, lost.host, lost.pid});
+    if (abort.lost < 0) return fail(Failure::aborted(what).known_to_all());
+    fail(Failure::lost(what, core_.bootstrap().peer(abort.lost)).known_to_all());
   } catch (...) {
-    fail({Cause::aborted, true, "aborted", world_rank, "", 0});
+    fail(Failure::aborted("aborted").known_to_all());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tandem/device/signal.hpp"
@@ -76,11 +77,24 @@ class Team::State {
   enum class Cause : std::uint8_t { none, lost, timeout, aborted };
   struct Failure {
     Cause cause = Cause::none;
-    bool told = false;  // the other members know, or notice by themselves
-    std::string what;
-    int rank = -1;  // the world rank that was lost or waited for
-    std::string host;
-    std::int64_t pid = 0;
+    std::string what{};
+    PeerInfo peer{.rank = -1};  // that was lost or, with its rank alone, waited for
+    bool told = false;          // the other members know, or notice by themselves
+
+    [[nodiscard]] static Failure aborted(std::string what) {
+      return {.cause = Cause::aborted, .what = std::move(what)};
+    }
+    /// `peer`: the world rank that was waited for; -1 if it was not a single one.
+    [[nodiscard]] static Failure timed_out(std::string what, int peer) {
+      return {.cause = Cause::timeout, .what = std::move(what), .peer = {.rank = peer}};
+    }
+    [[nodiscard]] static Failure lost(std::string what, PeerInfo peer) {
+      return {.cause = Cause::lost, .what = std::move(what), .peer = std::move(peer)};
+    }
+    [[nodiscard]] Failure known_to_all() && {
+      told = true;
+      return std::move(*this);
+    }
   };
 
   [[nodiscard]] std::string describe() const;

@@ -19,6 +19,7 @@
 #include "base/format.hpp"
 #include "team/core.hpp"
 #include "team/descriptor_limit.hpp"
+#include "team/lost_peer.hpp"
 #include "team/mesh.hpp"
 #include "team/names.hpp"
 #include "team/rendezvous.hpp"
@@ -194,8 +195,8 @@ Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& min
       throw;
     }
   } catch (const PeerLost& error) {
-    throw PeerLost(format("{}: init of job '{}', says rank {}", error.what(), launch.job, launch.rank), error.rank(),
-                   error.host(), error.pid());
+    throw lost_peer(format("{}: init of job '{}', says rank {}", error.what(), launch.job, launch.rank),
+                    peer_of(error));
   } catch (const Timeout& error) {
     throw Timeout(format("init of job '{}' waited {} ms: {}, says rank {}", launch.job, env.timeout.count(),
                          error.what(), launch.rank),
