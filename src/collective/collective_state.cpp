@@ -129,10 +129,10 @@ void CollectiveState::make_slots(std::size_t bytes, std::uint32_t signals, int c
   const bool staging = options_.staging && ranks_ > 1;
   opened_ = signals;
   slots_ = Slots(team(), staging && !mails ? bytes : 0, signals + 1, operation(), staging ? letter_bytes_ : 0);
-  std::vector<std::shared_ptr<void>> parts = slots_.parts();
-  for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
-  for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
-  keep_in_graphs(std::move(parts));
+  Owners owners = slots_.owners();
+  append(owners, lanes_.owners());
+  append(owners, meeting_.owners());
+  keep_in_graphs(std::move(owners));
   if (letter_bytes_ != 0) {
     mailed_.resize(static_cast<std::size_t>(ranks_));
     mail_places_.resize(mailed_.size());

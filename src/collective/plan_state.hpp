@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tandem/base/dims.hpp"
 #include "tandem/base/dtype.hpp"
@@ -18,6 +17,7 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/team.hpp"
 
+#include "memory/owners.hpp"
 #include "team/reclaimed.hpp"
 
 namespace tandem {
@@ -44,9 +44,7 @@ class PlanState {
   /// Sets `describe`; called once. Also written to the log at level trace.
   void set_description(std::string text);
   /// Resources that captured runs use, which their graphs keep alive. None may hold the team.
-  void keep_in_graphs(std::vector<std::shared_ptr<void>> resources) {
-    resources_ = {team_, std::make_shared<Resources>(std::move(resources))};
-  }
+  void keep_in_graphs(Owners resources) { resources_ = {team_, std::make_shared<Owners>(std::move(resources))}; }
   /// Whether any run was captured, including the current one. Equal on all ranks.
   [[nodiscard]] bool captured() const noexcept { return last_capture_ != 0; }
   /// The capture of the current run; 0: it is not captured.
@@ -115,8 +113,6 @@ class PlanState {
   }
 
  private:
-  using Resources = std::vector<std::shared_ptr<void>>;
-
   /// Bytes by which the first element is misaligned; 0: it is aligned.
   [[nodiscard]] static std::size_t misaligned(const TensorView& view) noexcept {
     return reinterpret_cast<std::uintptr_t>(view.data()) & (size_of(view.dtype()) - 1);
@@ -139,7 +135,7 @@ class PlanState {
   std::uint32_t operation_ = 0;
   std::uint64_t number_ = 0;  ///< sequence number within the team, equal on all ranks
   bool compares_runs_;        ///< with those of the other ranks, before they are queued
-  Reclaimed<Resources> resources_;
+  Reclaimed<Owners> resources_;
   Event last_;                      ///< the end of the last run that was not captured
   Event last_captured_;             ///< the end of the last captured run; meaningless outside its capture
   std::uint64_t capture_ = 0;       ///< of the current run; 0: none

@@ -114,14 +114,14 @@ PartialSums::PartialSums(const Team& team, const LinearSpec& spec, const LinearC
       product_adds_(own_product_adds(spec, team.size(), static_cast<int>(rounds()))),
       adding_gemm_(team, adding_gemm(team, spec, choice.leave_sms, product_adds_)) {}
 
-std::vector<std::shared_ptr<void>> PartialSums::parts() const {
-  std::vector<std::shared_ptr<void>> parts = slots_.parts();
-  for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
-  for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
-  parts.push_back(staging_.shared());
-  parts.push_back(gemm_.shared());
-  if (adding_gemm_) parts.push_back(adding_gemm_.shared());
-  return parts;
+Owners PartialSums::owners() const {
+  Owners owners = slots_.owners();
+  append(owners, meeting_.owners());
+  append(owners, lanes_.owners());
+  owners.push_back(staging_.shared());
+  owners.push_back(gemm_.shared());
+  if (adding_gemm_) owners.push_back(adding_gemm_.shared());
+  return owners;
 }
 
 std::string PartialSums::communication() const {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +17,7 @@
 #include "linear/groups.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
+#include "memory/owners.hpp"
 #include "memory/slots.hpp"
 #include "team/reclaimed.hpp"
 
@@ -52,7 +52,7 @@ class PartialSums {
     return adding_gemm_ ? "of the own rows, " + adding_gemm_->describe() : "";
   }
   /// Owners of what its runs use.
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
+  [[nodiscard]] Owners owners() const;
 
   /// For a team of one: all of y, as one GEMM.
   void multiply_alone(const Operands& run, StreamRef stream);

@@ -24,10 +24,10 @@ ProductTurns::ProductTurns(const Team& team, const GemmSpec& product, std::size_
   if (turns) beside_ = or_abort(team, "a stream", [&] { return Beside(team.device()); });
 }
 
-std::vector<std::shared_ptr<void>> ProductTurns::parts() const {
-  std::vector<std::shared_ptr<void>> parts;
-  for (const Way& way : ways_) parts.push_back(way.gemm.shared());
-  return parts;
+Owners ProductTurns::owners() const {
+  Owners owners;
+  for (const Way& way : ways_) owners.push_back(way.gemm.shared());
+  return owners;
 }
 
 void ProductTurns::begin(StreamRef stream, Weights weights) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "tandem/team/team.hpp"
 
 #include "collective/side_stream.hpp"
+#include "memory/owners.hpp"
 #include "team/reclaimed.hpp"
 
 namespace tandem {
@@ -32,7 +32,7 @@ class ProductTurns {
 
   [[nodiscard]] const Gemm& gemm() const { return *ways_.front().gemm; }
   /// Owners of what its runs use.
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
+  [[nodiscard]] Owners owners() const;
   [[nodiscard]] bool take_turns() const noexcept { return beside_.has_value(); }
 
   // The steps of a run; `stream` is the caller's.

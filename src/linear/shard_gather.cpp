@@ -2,7 +2,6 @@
 #include "linear/shard_gather.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "tandem/device/trace_range.hpp"
 
@@ -83,12 +82,12 @@ std::string ShardGather::communication() const {
                 meeting_ ? static_cast<std::size_t>(meeting_.blocks()) : lanes_.lanes());
 }
 
-std::vector<std::shared_ptr<void>> ShardGather::parts() const {
-  std::vector<std::shared_ptr<void>> parts = slots_.parts();
-  for (std::shared_ptr<void>& part : meeting_.parts()) parts.push_back(std::move(part));
-  for (std::shared_ptr<void>& part : lanes_.parts()) parts.push_back(std::move(part));
-  parts.push_back(gathered_.shared());
-  return parts;
+Owners ShardGather::owners() const {
+  Owners owners = slots_.owners();
+  append(owners, meeting_.owners());
+  append(owners, lanes_.owners());
+  owners.push_back(gathered_.shared());
+  return owners;
 }
 
 void ShardGather::open(StreamRef stream) const {

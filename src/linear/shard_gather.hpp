@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 #include "linear/groups.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
+#include "memory/owners.hpp"
 #include "memory/slots.hpp"
 #include "team/reclaimed.hpp"
 
@@ -38,7 +38,7 @@ class ShardGather {
               Meanwhile meanwhile, Kept kept, std::uint32_t operation);
 
   /// Owners of what its runs use.
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
+  [[nodiscard]] Owners owners() const;
   [[nodiscard]] bool is_one_kernel() const noexcept { return lanes_.bytes() != 0 || meeting_; }
   /// What communicates, for a plan's `describe`.
   [[nodiscard]] std::string communication() const;

@@ -3,11 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "tandem/device/mailed_exchange.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
+
+#include "memory/owners.hpp"
 
 namespace tandem {
 
@@ -28,10 +29,8 @@ class MailLanes {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// The number of SMs that an exchange uses at most.
   [[nodiscard]] std::size_t lanes() const noexcept { return lanes_; }
-  /// Owners of the underlying memory (see SymmetricMemory::parts).
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const {
-    return bytes_ == 0 ? std::vector<std::shared_ptr<void>>() : memory_.parts();
-  }
+  /// Owners of the underlying memory.
+  [[nodiscard]] Owners owners() const { return bytes_ == 0 ? Owners() : owners_of(memory_); }
 
   /// Runs an exchange. The caller sets the fields before `peers`; `length` is at least 1 element and at most `bytes()`.
   /// Every member of the team calls it, in the same order. Asynchronous and stream-ordered; its waits end and fail as

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +10,8 @@
 #include "tandem/device/meeting.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
+
+#include "memory/owners.hpp"
 
 namespace tandem {
 
@@ -32,10 +33,8 @@ class MeetingPlace {
   [[nodiscard]] int blocks() const noexcept { return blocks_; }
   /// The memory of the team's rank `rank`, as mapped here.
   [[nodiscard]] std::byte* memory(int rank) const { return memory_.remote(rank); }
-  /// Owners of the underlying memory (see SymmetricMemory::parts).
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const {
-    return blocks_ == 0 ? std::vector<std::shared_ptr<void>>() : memory_.parts();
-  }
+  /// Owners of the underlying memory.
+  [[nodiscard]] Owners owners() const { return blocks_ == 0 ? Owners() : owners_of(memory_); }
 
   // Each synchronises with all peers, works, and synchronises again: ranks access each other's memory only in between.
   // `most_bytes` is the size of the largest rank's part of each operand, or of the longest copy. Every member makes the

@@ -11,6 +11,8 @@
 #include "tandem/device/mail.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
+#include "memory/owners.hpp"
+
 namespace tandem {
 
 /// A plan's own symmetric memory: two slots, so that consecutive runs overlap, each with its own credits and arrival
@@ -64,8 +66,8 @@ class TANDEM_API Slots {
     return remotes_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(slot) * bytes_;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Owners of the underlying memory (see SymmetricMemory::parts).
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return memory_.parts(); }
+  /// Owners of the underlying memory.
+  [[nodiscard]] Owners owners() const { return owners_of(memory_); }
   /// All other ranks in cyclic order from the next one: visiting peers in it, no two ranks use the same peer at once.
   [[nodiscard]] std::span<const int> peers() const noexcept { return peers_; }
 

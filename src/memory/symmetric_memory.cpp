@@ -18,6 +18,7 @@
 
 #include "base/checked.hpp"
 #include "base/format.hpp"
+#include "memory/owners.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/names.hpp"
 #include "team/or_abort.hpp"
@@ -347,13 +348,13 @@ std::byte* SymmetricMemory::contiguous() const { return reachable_state().contig
 std::size_t SymmetricMemory::contiguous_stride() const { return reachable_state().contiguous_stride(); }
 const SignalPad& SymmetricMemory::signal_pad() const { return reachable_state().pad; }
 
-std::vector<std::shared_ptr<void>> SymmetricMemory::parts() const {
-  const State& state = reachable_state();
-  std::vector<std::shared_ptr<void>> parts{state.held->segment, state.held->pad_segment};
+Owners owners_of(const SymmetricMemory& memory) {
+  const SymmetricMemory::State& state = memory.reachable_state();
+  Owners owners{state.held->segment, state.held->pad_segment};
   for (const auto* mappings : {&state.held->reach->mappings, &state.held->reach->pad_mappings}) {
-    parts.insert(parts.end(), mappings->begin(), mappings->end());
+    owners.insert(owners.end(), mappings->begin(), mappings->end());
   }
-  return parts;
+  return owners;
 }
 
 }  // namespace tandem

@@ -73,12 +73,10 @@ class TANDEM_API SymmetricMemory {
   /// Tandem include the signal pad, rounded up to the backend's granularity. Equal on every rank.
   [[nodiscard]] std::size_t contiguous_stride() const;
   [[nodiscard]] const SignalPad& signal_pad() const;
-  /// Owners of its memory and mappings, here and on the peers, for a caller that must keep them alive for longer; none
-  /// of them holds the team. Without the table of `peer_pointers` and the range of `contiguous`.
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const;
 
  private:
   friend class SymmetricTensor;
+  friend std::vector<std::shared_ptr<void>> owners_of(const SymmetricMemory& memory);
   class State;
   /// `rendezvous`, where `contents` (a tensor's dtype and sizes as text) must be equal on all ranks as well.
   void rendezvous(std::string_view contents);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/all_gather_linear/state.hpp"
 
-#include <memory>
 #include <utility>
 
 #include "base/format.hpp"
@@ -25,9 +24,9 @@ AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const Li
       products_.take_turns()
           ? "in turns on the caller's stream and on one beside it, where they have a workspace of their own"
           : "");
-  auto parts = gather_.parts();
-  for (std::shared_ptr<void>& part : products_.parts()) parts.push_back(std::move(part));
-  keep_in_graphs(std::move(parts));
+  Owners owners = gather_.owners();
+  append(owners, products_.owners());
+  keep_in_graphs(std::move(owners));
 }
 
 void AllGatherLinear::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,

@@ -20,7 +20,7 @@ LinearReduceScatter::State::State(const Team& team, const LinearSpec& spec, cons
             operation()),
       communication_(team, choice().algorithm == tandem::sequence ? 0 : CommunicationStreams::for_copies(team)) {
   describe_product(sums_.gemm(), sums_.communication(), sums_.adding());
-  keep_in_graphs(sums_.parts());
+  keep_in_graphs(sums_.owners());
 }
 
 void LinearReduceScatter::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,

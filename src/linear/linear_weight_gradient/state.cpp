@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/linear_weight_gradient/state.hpp"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "tandem/linear/tuned_product.hpp"
@@ -35,10 +33,10 @@ LinearWeightGradient::State::State(const Team& team, const LinearSpec& spec, Gat
     wide_.emplace(team, spec, choice().leave_sms);
   }
   describe_product(*gemm_, gather_.communication(), wide_ ? wide_->describe() : "");
-  auto parts = gather_.parts();
-  parts.push_back(gemm_.shared());
-  if (wide_) std::ranges::copy(wide_->parts(), std::back_inserter(parts));
-  keep_in_graphs(std::move(parts));
+  Owners owners = gather_.owners();
+  owners.push_back(gemm_.shared());
+  if (wide_) append(owners, wide_->owners());
+  keep_in_graphs(std::move(owners));
 }
 
 void LinearWeightGradient::State::start(const TensorView& shard, std::int64_t m, StreamRef stream) {

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
 #include "team/reclaimed.hpp"
+
+#include "memory/owners.hpp"
 
 namespace tandem {
 
@@ -29,7 +29,7 @@ class WideSum {
   void round(StreamRef stream, void* dw) const;
 
   /// Owners of what its runs use.
-  [[nodiscard]] std::vector<std::shared_ptr<void>> parts() const { return {sum_.shared(), gemm_.shared()}; }
+  [[nodiscard]] Owners owners() const { return {sum_.shared(), gemm_.shared()}; }
   [[nodiscard]] std::string describe() const;
 
  private:
