@@ -32,7 +32,7 @@ struct Range {
 
 std::vector<Range> ranges_of(const AlgorithmRow& row, std::int64_t most, std::int64_t element_bytes) {
   const std::int64_t in_unit = std::max<std::int64_t>(static_cast<std::int64_t>(vector_bytes) / element_bytes, 1);
-  if (most < in_unit) return {{row.algorithm(std::max<std::int64_t>(most, 1)), ""}};
+  if (most < in_unit) return {{row.algorithm(most), ""}};
   const auto algorithm = [&](std::int64_t units) { return row.algorithm(units * in_unit); };
   std::vector<Range> ranges;
   std::int64_t last = 1;

@@ -198,6 +198,12 @@ void CollectiveState::expect_at_most(std::int64_t count, std::int64_t limit, std
   if (count > limit) refuse(format("{} has {} elements; this plan is for at most {}", what, count, limit));
 }
 
+void CollectiveState::expect_within(std::int64_t count, std::int64_t limit) const {
+  if (count < 0 || count > limit) {
+    refuse(format("the algorithm for {} elements was asked for; this plan is for 0 to {}", count, limit));
+  }
+}
+
 void CollectiveState::expect_asked(std::span<const std::string_view> fitting, std::string_view given) const {
   if (std::ranges::find(fitting, options_.algorithm) != fitting.end()) return;
   std::string names;
@@ -246,7 +252,6 @@ std::string_view CollectiveState::copier() const noexcept { return copied_by(dev
 std::string CollectiveState::summer() const { return summed_by(device(), options_.sms); }
 
 bool CollectiveState::takes_staging(std::size_t bytes) const noexcept {
-  if (bytes == 0) return true;  // nothing is copied, so no peer needs a signal
   return automatic_ && options_.staging && staged_wins(collective_tuning(device().id().type), bytes);
 }
 

@@ -101,6 +101,8 @@ class CollectiveState : public PlanState {
   void expect_count(std::int64_t count) const;
   /// Throws InvalidArgument if `count` exceeds `limit`, the plan's; `what` names it in the error.
   void expect_at_most(std::int64_t count, std::int64_t limit, std::string_view what) const;
+  /// Throws InvalidArgument unless runs of this plan, which are of up to `limit` elements, may be of `count`.
+  void expect_within(std::int64_t count, std::int64_t limit) const;
   /// Throws InvalidArgument if an explicit algorithm was asked for that is not in `fitting`; `given` names the tensors.
   void expect_algorithm(std::span<const std::string_view> fitting, std::string_view given) const {
     if (!automatic_) expect_asked(fitting, given);

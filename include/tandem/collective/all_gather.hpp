@@ -37,7 +37,8 @@ class TANDEM_API AllGather final : public Collective {
   /// kernel (CUDA) or "mail" (host) for small shards.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
-  /// The algorithm that a run with shards of up to `count` elements uses.
+  /// The algorithm that a run with shards of up to `count` elements uses. Throws InvalidArgument unless `count` is 0 to
+  /// that of the spec.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: this rank's shard is already at its position in `gathered`.

@@ -40,7 +40,8 @@ class TANDEM_API AllReduce final : public Collective {
   /// need staging. For large plain views it uses "fetch".
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
-  /// The algorithm that a run of `count` elements uses; "copy" in a team of one rank.
+  /// The algorithm that a run of `count` elements uses; "copy" in a team of one rank. Throws InvalidArgument unless
+  /// `count` is 0 to that of the spec.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   // All tensors of a run have the same number of elements. `out` is `input` itself or does not overlap it.

@@ -40,7 +40,8 @@ class TANDEM_API AllToAll final : public Collective {
   /// over its links if each part is a multiple of 16 bytes.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
-  /// The algorithm that a run with parts of up to `count` elements uses.
+  /// The algorithm that a run with parts of up to `count` elements uses; if parts differ, for "auto" one whose parts
+  /// are all multiples of 16 bytes if the longest is. Throws InvalidArgument unless `count` is 0 to that of the spec.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);

@@ -42,7 +42,7 @@ class TANDEM_API Broadcast final : public Collective {
   /// over the root's links).
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
-  /// The algorithm that a run of `count` elements uses.
+  /// The algorithm that a run of `count` elements uses. Throws InvalidArgument unless `count` is 0 to that of the spec.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: the root's tensor is read, the others' are written.

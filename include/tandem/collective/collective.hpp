@@ -34,7 +34,9 @@ struct CollectiveOptions {
   bool strided = false;
 };
 
-/// Which of a run's tensors are symmetric, as far as the plan's algorithms depend on it; if both are: symmetric_output.
+/// Which of a run's tensors are symmetric; if both are: symmetric_output. all_gather and broadcast depend on the output
+/// only, so for them symmetric_input is the same as plain; reduce_scatter depends on the input only, so for it
+/// symmetric_output (both) is the same as symmetric_input.
 enum class Tensors : std::uint8_t { plain, symmetric_input, symmetric_output };
 
 /// Base of the five collectives. Each is a plan for runs of up to a given count; a run's count (equal on all ranks) is

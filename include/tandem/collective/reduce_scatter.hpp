@@ -36,7 +36,8 @@ class TANDEM_API ReduceScatter final : public Collective {
   /// kernel (CUDA) or "mail" (host) for small shards.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
-  /// The algorithm that a run with shards of up to `count` elements uses.
+  /// The algorithm that a run with shards of up to `count` elements uses. Throws InvalidArgument unless `count` is 0 to
+  /// that of the spec.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: the sum of this rank's shard overwrites that shard in `input`; the rest of `input` is unchanged.

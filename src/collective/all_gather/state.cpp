@@ -83,7 +83,8 @@ AllGather::State::Way AllGather::State::way(std::size_t bytes, Tensors tensors) 
   return takes_fetch(bytes) ? Way::fetch : Way::pull;
 }
 
-std::string_view AllGather::State::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+std::string_view AllGather::State::algorithm(std::int64_t count, Tensors tensors) const {
+  expect_within(count, count_);
   return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
@@ -247,6 +248,7 @@ void AllGather::State::gather(const Rows& shard, const SymmetricTensor& gathered
   expect_algorithm(into_symmetric, "a symmetric tensor");
   expect_closed(stream);
   expect_alike(stream, [&] { return format("a run of {} into {}", whole.in_words(), named(gathered)); });
+  if (whole.total == 0) return;
   std::byte* const out = gathered.memory().data();
   switch (way(bytes_of(whole.full), Tensors::symmetric_output)) {
     case Way::mail: return run_step(stream, "all_gather", [&] { mail(shard.address(), out, whole, stream); });
@@ -271,6 +273,7 @@ void AllGather::State::run(const TensorView& shard, const TensorView& gathered, 
   const Split whole = split_of(gathered);
   expect_shard(shard, gathered, "gathered", whole);
   expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
+  if (whole.total == 0) return;
   const auto* const from = shard.data_as<const std::byte>();
   auto* const into = gathered.data_as<std::byte>();
   const Way way = this->way(bytes_of(whole.full), Tensors::plain);

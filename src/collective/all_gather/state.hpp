@@ -25,7 +25,7 @@ class AllGather::State final : public CollectiveState {
  public:
   State(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options);
 
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
   void run(const SymmetricTensor& gathered, StreamRef stream);
   void run(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
   void run(const TensorView& shard, const TensorView& gathered, StreamRef stream);

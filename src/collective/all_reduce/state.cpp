@@ -87,7 +87,8 @@ AllReduce::State::Way AllReduce::State::way(std::int64_t count, Tensors tensors)
   return takes_one_shot(count, tensors) ? Way::one_shot : Way::two_shot;
 }
 
-std::string_view AllReduce::State::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+std::string_view AllReduce::State::algorithm(std::int64_t count, Tensors tensors) const {
+  expect_within(count, count_);
   return ways[static_cast<std::size_t>(way(count, tensors))];
 }
 

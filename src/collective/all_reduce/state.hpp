@@ -22,7 +22,7 @@ class AllReduce::State final : public CollectiveState {
  public:
   State(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options);
 
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
   void run(const SymmetricTensor& tensor, StreamRef stream);
   void run(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream);
   void run(const TensorView& input, const SymmetricTensor& out, StreamRef stream);

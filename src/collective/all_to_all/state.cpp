@@ -68,7 +68,8 @@ AllToAll::State::Way AllToAll::State::way(std::size_t bytes, Tensors tensors, bo
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
-std::string_view AllToAll::State::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+std::string_view AllToAll::State::algorithm(std::int64_t count, Tensors tensors) const {
+  expect_within(count, count_);
   const std::size_t bytes = bytes_of(count);
   return algorithms[static_cast<std::size_t>(way(bytes, tensors, bytes % vector_bytes == 0))];
 }

@@ -25,7 +25,7 @@ class AllToAll::State final : public CollectiveState {
  public:
   State(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options);
 
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
   void run(const TensorView& input, const SymmetricTensor& out, StreamRef stream);
   void run(const SymmetricTensor& input, const TensorView& out, StreamRef stream);
   void run(const TensorView& input, const TensorView& out, StreamRef stream);

@@ -132,7 +132,8 @@ Broadcast::State::Way Broadcast::State::way(std::size_t bytes, Tensors tensors) 
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
-std::string_view Broadcast::State::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+std::string_view Broadcast::State::algorithm(std::int64_t count, Tensors tensors) const {
+  expect_within(count, count_);
   return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 

@@ -23,7 +23,7 @@ class Broadcast::State final : public CollectiveState {
  public:
   State(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options);
 
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
   void run(const SymmetricTensor& tensor, int root, StreamRef stream);
   void run(const TensorView& tensor, int root, StreamRef stream);
   void run(const TensorView& input, const SymmetricTensor& out, int root, StreamRef stream);

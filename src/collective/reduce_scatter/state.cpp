@@ -53,7 +53,7 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
 
 ReduceScatter::State::Way ReduceScatter::State::way(std::size_t bytes, Tensors tensors) const noexcept {
   if (takes_mail(bytes)) return Way::mail;
-  const bool symmetric = tensors == Tensors::symmetric_input;
+  const bool symmetric = tensors != Tensors::plain;
   if (symmetric && meeting()) {
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
     const bool wins = direct_shard_wins(ranks(), bytes, tuning.direct_above_bytes, tuning.direct_scatter_bytes);
@@ -64,7 +64,8 @@ ReduceScatter::State::Way ReduceScatter::State::way(std::size_t bytes, Tensors t
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
-std::string_view ReduceScatter::State::algorithm(std::int64_t count, Tensors tensors) const noexcept {
+std::string_view ReduceScatter::State::algorithm(std::int64_t count, Tensors tensors) const {
+  expect_within(count, count_);
   return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 

@@ -21,7 +21,7 @@ class ReduceScatter::State final : public CollectiveState {
  public:
   State(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options);
 
-  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const noexcept;
+  [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
   void run(const SymmetricTensor& input, StreamRef stream);
   void run(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);
   void run(const TensorView& input, const TensorView& shard, StreamRef stream);
