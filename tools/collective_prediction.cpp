@@ -15,7 +15,7 @@ double predict_seconds(Operation operation, std::string_view runs, const Form& f
   double touched = 0;              // bytes read or written in one rank's memory
   switch (operation) {
     case Operation::all_gather:
-      if (runs == "pull") touched = 2 * shard;                                  // into the slot
+      if (runs == "staged") touched = 2 * shard;                                // into the slot
       if (runs == "mail" || runs == "one_kernel") touched = 2 * peers * shard;  // out of the mailboxes
       break;
     case Operation::reduce_scatter:

@@ -77,7 +77,7 @@ std::vector<std::string> algorithms(Operation operation, const Form& form) {
   const bool plain = !form.symmetric_input && !form.symmetric_output;
   switch (operation) {
     case Operation::all_gather:
-      if (plain) return {"auto", "pull", "fetch", "mail", "one_kernel"};
+      if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
       return {"auto", "push", "mail", "one_kernel", "direct_kernel"};
     case Operation::reduce_scatter:
       if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};

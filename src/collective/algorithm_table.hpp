@@ -35,7 +35,7 @@ struct AlgorithmNote {
 
 /// What `describe` says about a plan for runs of up to `most` elements of `element_bytes`: a line for each row, with
 /// the sizes at which its algorithm changes, found by calling `algorithm`:
-///   into plain views: mail up to 2 KiB, pull below 4 MiB, fetch
+///   into plain views: mail up to 2 KiB, staged below 4 MiB, fetch
 /// Then a line for each note whose algorithm a row names. From 16 bytes on, only multiples of 16 bytes are tried, since
 /// some kernels take no other sizes.
 [[nodiscard]] TANDEM_API std::string algorithm_table(std::span<const AlgorithmRow> rows,

@@ -102,13 +102,13 @@ TEST_P(AllGatherTest, WithoutMultiprocessorsItIsRightAndSaysSo) {
 TEST_P(AllGatherTest, SaysWhichAlgorithmARunTakes) {
   run([](World& world) {
     const Team& team = world.team();
-    for (const std::string_view asked : {"push", "pull", "mail", "one_kernel", "direct_kernel", "fetch"}) {
+    for (const std::string_view asked : {"push", "staged", "mail", "one_kernel", "direct_kernel", "fetch"}) {
       if (asked == "mail" && !team.device().sends_letters()) continue;
       if (asked == "one_kernel" && !team.device().exchanges_mail()) continue;
       if (asked == "direct_kernel" && !team.device().meets()) continue;
       if (asked == "fetch" && !can_fetch(team)) continue;
       const AllGather gather(team, {.count = 1000}, {.algorithm = std::string(asked)});
-      const bool plain = asked == "pull" || asked == "fetch";
+      const bool plain = asked == "staged" || asked == "fetch";
       EXPECT_EQ(gather.algorithm(1000, plain ? Tensors::plain : Tensors::symmetric_output), asked);
     }
     const AllGather gather(team, {.count = 4 << 20});

@@ -166,7 +166,7 @@ TEST_P(LargeTest, AllGather) {
     for (const char* algorithm : {"push", "direct_kernel"}) {
       check(algorithm, Large::part(large.plain, 0), large.whole, whole);
     }
-    check("pull", Large::part(whole, 0), large.plain, large.plain);
+    check("staged", Large::part(whole, 0), large.plain, large.plain);
   });
 }
 

@@ -123,7 +123,7 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
                                   {"algorithm 'ring' is not known; known: auto, one_shot, two_shot, fetch, mail, "
                                    "one_kernel, one_kernel_two_shot, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
-                                  {"known: auto, push, pull, fetch, mail, one_kernel, direct_kernel"});
+                                  {"known: auto, push, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
                                   {"known: auto, direct, staged, fetch, mail, one_kernel, direct_kernel"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8, .dtype = f32}, {.algorithm = "ring"}); },
@@ -166,17 +166,18 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
                                   {"'one_kernel' was asked for on 0 SMs"});
     expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "mail", .staging = false}); },
                                   {"'mail' was asked for without staging", "mail needs it"});
-    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "pull", .staging = false}); },
-                                  {"'pull' was asked for without staging", "pull needs it"});
+    expect_error<InvalidArgument>([&] { AllGather(team, {.count = 8}, {.algorithm = "staged", .staging = false}); },
+                                  {"'staged' was asked for without staging", "staged needs it"});
     expect_error<InvalidArgument>([&] { AllToAll(team, {.count = 8}, {.algorithm = "fetch", .staging = false}); },
                                   {"'fetch' was asked for without staging", "fetch needs it"});
     expect_error<InvalidArgument>([&] { Broadcast(team, {.count = 8}, {.algorithm = "staged", .staging = false}); },
                                   {"'staged' was asked for without staging", "staged needs it"});
 
     AllGather push(team, {.count = 8, .dtype = f32}, {.algorithm = "push"});
-    AllGather pull(team, {.count = 8, .dtype = f32}, {.algorithm = "pull"});
+    AllGather staged(team, {.count = 8, .dtype = f32}, {.algorithm = "staged"});
     expect_says(push.describe(), {"into symmetric tensors: push\n", "into plain views: not taken by algorithm push\n"});
-    expect_says(pull.describe(), {"into symmetric tensors: not taken by algorithm pull\n", "into plain views: pull\n"});
+    expect_says(staged.describe(),
+                {"into symmetric tensors: not taken by algorithm staged\n", "into plain views: staged\n"});
     const AllGather bare(team, {.count = 1 << 20, .dtype = f32}, {.staging = false});
     expect_says(bare.describe(), {"into symmetric tensors: push\n", "into plain views: not taken without staging\n"});
     std::vector<float> memory(16);
@@ -184,10 +185,10 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     const TensorView eight(memory.data(), {8}, f32);
     const Stream stream(team.device());
     expect_error<InvalidArgument>([&] { push(four, eight, stream); },
-                                  {"'push' is not for a plain view", "'pull', 'fetch', 'mail'"});
+                                  {"'push' is not for a plain view", "'staged', 'fetch', 'mail'"});
     const SymmetricTensor tensor = symmetric(team, {8}, f32);
-    expect_error<InvalidArgument>([&] { pull(tensor, stream); },
-                                  {"'pull' is not for a symmetric tensor", "takes 'push', 'mail'"});
+    expect_error<InvalidArgument>([&] { staged(tensor, stream); },
+                                  {"'staged' is not for a symmetric tensor", "takes 'push', 'mail'"});
     AllGather mail(team, {.count = 8, .dtype = f32}, {.algorithm = "mail"});
     expect_error<InvalidArgument>([&] { mail.start(tensor, stream); }, {"'mail' is not for a run in steps"});
   });
@@ -297,7 +298,7 @@ TEST(CollectiveMisuse, RanksThatMayNotReadEachOther) {
     constexpr std::int64_t count = 100'000;
     AllGather gather(team, {.count = count, .dtype = i32});
     expect_says(gather.describe(),
-                {"into plain views: mail up to 2 KiB, pull\n", "no fetch: ", "Operation not permitted"});
+                {"into plain views: mail up to 2 KiB, staged\n", "no fetch: ", "Operation not permitted"});
     const std::vector<std::int32_t> mine(count, team.rank() + 1);
     std::vector<std::int32_t> all(2 * count);
     const Stream stream(team.device());

@@ -120,7 +120,7 @@ class Collectives {
   void gathers() {
     const AllGatherSpec spec{.count = count_, .dtype = dtype_};
     std::vector<CollectiveOptions> options = plain_or_mail_options(team_, piece);
-    options.push_back(by("pull"));
+    options.push_back(by("staged"));
     plain<AllGather>(spec, count_, total_, options,
                      [this](AllGather& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });
     for (const char* algorithm : {"push", "direct_kernel"}) gather_in_place(algorithm, inputs(total_));

@@ -118,9 +118,9 @@ constexpr Operation operations[] = {
        });
      },
      Operation::runs, Operation::any_device, Messages::bulk},
-    {"AllGather, pull",
+    {"AllGather, staged",
      [](Stage& s) {
-       return runs_of(s, AllGather(s.team, {s.count(), f32}, by("pull")),
+       return runs_of(s, AllGather(s.team, {s.count(), f32}, by("staged")),
                       [](auto& plan, Stage& t) { plan(t.plain(0, {t.count()}), t.plain(1, {t.all()}), t.stream); });
      },
      Operation::runs, Operation::any_device, Messages::bulk},

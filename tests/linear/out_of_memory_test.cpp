@@ -151,7 +151,7 @@ TEST(RunsOutOfMemory, ARankWhoseRunThrowsMidwayTellsTheOthers) {
       {"AllGather",
        [](const Team& team, Tensors& tensors) -> Run {
          auto plan = std::make_shared<AllGather>(team, AllGatherSpec{.count = 8192},
-                                                 CollectiveOptions{.algorithm = "pull", .piece_bytes = 256});
+                                                 CollectiveOptions{.algorithm = "staged", .piece_bytes = 256});
          return [=, x = tensors(1, 8192), y = tensors(3, 8192)](StreamRef stream) { (*plan)(x, y, stream); };
        }},
       {"AllGather in steps",

@@ -53,7 +53,7 @@ TEST_P(BenchOfRanks, MeasuresEveryAlgorithmInTheTensorsThatItTakes) {
     const char* tensors;
   };
   for (const Row& row : {Row{"all_gather --algorithm push", "into symmetric"},
-                         {"all_gather --algorithm pull", "plain"},
+                         {"all_gather --algorithm staged", "plain"},
                          {"reduce_scatter --algorithm direct", "from symmetric"},
                          {"reduce_scatter --algorithm staged", "plain"},
                          {"all_reduce --algorithm one_shot", "symmetric"},

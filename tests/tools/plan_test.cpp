@@ -71,8 +71,8 @@ TEST(Plan, PredictsCollectivesByAlgorithm) {
   const std::string fetch_or = "fetch or ";
   const auto large = [&](const char* otherwise) { return fetch_or + otherwise; };
   for (const Row& row :
-       {Row{"all_gather", {"push", large("pull")}, 0.75, 1},
-        {"all_gather --algorithm pull", {"pull"}, 0.75, 1},
+       {Row{"all_gather", {"push", large("staged")}, 0.75, 1},
+        {"all_gather --algorithm staged", {"staged"}, 0.75, 1},
         {"reduce_scatter", {"direct", large("staged")}, 0.75, 1},
         {"all_reduce", {"two_shot", large("two_shot")}, 1.5, 2},
         {"all_reduce --algorithm one_shot", {"one_shot", "one_shot"}, 3, 1},
@@ -80,7 +80,7 @@ TEST(Plan, PredictsCollectivesByAlgorithm) {
         {"broadcast --algorithm push", {"push"}, 27.0 / 19, 2},  // shares of 9, 6 and 4 parts, then forwarded
         {"broadcast --algorithm pull", {"pull"}, 1, 1},
         // small ones use staging memory, whatever the tensors
-        {"all_gather", {"pull", "pull"}, 0.75, 1, 4},
+        {"all_gather", {"staged", "staged"}, 0.75, 1, 4},
         {"reduce_scatter", {"staged", "staged"}, 0.75, 1, 8},
         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 4},
         // the smallest use mail
@@ -90,7 +90,7 @@ TEST(Plan, PredictsCollectivesByAlgorithm) {
         {"broadcast --algorithm mail", {"mail", "mail"}, 3, 1, 1},
         {"all_reduce", {"one_shot", "one_shot"}, 3, 1, 1},
         {"all_reduce --algorithm mail", {"mail", "mail"}, 3, 1, 1},
-        {"all_gather", {"push", "pull"}, 0.75, 1, 20}}) {
+        {"all_gather", {"push", "staged"}, 0.75, 1, 20}}) {
     const Outcome outcome = tandem_command("plan " + std::string(row.operation) + " -n 4 --size " +
                                            std::to_string(row.kib) + "K --link 100us,0.001GB/s --json -");
     ASSERT_EQ(outcome.code, success) << row.operation;

@@ -88,7 +88,7 @@ const std::vector<Row>& collective_rows() {
       {"CollectiveAlgorithm",
        2,
        [](World& world) { AllGather(world.team(), {8, f32}, {.algorithm = "ring"}); },
-       {"AllGather on rank {rank} of 2", "'ring' is not known", "auto, push, pull"}},
+       {"AllGather on rank {rank} of 2", "'ring' is not known", "auto, push, staged"}},
       {"CollectivePieces",
        2,
        [](World& world) { AllGather(world.team(), {8, f32}, {.piece_bytes = ~std::size_t{0}}); },

@@ -25,16 +25,16 @@ struct AllGatherSpec {
 /// Into a symmetric tensor, "push": each rank writes its shard directly into its peers' tensors, in rank-rotated order,
 /// and signals each peer; nothing is staged, and on CUDA copy engines move all data, so that SMs run only small signal
 /// and wait kernels. Into a plain view, "fetch": each rank reads its peers' shards in place, if the system allows it
-/// (see Collective); or "pull": shards are staged in pieces in the plan's own memory, from which the peers copy them.
+/// (see Collective); or "staged": shards are staged in pieces in the plan's own memory, from which the peers copy them.
 /// Into either, "mail": each rank writes its shard into a mailbox at every peer, one letter per step; fastest for the
 /// smallest shards. "one_kernel", on CUDA: the same in one kernel of up to 64 thread blocks (or CollectiveOptions::sms;
 /// with 0, copy engines do all copies). "direct_kernel", on CUDA, into symmetric tensors: one kernel that stores into
 /// all of them.
 class TANDEM_API AllGather final : public Collective {
  public:
-  /// Collective. Algorithms: "push" and "direct_kernel" for symmetric tensors, "pull" and "fetch" for plain views,
+  /// Collective. Algorithms: "push" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain views,
   /// "mail" and "one_kernel" for both. "auto" chooses one that fits the tensors: "fetch" for large plain views, and a
-  /// kernel (CUDA) or "mail" (host) for small shards.
+  /// kernel (CUDA) or "mail" (host) for small shards; on the host also "staged" for small shards of symmetric tensors.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
   /// The algorithm that a run with shards of up to `count` elements uses. Throws InvalidArgument unless `count` is 0 to

@@ -33,7 +33,7 @@ class TANDEM_API ReduceScatter final : public Collective {
  public:
   /// Collective. Algorithms: "direct" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain views,
   /// "mail" and "one_kernel" for both. "auto" chooses one that fits the tensors: "fetch" for large plain views, and a
-  /// kernel (CUDA) or "mail" (host) for small shards.
+  /// kernel (CUDA) or "mail" (host) for small shards; on the host also "staged" for small shards of symmetric tensors.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
   /// The algorithm that a run with shards of up to `count` elements uses. Throws InvalidArgument unless `count` is 0 to

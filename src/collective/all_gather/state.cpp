@@ -16,16 +16,16 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> algorithms{"push", "pull", "fetch", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 6> algorithms{"push", "staged", "fetch", "mail", "one_kernel", "direct_kernel"};
 
 // The algorithms that support each kind of tensors, or a run in steps.
 constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
 constexpr std::array<std::string_view, 1> in_steps{"push"};
-constexpr std::array<std::string_view, 4> into_plain{"pull", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
-constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; pull: it is in my slot; fetch: it may be read
+constexpr std::uint32_t arrived = 1;  // push: my shard is in your tensor; staged: in my slot; fetch: it may be read
 constexpr std::uint32_t drained = 2;  // fetch: I have read your shard
 constexpr std::uint32_t signals = 3;
 
@@ -38,11 +38,10 @@ AllGather::State::State(const Team& team, const AllGatherSpec& spec, const Colle
       started_at_(or_abort(team, "an event", [&] { return Event(team.device()); })),
       coming_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
-  expect_staging_for({"pull"});
   const CollectiveTuning& tuning = collective_tuning(device().id().type);
   make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
   make_meeting(spec.count, ranks() - 1, direct_copy_above(tuning, ranks()));
-  const bool staging = options.algorithm == "pull" || (automatic() && !is_always_one_kernel(spec.count));
+  const bool staging = options.algorithm == "staged" || (automatic() && !is_always_one_kernel(spec.count));
   make_slots(staging ? bytes_up_to(piece_bytes(), spec.count) : 0, signals, ranks() - 1);
   const bool pushes = options.algorithm == "push" || (automatic() && !is_always_one_kernel(spec.count));
   if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<SideStream>(team);
@@ -63,7 +62,7 @@ AllGather::State::State(const Team& team, const AllGatherSpec& spec, const Colle
   };
   describe_algorithms(spec.count, rows,
                       {{"push", "copies into the peers' tensors, " + batches},
-                       {"pull", format("copies out of the peers' slots, in pieces of {} bytes", piece_bytes())},
+                       {"staged", format("copies out of the peers' slots, in pieces of {} bytes", piece_bytes())},
                        {"direct_kernel", "one kernel on each rank stores into the peers' tensors"}},
                       format("copies by {}", copier()));
 }
@@ -79,8 +78,8 @@ AllGather::State::Way AllGather::State::way(std::size_t bytes, Tensors tensors) 
     }
   }
   if (takes_one_kernel(bytes)) return Way::one_kernel;
-  if (symmetric) return takes_staging(bytes) ? Way::pull : Way::push;
-  return takes_fetch(bytes) ? Way::fetch : Way::pull;
+  if (symmetric) return takes_staging(bytes) ? Way::staged : Way::push;
+  return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
 std::string_view AllGather::State::algorithm(std::int64_t count, Tensors tensors) const {
@@ -257,7 +256,7 @@ void AllGather::State::gather(const Rows& shard, const SymmetricTensor& gathered
     case Way::one_kernel:
       return run_steps(stream, "all_gather",
                        [&] { one_kernel(stream, MailedForm::all_gather, shard.address(), out, whole); });
-    case Way::pull: return run_steps(stream, "all_gather", [&] { pull(shard, out, whole, stream); });
+    case Way::staged: return run_steps(stream, "all_gather", [&] { staged(shard, out, whole, stream); });
     case Way::push:
     case Way::fetch:
       push(shard, gathered, Awaited::all, stream);
@@ -282,7 +281,7 @@ void AllGather::State::run(const TensorView& shard, const TensorView& gathered, 
     switch (way) {
       case Way::one_kernel: return one_kernel(stream, MailedForm::all_gather, from, into, whole);
       case Way::fetch: return fetch(from, into, whole, stream);
-      default: return pull(rows_of(shard), rows_of(gathered), whole, stream);
+      default: return staged(rows_of(shard), rows_of(gathered), whole, stream);
     }
   });
 }
@@ -336,7 +335,7 @@ void AllGather::State::fetch(const std::byte* shard, std::byte* gathered, const 
   wait_all(stream, drained);
 }
 
-void AllGather::State::pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream) {
+void AllGather::State::staged(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream) {
   const std::size_t longest = bytes_of(whole.full);
   const auto piece_of = [&](int rank, std::size_t begin) {  // size of the piece at `begin` of that rank's shard
     return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), piece_bytes());

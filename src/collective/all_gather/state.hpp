@@ -43,13 +43,13 @@ class AllGather::State final : public CollectiveState {
   /// The copies of `push`: to all peers and, unless in place, into this rank's own tensor.
   void push_at_once(const Rows& shard, const SymmetricTensor& gathered, bool in_place, StreamRef stream);
   /// In the order of `algorithms` in state.cpp.
-  enum class Way : std::uint8_t { push, pull, fetch, mail, one_kernel, direct_kernel };
+  enum class Way : std::uint8_t { push, staged, fetch, mail, one_kernel, direct_kernel };
   /// The algorithm for shards of up to `bytes` bytes.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
   void direct(const std::byte* shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void mail(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
   void fetch(const std::byte* shard, std::byte* gathered, const Split& whole, StreamRef stream);
-  void pull(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
+  void staged(const Rows& shard, const Rows& gathered, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& gathered) const;
   void expect_closed(StreamRef stream);
   /// Throws unless a run was started, and in the capture that `stream` is in (or both in none).

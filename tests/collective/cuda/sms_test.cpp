@@ -77,7 +77,7 @@ class Recorder {
                     [&](AllGather& plan) { plan(tensor_, stream_); });
     each<AllGather>(spec, {"auto", "push", "one_kernel", "direct_kernel"}, "into symmetric",
                     [&](AllGather& plan) { plan(input(count_), tensor_, stream_); });
-    each<AllGather>(spec, {"auto", "pull", "one_kernel"}, "plain",
+    each<AllGather>(spec, {"auto", "staged", "one_kernel"}, "plain",
                     [&](AllGather& plan) { plan(input(count_), output(all_), stream_); });
   }
   void sums() {
