@@ -24,6 +24,21 @@ Variant make(const Team& team, Operation operation, std::int64_t count, DType dt
   }
 }
 
+Tensors tensors_of(const Form& form) {
+  if (form.symmetric_output) return Tensors::symmetric_output;
+  return form.symmetric_input ? Tensors::symmetric_input : Tensors::plain;
+}
+
+std::span<const std::string_view> algorithms_on(Operation operation, Tensors tensors) {
+  switch (operation) {
+    case Operation::all_gather: return AllGather::algorithms(tensors);
+    case Operation::reduce_scatter: return ReduceScatter::algorithms(tensors);
+    case Operation::all_to_all: return AllToAll::algorithms(tensors);
+    case Operation::broadcast: return Broadcast::algorithms(tensors);
+    default: return AllReduce::algorithms(tensors);
+  }
+}
+
 void fill_bytes(Device& device, void* memory, std::byte value, std::size_t bytes) {
   if (bytes == 0) return;
   const std::vector<std::byte> pattern(bytes, value);
@@ -74,25 +89,10 @@ std::span<const Form> forms(Operation operation) {
 }
 
 std::vector<std::string> algorithms(Operation operation, const Form& form) {
-  const bool plain = !form.symmetric_input && !form.symmetric_output;
-  switch (operation) {
-    case Operation::all_gather:
-      if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", "push", "mail", "one_kernel", "direct_kernel"};
-    case Operation::reduce_scatter:
-      if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", "direct", "mail", "one_kernel", "direct_kernel"};
-    case Operation::all_to_all:
-      if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", form.symmetric_output ? "push" : "pull", "mail", "one_kernel", "direct_kernel"};
-    case Operation::broadcast:
-      if (plain) return {"auto", "staged", "fetch", "mail", "one_kernel"};
-      return {"auto", "push", "pull", "mail", "one_kernel", "direct_kernel"};
-    default:
-      if (plain) return {"auto", "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot"};
-      if (!form.symmetric_output) return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot"};
-      return {"auto", "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
-  }
+  const std::span<const std::string_view> taken = algorithms_on(operation, tensors_of(form));
+  std::vector<std::string> all{"auto"};
+  all.insert(all.end(), taken.begin(), taken.end());
+  return all;
 }
 
 const Form* form_for(Operation operation, const std::string& algorithm, bool symmetric, bool in_place) {
@@ -183,10 +183,7 @@ const std::string& CollectivePlan::describe() const {
 }
 
 std::string_view CollectivePlan::algorithm(std::int64_t count, const Form& form) const {
-  const Tensors tensors = form.symmetric_output  ? Tensors::symmetric_output
-                          : form.symmetric_input ? Tensors::symmetric_input
-                                                 : Tensors::plain;
-  return std::visit([&](const auto& plan) { return plan.algorithm(count, tensors); }, plan_);
+  return std::visit([&](const auto& plan) { return plan.algorithm(count, tensors_of(form)); }, plan_);
 }
 
 CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset,

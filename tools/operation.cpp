@@ -32,7 +32,12 @@ Operation parse_operation(std::string_view text) {
 }
 
 LinearKind linear_kind(Operation operation) {
-  return static_cast<LinearKind>(static_cast<int>(operation) - static_cast<int>(Operation::all_gather_linear));
+  switch (operation) {
+    case Operation::all_gather_linear: return LinearKind::all_gather_linear;
+    case Operation::linear_reduce_scatter: return LinearKind::linear_reduce_scatter;
+    case Operation::linear_all_reduce: return LinearKind::linear_all_reduce;
+    default: return LinearKind::linear_weight_gradient;
+  }
 }
 
 std::vector<std::string> algorithms(Operation operation) {

@@ -2,6 +2,7 @@
 #include "tandem/collective/all_gather.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "collective/all_gather/state.hpp"
@@ -11,6 +12,13 @@ namespace tandem {
 
 AllGather::AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options)
     : Collective(std::make_unique<State>(team, spec, options)) {}
+
+std::span<const std::string_view> AllGather::algorithms(Tensors tensors) noexcept {
+  static constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
+  static constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
+  if (tensors == Tensors::symmetric_output) return into_symmetric;
+  return into_plain;
+}
 
 std::string_view AllGather::algorithm(std::int64_t count, Tensors tensors) const {
   return state<State>().algorithm(count, tensors);

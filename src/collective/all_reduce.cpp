@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/all_reduce.hpp"
 
+#include <array>
 #include <memory>
 
 #include "collective/all_reduce/state.hpp"
@@ -10,6 +11,21 @@ namespace tandem {
 
 AllReduce::AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options)
     : Collective(std::make_unique<State>(team, spec, options)) {}
+
+std::span<const std::string_view> AllReduce::algorithms(Tensors tensors) noexcept {
+  static constexpr std::array<std::string_view, 6> between_plain{"one_shot", "two_shot",   "fetch",
+                                                                 "mail",     "one_kernel", "one_kernel_two_shot"};
+  static constexpr std::array<std::string_view, 5> out_of_symmetric{"one_shot", "two_shot", "mail", "one_kernel",
+                                                                    "one_kernel_two_shot"};
+  static constexpr std::array<std::string_view, 6> into_symmetric{
+      "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
+  switch (tensors) {
+    case Tensors::plain: return between_plain;
+    case Tensors::symmetric_input: return out_of_symmetric;
+    case Tensors::symmetric_output: return into_symmetric;
+  }
+  return {};
+}
 
 std::string_view AllReduce::algorithm(std::int64_t count, Tensors tensors) const {
   return state<State>().algorithm(count, tensors);

@@ -2,6 +2,7 @@
 #include "tandem/collective/all_to_all.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "collective/all_to_all/state.hpp"
@@ -11,6 +12,18 @@ namespace tandem {
 
 AllToAll::AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options)
     : Collective(std::make_unique<State>(team, spec, options)) {}
+
+std::span<const std::string_view> AllToAll::algorithms(Tensors tensors) noexcept {
+  static constexpr std::array<std::string_view, 4> between_plain{"staged", "fetch", "mail", "one_kernel"};
+  static constexpr std::array<std::string_view, 4> out_of_symmetric{"pull", "mail", "one_kernel", "direct_kernel"};
+  static constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
+  switch (tensors) {
+    case Tensors::plain: return between_plain;
+    case Tensors::symmetric_input: return out_of_symmetric;
+    case Tensors::symmetric_output: return into_symmetric;
+  }
+  return {};
+}
 
 std::string_view AllToAll::algorithm(std::int64_t count, Tensors tensors) const {
   return state<State>().algorithm(count, tensors);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/broadcast.hpp"
 
+#include <array>
 #include <memory>
 
 #include "collective/broadcast/state.hpp"
@@ -10,6 +11,14 @@ namespace tandem {
 
 Broadcast::Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options)
     : Collective(std::make_unique<State>(team, spec, options)) {}
+
+std::span<const std::string_view> Broadcast::algorithms(Tensors tensors) noexcept {
+  static constexpr std::array<std::string_view, 5> into_symmetric{"push", "pull", "mail", "one_kernel",
+                                                                  "direct_kernel"};
+  static constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
+  if (tensors == Tensors::symmetric_output) return into_symmetric;
+  return into_plain;
+}
 
 std::string_view Broadcast::algorithm(std::int64_t count, Tensors tensors) const {
   return state<State>().algorithm(count, tensors);

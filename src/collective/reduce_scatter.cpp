@@ -2,6 +2,7 @@
 #include "tandem/collective/reduce_scatter.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "collective/cached.hpp"
@@ -11,6 +12,13 @@ namespace tandem {
 
 ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
     : Collective(std::make_unique<State>(team, spec, options)) {}
+
+std::span<const std::string_view> ReduceScatter::algorithms(Tensors tensors) noexcept {
+  static constexpr std::array<std::string_view, 4> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel"};
+  static constexpr std::array<std::string_view, 4> out_of_plain{"staged", "fetch", "mail", "one_kernel"};
+  if (tensors == Tensors::plain) return out_of_plain;
+  return out_of_symmetric;
+}
 
 std::string_view ReduceScatter::algorithm(std::int64_t count, Tensors tensors) const {
   return state<State>().algorithm(count, tensors);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `algorithm` answers is what a run does: the trace of a run shows the same steps as that of a run for which this
 // algorithm was asked.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -87,8 +88,10 @@ void expect_answers_hold(World& world, std::int64_t longest,
       if (!asked.contains(algorithm)) {
         asked.emplace(algorithm, Plan(team, Spec{.count = longest, .dtype = f32}, {.algorithm = algorithm}));
       }
-      // It can be asked for with plain views only.
-      const Form<Plan>& same = algorithm == "staged" ? forms.front() : form;
+      // Some can be asked for with plain views only.
+      const auto taken_by_name = Plan::algorithms(form.tensors);
+      const bool as_here = std::ranges::find(taken_by_name, algorithm) != taken_by_name.end();
+      const Form<Plan>& same = as_here ? form : forms.front();
       const auto taken = steps_of(team, operands.stream, [&] { form.run(plan, operands); });
       const auto expected = steps_of(team, operands.stream, [&] { same.run(asked.at(algorithm), operands); });
       EXPECT_EQ(taken, expected) << form.name << ", shards of " << shard << ": " << algorithm;
@@ -182,6 +185,21 @@ TEST_P(AlgorithmTest, IsKnownForTheCountsOfThePlanOnly) {
     expect_refused(AllReduce(team, {.count = 8}));
     expect_refused(AllToAll(team, {.count = 8}));
     expect_refused(Broadcast(team, {.count = 8}));
+  });
+}
+
+TEST_P(AlgorithmTest, IsKnownForTheTensorsOfThePlanOnly) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const AllGather push(team, {.count = 8}, {.algorithm = "push"});
+    EXPECT_EQ(push.algorithm(8, Tensors::symmetric_output), "push");
+    expect_error<InvalidArgument>([&] { static_cast<void>(push.algorithm(8, Tensors::plain)); },
+                                  {"'push' is not for a plain view", "'staged', 'fetch'"});
+    const ReduceScatter bare(team, {.count = 8}, {.staging = false});
+    for (const Tensors tensors : {Tensors::symmetric_input, Tensors::symmetric_output}) {
+      EXPECT_EQ(bare.algorithm(8, tensors), "direct");
+    }
+    expect_error<InvalidArgument>([&] { static_cast<void>(bare.algorithm(8, Tensors::plain)); }, {"without staging"});
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tandem/base/dtype.hpp"
@@ -32,13 +33,15 @@ struct AllGatherSpec {
 /// all of them.
 class TANDEM_API AllGather final : public Collective {
  public:
-  /// Collective. Algorithms: "push" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain views,
-  /// "mail" and "one_kernel" for both. "auto" chooses one that fits the tensors: "fetch" for large plain views, and a
-  /// kernel (CUDA) or "mail" (host) for small shards; on the host also "staged" for small shards of symmetric tensors.
+  /// Collective. "auto" chooses an algorithm that fits the tensors: "fetch" for large plain views, and a kernel (CUDA)
+  /// or "mail" (host) for small shards; on the host also "staged" for small shards of symmetric tensors.
   AllGather(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options = {});
 
+  /// The algorithms, other than "auto", that a plan for runs on such tensors can be asked for.
+  [[nodiscard]] static std::span<const std::string_view> algorithms(Tensors tensors) noexcept;
+
   /// The algorithm that a run with shards of up to `count` elements uses. Throws InvalidArgument unless `count` is 0 to
-  /// that of the spec.
+  /// that of the spec, and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: this rank's shard is already at its position in `gathered`.

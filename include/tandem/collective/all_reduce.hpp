@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tandem/base/dtype.hpp"
@@ -34,14 +35,16 @@ struct AllReduceSpec {
 /// symmetric tensors: both shots in place, in one kernel.
 class TANDEM_API AllReduce final : public Collective {
  public:
-  /// Collective. Algorithms: "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot",
-  /// "direct_kernel". "auto" uses "mail" for the smallest counts (host), a kernel (CUDA) or "one_shot" for small ones,
-  /// and between two ranks "one_shot" for all plain views, since both shots then move the same amount; all of these
-  /// need staging. For large plain views it uses "fetch".
+  /// Collective. "auto" uses "mail" for the smallest counts (host), a kernel (CUDA) or "one_shot" for small ones, and
+  /// between two ranks "one_shot" for all plain views, since both shots then move the same amount; all of these need
+  /// staging. For large plain views it uses "fetch".
   AllReduce(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options = {});
 
+  /// The algorithms, other than "auto", that a plan for runs on such tensors can be asked for.
+  [[nodiscard]] static std::span<const std::string_view> algorithms(Tensors tensors) noexcept;
+
   /// The algorithm that a run of `count` elements uses; "copy" in a team of one rank. Throws InvalidArgument unless
-  /// `count` is 0 to that of the spec.
+  /// `count` is 0 to that of the spec, and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   // All tensors of a run have the same number of elements. `out` is `input` itself or does not overlap it.

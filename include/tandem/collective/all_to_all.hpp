@@ -34,14 +34,17 @@ struct AllToAllSpec {
 /// out of a symmetric tensor: one kernel that stores into all ranks' tensors, or loads from them.
 class TANDEM_API AllToAll final : public Collective {
  public:
-  /// Collective. Algorithms: "push", "pull", "staged", "fetch" and "direct_kernel", each for the tensors above; "mail"
-  /// and "one_kernel" for all. "auto" chooses one that fits the tensors: "fetch" for large plain views; "mail" (host)
-  /// or "one_kernel" (CUDA) if every part is small; with a symmetric tensor, "direct_kernel" for up to 256 MiB per rank
+  /// Collective. "auto" chooses an algorithm that fits the tensors: "fetch" for large plain views; "mail" (host) or
+  /// "one_kernel" (CUDA) if every part is small; with a symmetric tensor, "direct_kernel" for up to 256 MiB per rank
   /// over its links if each part is a multiple of 16 bytes.
   AllToAll(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options = {});
 
+  /// The algorithms, other than "auto", that a plan for runs on such tensors can be asked for.
+  [[nodiscard]] static std::span<const std::string_view> algorithms(Tensors tensors) noexcept;
+
   /// The algorithm that a run with parts of up to `count` elements uses; if parts differ, for "auto" one whose parts
-  /// are all multiples of 16 bytes if the longest is. Throws InvalidArgument unless `count` is 0 to that of the spec.
+  /// are all multiples of 16 bytes if the longest is. Throws InvalidArgument unless `count` is 0 to that of the spec,
+  /// and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);

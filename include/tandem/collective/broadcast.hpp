@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tandem/base/dtype.hpp"
@@ -35,14 +36,17 @@ struct BroadcastSpec {
 /// share from the root and stores it into all tensors but the root's, so that each byte leaves the root once.
 class TANDEM_API Broadcast final : public Collective {
  public:
-  /// Collective. Algorithms: "push", "pull" and "direct_kernel" for symmetric tensors ("auto" pushes where copies cost
-  /// no cores, and pulls where they do, so that all ranks' cores copy), "staged" and "fetch" for plain views ("auto"
-  /// fetches large ones), "mail" and "one_kernel" for both ("auto" uses "one_kernel" (CUDA) or "mail" (host) for small
-  /// tensors, and "direct_kernel" for larger symmetric ones: between two ranks, or with `sms` set, for up to 64 MiB
-  /// over the root's links).
+  /// Collective. "auto" chooses an algorithm that fits the tensors: "one_kernel" (CUDA) or "mail" (host) for small
+  /// ones; "fetch" for large plain views; for larger symmetric tensors "direct_kernel" (between two ranks, or with
+  /// `sms` set, for up to 64 MiB over the root's links), or else "push" where copies cost no cores, and "pull" where
+  /// they do, so that all ranks' cores copy.
   Broadcast(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options = {});
 
-  /// The algorithm that a run of `count` elements uses. Throws InvalidArgument unless `count` is 0 to that of the spec.
+  /// The algorithms, other than "auto", that a plan for runs on such tensors can be asked for.
+  [[nodiscard]] static std::span<const std::string_view> algorithms(Tensors tensors) noexcept;
+
+  /// The algorithm that a run of `count` elements uses. Throws InvalidArgument unless `count` is 0 to that of the spec,
+  /// and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: the root's tensor is read, the others' are written.

@@ -18,7 +18,7 @@ class CollectiveState;
 
 /// How a collective runs, overriding its own choices. Equal on all ranks.
 struct CollectiveOptions {
-  std::string algorithm = "auto";  ///< "auto", or one of the plan's algorithms (listed in its header)
+  std::string algorithm = "auto";  ///< "auto", or one that the plan's `algorithms` lists
   /// Whether plain views are allowed where peers read or write: those need staging memory, which the plan then owns. If
   /// false, such tensors must be symmetric; plain views are allowed only where the run itself copies from or into them.
   bool staging = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tandem/base/dtype.hpp"
@@ -31,13 +32,15 @@ struct ReduceScatterSpec {
 /// synchronization included.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
-  /// Collective. Algorithms: "direct" and "direct_kernel" for symmetric tensors, "staged" and "fetch" for plain views,
-  /// "mail" and "one_kernel" for both. "auto" chooses one that fits the tensors: "fetch" for large plain views, and a
-  /// kernel (CUDA) or "mail" (host) for small shards; on the host also "staged" for small shards of symmetric tensors.
+  /// Collective. "auto" chooses an algorithm that fits the tensors: "fetch" for large plain views, and a kernel (CUDA)
+  /// or "mail" (host) for small shards; on the host also "staged" for small shards of symmetric tensors.
   ReduceScatter(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options = {});
 
+  /// The algorithms, other than "auto", that a plan for runs on such tensors can be asked for.
+  [[nodiscard]] static std::span<const std::string_view> algorithms(Tensors tensors) noexcept;
+
   /// The algorithm that a run with shards of up to `count` elements uses. Throws InvalidArgument unless `count` is 0 to
-  /// that of the spec.
+  /// that of the spec, and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   /// In place: the sum of this rank's shard overwrites that shard in `input`; the rest of `input` is unchanged.

@@ -16,12 +16,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> algorithms{"push", "staged", "fetch", "mail", "one_kernel", "direct_kernel"};
-
-// The algorithms that support each kind of tensors, or a run in steps.
-constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 1> in_steps{"push"};
-constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 6> ways{"push", "staged", "fetch", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 1> in_steps{"push"};  // the algorithms of runs in steps
 
 // What ranks signal to each other.
 constexpr std::uint32_t entered = 0;  // push: my tensor may be written
@@ -33,7 +29,7 @@ constexpr std::uint32_t signals = 3;
 
 AllGather::State::State(const Team& team, const AllGatherSpec& spec, const CollectiveOptions& options)
     : CollectiveState(team, "AllGather", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,
-                      options, algorithms),
+                      options, ways),
       count_(spec.count),
       started_at_(or_abort(team, "an event", [&] { return Event(team.device()); })),
       coming_(static_cast<std::size_t>(team.size())) {
@@ -57,8 +53,9 @@ AllGather::State::State(const Team& team, const AllGatherSpec& spec, const Colle
           : format("in rank-rotated order, with a signal for each shard (in one batch up to {} bytes a shard)",
                    batch_bytes());
   const AlgorithmRow rows[] = {
-      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
-      algorithm_row(*this, "into plain views", Tensors::plain, why_plain_refused(into_plain)),
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output,
+                    why_refused(algorithms(Tensors::symmetric_output))),
+      algorithm_row(*this, "into plain views", Tensors::plain, why_plain_refused(algorithms(Tensors::plain))),
   };
   describe_algorithms(spec.count, rows,
                       {{"push", "copies into the peers' tensors, " + batches},
@@ -82,9 +79,16 @@ AllGather::State::Way AllGather::State::way(std::size_t bytes, Tensors tensors) 
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
+void AllGather::State::expect_taken(Tensors tensors) const {
+  const bool symmetric = tensors == Tensors::symmetric_output;
+  if (!symmetric) expect_staging();
+  expect_algorithm(algorithms(tensors), symmetric ? "a symmetric tensor" : "a plain view");
+}
+
 std::string_view AllGather::State::algorithm(std::int64_t count, Tensors tensors) const {
   expect_within(count, count_);
-  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
+  expect_taken(tensors);
+  return ways[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
 AllGather::State::Split AllGather::State::split_of(const TensorView& gathered) const {
@@ -244,7 +248,7 @@ void AllGather::State::run(const TensorView& shard, const SymmetricTensor& gathe
 
 void AllGather::State::gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole,
                               StreamRef stream) {
-  expect_algorithm(into_symmetric, "a symmetric tensor");
+  expect_taken(Tensors::symmetric_output);
   expect_closed(stream);
   expect_alike(stream, [&] { return format("a run of {} into {}", whole.in_words(), named(gathered)); });
   if (whole.total == 0) return;
@@ -265,8 +269,7 @@ void AllGather::State::gather(const Rows& shard, const SymmetricTensor& gathered
 }
 
 void AllGather::State::run(const TensorView& shard, const TensorView& gathered, StreamRef stream) {
-  expect_staging();
-  expect_algorithm(into_plain, "a plain view");
+  expect_taken(Tensors::plain);
   expect_closed(stream);
   expect(gathered, "gathered", gathered.numel());
   const Split whole = split_of(gathered);

@@ -35,6 +35,8 @@ class AllGather::State final : public CollectiveState {
   void finish(StreamRef stream);
 
  private:
+  /// Throws InvalidArgument if the plan refuses such tensors.
+  void expect_taken(Tensors tensors) const;
   void gather(const Rows& shard, const SymmetricTensor& gathered, const Split& whole, StreamRef stream);
   void open(const Rows& shard, const SymmetricTensor& gathered, StreamRef stream);
   enum class Awaited : std::uint8_t { each, all };
@@ -42,7 +44,7 @@ class AllGather::State final : public CollectiveState {
   void push(const Rows& shard, const SymmetricTensor& gathered, Awaited shards, StreamRef stream);
   /// The copies of `push`: to all peers and, unless in place, into this rank's own tensor.
   void push_at_once(const Rows& shard, const SymmetricTensor& gathered, bool in_place, StreamRef stream);
-  /// In the order of `algorithms` in state.cpp.
+  /// In the order of `ways` in state.cpp.
   enum class Way : std::uint8_t { push, staged, fetch, mail, one_kernel, direct_kernel };
   /// The algorithm for shards of up to `bytes` bytes.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;

@@ -16,19 +16,11 @@ namespace {
 
 constexpr std::array<std::string_view, 8> ways{
     "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel", "copy"};
-constexpr std::span algorithms = std::span(ways).first<7>();  // a team of one copies, whatever was asked for
+constexpr std::span askable = std::span(ways).first<7>();  // a team of one copies, whatever was asked for
 
 constexpr std::int64_t chunk_bytes_multiple = 256;  // keeps chunks aligned for vector loads
 
 constexpr int fetch_rounds = 2;  // of inputs, then of sums
-
-// The algorithms that support each kind of tensors.
-constexpr std::array<std::string_view, 6> into_symmetric{
-    "one_shot", "two_shot", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel"};
-constexpr std::array<std::string_view, 5> out_of_symmetric{"one_shot", "two_shot", "mail", "one_kernel",
-                                                           "one_kernel_two_shot"};
-constexpr std::array<std::string_view, 6> between_plain{"one_shot", "two_shot",   "fetch",
-                                                        "mail",     "one_kernel", "one_kernel_two_shot"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read (in place: and my output written)
@@ -40,7 +32,7 @@ constexpr std::uint32_t signals = 3;
 
 AllReduce::State::State(const Team& team, const AllReduceSpec& spec, const CollectiveOptions& options)
     : CollectiveState(team, "AllReduce", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
-                      algorithms),
+                      askable),
       count_(spec.count),
       sources_(static_cast<std::size_t>(team.size())),
       destinations_(static_cast<std::size_t>(team.size())) {
@@ -60,9 +52,11 @@ AllReduce::State::State(const Team& team, const AllReduceSpec& spec, const Colle
   make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
   make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals, ranks() - 1);
   const AlgorithmRow rows[] = {
-      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
-      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_plain_refused(out_of_symmetric)),
-      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(between_plain)),
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output,
+                    why_refused(algorithms(Tensors::symmetric_output))),
+      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
+                    why_plain_refused(algorithms(Tensors::symmetric_input))),
+      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(algorithms(Tensors::plain))),
   };
   const std::string staging = format("plain views through two slots, in pieces of {} bytes", piece_bytes());
   describe_algorithms(spec.count, rows,
@@ -87,8 +81,18 @@ AllReduce::State::Way AllReduce::State::way(std::int64_t count, Tensors tensors)
   return takes_one_shot(count, tensors) ? Way::one_shot : Way::two_shot;
 }
 
+void AllReduce::State::expect_taken(Tensors tensors) const {
+  switch (tensors) {
+    case Tensors::plain: expect_algorithm(algorithms(tensors), "two plain views"); break;
+    case Tensors::symmetric_input: expect_algorithm(algorithms(tensors), "a plain output"); break;
+    case Tensors::symmetric_output: return expect_algorithm(algorithms(tensors), "a symmetric tensor");
+  }
+  expect_staging();
+}
+
 std::string_view AllReduce::State::algorithm(std::int64_t count, Tensors tensors) const {
   expect_within(count, count_);
+  expect_taken(tensors);
   return ways[static_cast<std::size_t>(way(count, tensors))];
 }
 
@@ -119,7 +123,7 @@ Shard AllReduce::State::chunk(std::int64_t count, int rank) const noexcept {
 void AllReduce::State::run(const SymmetricTensor& tensor, StreamRef stream) { run(tensor, tensor, stream); }
 
 void AllReduce::State::run(const SymmetricTensor& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm(into_symmetric, "a symmetric tensor");
+  expect_taken(Tensors::symmetric_output);
   const std::int64_t count = input.sizes().numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -136,7 +140,7 @@ void AllReduce::State::run(const SymmetricTensor& input, const SymmetricTensor& 
 }
 
 void AllReduce::State::run(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm(into_symmetric, "a symmetric tensor");
+  expect_taken(Tensors::symmetric_output);
   const std::int64_t count = input.numel();
   expect(input, "input", count);
   expect(out, "out", count);
@@ -156,8 +160,7 @@ void AllReduce::State::run(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllReduce::State::run(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm(out_of_symmetric, "a plain output");
-  expect_staging();
+  expect_taken(Tensors::symmetric_input);
   const std::int64_t count = out.numel();
   expect(out, "out", count);
   expect(input, "input", count);
@@ -177,8 +180,7 @@ void AllReduce::State::run(const SymmetricTensor& input, const TensorView& out, 
 }
 
 void AllReduce::State::run(const TensorView& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm(between_plain, "two plain views");
-  expect_staging();
+  expect_taken(Tensors::plain);
   const std::int64_t count = input.numel();
   expect(input, "input", count);
   expect(out, "out", count);

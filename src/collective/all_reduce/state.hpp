@@ -30,6 +30,8 @@ class AllReduce::State final : public CollectiveState {
   void run(const TensorView& input, const TensorView& out, StreamRef stream);
 
  private:
+  /// Throws InvalidArgument if the plan refuses such tensors.
+  void expect_taken(Tensors tensors) const;
   /// In the order of `ways` in state.cpp.
   enum class Way : std::uint8_t {
     one_shot,

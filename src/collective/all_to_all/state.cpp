@@ -13,13 +13,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
-                                                     "mail", "one_kernel", "direct_kernel"};
-
-// The algorithms that support each kind of tensors.
-constexpr std::array<std::string_view, 4> into_symmetric{"push", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> out_of_symmetric{"pull", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> between_plain{"staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 7> ways{"push", "pull",       "staged",       "fetch",
+                                               "mail", "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written; otherwise: it (staged: my slot) may be read
@@ -31,7 +26,7 @@ constexpr std::uint32_t signals = 3;
 
 AllToAll::State::State(const Team& team, const AllToAllSpec& spec, const CollectiveOptions& options)
     : CollectiveState(team, "AllToAll", format("of up to {} {} a pair of ranks", spec.count, name(spec.dtype)),
-                      spec.dtype, options, algorithms),
+                      spec.dtype, options, ways),
       count_(spec.count),
       parts_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
@@ -42,9 +37,11 @@ AllToAll::State::State(const Team& team, const AllToAllSpec& spec, const Collect
   const std::size_t part = bytes_up_to(part_bytes(), spec.count);
   make_slots(staging ? part * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const AlgorithmRow rows[] = {
-      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
-      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_refused(out_of_symmetric)),
-      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(between_plain)),
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output,
+                    why_refused(algorithms(Tensors::symmetric_output))),
+      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
+                    why_refused(algorithms(Tensors::symmetric_input))),
+      algorithm_row(*this, "between plain views", Tensors::plain, why_plain_refused(algorithms(Tensors::plain))),
   };
   describe_algorithms(spec.count, rows,
                       {{"push", "copies into the peers' tensors, in rank-rotated order"},
@@ -68,10 +65,19 @@ AllToAll::State::Way AllToAll::State::way(std::size_t bytes, Tensors tensors, bo
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
+void AllToAll::State::expect_taken(Tensors tensors) const {
+  switch (tensors) {
+    case Tensors::plain: expect_staging(); return expect_algorithm(algorithms(tensors), "plain views");
+    case Tensors::symmetric_input: return expect_algorithm(algorithms(tensors), "a symmetric input and a plain output");
+    case Tensors::symmetric_output: return expect_algorithm(algorithms(tensors), "a symmetric output");
+  }
+}
+
 std::string_view AllToAll::State::algorithm(std::int64_t count, Tensors tensors) const {
   expect_within(count, count_);
+  expect_taken(tensors);
   const std::size_t bytes = bytes_of(count);
-  return algorithms[static_cast<std::size_t>(way(bytes, tensors, bytes % vector_bytes == 0))];
+  return ways[static_cast<std::size_t>(way(bytes, tensors, bytes % vector_bytes == 0))];
 }
 
 AllToAll::State::Way AllToAll::State::way(Tensors tensors) const noexcept {
@@ -169,7 +175,7 @@ bool AllToAll::State::run_alike(Way way, const std::byte* input, std::byte* out,
 }
 
 void AllToAll::State::push(const TensorView& input, const SymmetricTensor& out, StreamRef stream) {
-  expect_algorithm(into_symmetric, "a symmetric output");
+  expect_taken(Tensors::symmetric_output);
   expect(input, "input", counts_.sent(me()));
   expect_apart(input, "input", out.local(), "out");
   expect_alike(stream, [&] { return format("a run of {} into {}", counts_.in_words(), named(out)); });
@@ -194,7 +200,7 @@ void AllToAll::State::push(const TensorView& input, const SymmetricTensor& out, 
 }
 
 void AllToAll::State::pull(const SymmetricTensor& input, const TensorView& out, StreamRef stream) {
-  expect_algorithm(out_of_symmetric, "a symmetric input and a plain output");
+  expect_taken(Tensors::symmetric_input);
   expect(out, "out", counts_.got(me()));
   expect_apart(input.local(), "input", out, "out");
   expect_alike(stream, [&] { return format("a run of {} out of {}", counts_.in_words(), named(input)); });
@@ -220,8 +226,7 @@ void AllToAll::State::pull(const SymmetricTensor& input, const TensorView& out, 
 }
 
 void AllToAll::State::plain(const TensorView& input, const TensorView& out, StreamRef stream) {
-  expect_staging();
-  expect_algorithm(between_plain, "plain views");
+  expect_taken(Tensors::plain);
   expect(input, "input", counts_.sent(me()));
   expect(out, "out", counts_.got(me()));
   expect_apart(input, "input", out, "out");

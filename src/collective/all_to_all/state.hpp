@@ -34,7 +34,9 @@ class AllToAll::State final : public CollectiveState {
   void run(const TensorView& input, const TensorView& out, std::span<const std::int64_t> counts, StreamRef stream);
 
  private:
-  /// In the order of `algorithms` in state.cpp.
+  /// Throws InvalidArgument if the plan refuses such tensors.
+  void expect_taken(Tensors tensors) const;
+  /// In the order of `ways` in state.cpp.
   enum class Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
   /// The algorithm for parts of up to `bytes` bytes; `aligned`: all parts allow vector accesses.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors, bool aligned) const noexcept;

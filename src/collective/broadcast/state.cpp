@@ -14,12 +14,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 7> algorithms{"push", "pull",       "staged",       "fetch",
-                                                     "mail", "one_kernel", "direct_kernel"};
-
-// The algorithms that support each kind of tensors.
-constexpr std::array<std::string_view, 5> into_symmetric{"push", "pull", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> into_plain{"staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 7> ways{"push", "pull",       "staged",       "fetch",
+                                               "mail", "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // push: my tensor may be written
@@ -67,7 +63,7 @@ DType widest_integers(std::uintptr_t places_and_bytes) noexcept {
 
 Broadcast::State::State(const Team& team, const BroadcastSpec& spec, const CollectiveOptions& options)
     : CollectiveState(team, "Broadcast", format("of up to {} {}", spec.count, name(spec.dtype)), spec.dtype, options,
-                      algorithms),
+                      ways),
       count_(spec.count),
       pulls_(options.algorithm == "pull" || (automatic() && pull_wins(device().costs()))),
       passed_on_above_(passed_on_above(device().costs(), readers())) {
@@ -83,8 +79,9 @@ Broadcast::State::State(const Team& team, const BroadcastSpec& spec, const Colle
   std::string pushes = "copies of the root's into all others' tensors";
   if (readers() > 1) pushes += format("; above {} bytes each gets a share, and passes it on", passed_on_above_);
   const AlgorithmRow rows[] = {
-      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output, why_refused(into_symmetric)),
-      algorithm_row(*this, "into plain views", Tensors::plain, why_plain_refused(into_plain)),
+      algorithm_row(*this, "into symmetric tensors", Tensors::symmetric_output,
+                    why_refused(algorithms(Tensors::symmetric_output))),
+      algorithm_row(*this, "into plain views", Tensors::plain, why_plain_refused(algorithms(Tensors::plain))),
   };
   describe_algorithms(
       spec.count, rows,
@@ -132,9 +129,16 @@ Broadcast::State::Way Broadcast::State::way(std::size_t bytes, Tensors tensors) 
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
+void Broadcast::State::expect_taken(Tensors tensors) const {
+  const bool symmetric = tensors == Tensors::symmetric_output;
+  if (!symmetric) expect_staging();
+  expect_algorithm(algorithms(tensors), symmetric ? "a symmetric tensor" : "a plain view");
+}
+
 std::string_view Broadcast::State::algorithm(std::int64_t count, Tensors tensors) const {
   expect_within(count, count_);
-  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
+  expect_taken(tensors);
+  return ways[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
 bool Broadcast::State::run_alike(Way way, const void* input, void* out, std::int64_t count, int root,
@@ -157,7 +161,7 @@ bool Broadcast::State::run_alike(Way way, const void* input, void* out, std::int
 }
 
 void Broadcast::State::symmetric(const Rows& input, const SymmetricTensor& out, int root, StreamRef stream) {
-  expect_algorithm(into_symmetric, "a symmetric tensor");
+  expect_taken(Tensors::symmetric_output);
   expect_root(root);
   const std::int64_t count = out.sizes().numel();
   expect_at_most(count, count_, "the tensor");
@@ -281,8 +285,7 @@ void Broadcast::State::pass_on_in_meeting(std::size_t bytes, int root, StreamRef
 void Broadcast::State::run(const TensorView& tensor, int root, StreamRef stream) { run(tensor, tensor, root, stream); }
 
 void Broadcast::State::run(const TensorView& input, const TensorView& out, int root, StreamRef stream) {
-  expect_staging();
-  expect_algorithm(into_plain, "a plain view");
+  expect_taken(Tensors::plain);
   expect_root(root);
   expect(out, "out", out.numel());
   expect_at_most(out.numel(), count_, "out");

@@ -30,7 +30,9 @@ class Broadcast::State final : public CollectiveState {
   void run(const TensorView& input, const TensorView& out, int root, StreamRef stream);
 
  private:
-  /// In the order of `algorithms` in state.cpp.
+  /// Throws InvalidArgument if the plan refuses such tensors.
+  void expect_taken(Tensors tensors) const;
+  /// In the order of `ways` in state.cpp.
   enum class Way : std::uint8_t { push, pull, staged, fetch, mail, one_kernel, direct_kernel };
   /// The algorithm for `bytes` bytes.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;

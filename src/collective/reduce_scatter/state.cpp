@@ -13,12 +13,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> algorithms{"direct", "staged",     "fetch",
-                                                     "mail",   "one_kernel", "direct_kernel"};
-
-// The algorithms that support each kind of tensors.
-constexpr std::array<std::string_view, 4> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel"};
-constexpr std::array<std::string_view, 4> out_of_plain{"staged", "fetch", "mail", "one_kernel"};
+constexpr std::array<std::string_view, 6> ways{"direct", "staged", "fetch", "mail", "one_kernel", "direct_kernel"};
 
 // What ranks signal to each other.
 constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
@@ -29,7 +24,7 @@ constexpr std::uint32_t signals = 2;
 
 ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
     : CollectiveState(team, "ReduceScatter", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,
-                      options, algorithms),
+                      options, ways),
       count_(spec.count),
       sources_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
@@ -41,8 +36,9 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const AlgorithmRow rows[] = {
-      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input, why_refused(out_of_symmetric)),
-      algorithm_row(*this, "out of plain views", Tensors::plain, why_plain_refused(out_of_plain)),
+      algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
+                    why_refused(algorithms(Tensors::symmetric_input))),
+      algorithm_row(*this, "out of plain views", Tensors::plain, why_plain_refused(algorithms(Tensors::plain))),
   };
   describe_algorithms(spec.count, rows,
                       {{"direct", "one reduction reads all ranks' tensors, between two exchanges of signals"},
@@ -64,9 +60,16 @@ ReduceScatter::State::Way ReduceScatter::State::way(std::size_t bytes, Tensors t
   return takes_fetch(bytes) ? Way::fetch : Way::staged;
 }
 
+void ReduceScatter::State::expect_taken(Tensors tensors) const {
+  const bool plain = tensors == Tensors::plain;
+  if (plain) expect_staging();
+  expect_algorithm(algorithms(tensors), plain ? "a plain view" : "a symmetric tensor");
+}
+
 std::string_view ReduceScatter::State::algorithm(std::int64_t count, Tensors tensors) const {
   expect_within(count, count_);
-  return algorithms[static_cast<std::size_t>(way(bytes_of(count), tensors))];
+  expect_taken(tensors);
+  return ways[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
 ReduceScatter::State::Split ReduceScatter::State::split_of(const TensorView& input) const {
@@ -89,7 +92,7 @@ void ReduceScatter::State::run(const SymmetricTensor& input, const TensorView& s
 }
 
 void ReduceScatter::State::direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
-  expect_algorithm(out_of_symmetric, "a symmetric tensor");
+  expect_taken(Tensors::symmetric_input);
   expect_alike(stream, [&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
   if (whole.total == 0) return;
   const std::byte* const from = input.memory().data();
@@ -128,8 +131,7 @@ void ReduceScatter::State::meet(const SymmetricTensor& input, void* shard, const
 }
 
 void ReduceScatter::State::run(const TensorView& input, const TensorView& shard, StreamRef stream) {
-  expect_staging();
-  expect_algorithm(out_of_plain, "a plain view");
+  expect_taken(Tensors::plain);
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
   expect_shard(shard, input, "input", whole);

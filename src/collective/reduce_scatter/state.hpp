@@ -27,9 +27,11 @@ class ReduceScatter::State final : public CollectiveState {
   void run(const TensorView& input, const TensorView& shard, StreamRef stream);
 
  private:
+  /// Throws InvalidArgument if the plan refuses such tensors.
+  void expect_taken(Tensors tensors) const;
   void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void find_sources(const SymmetricTensor& input, const Shard& mine);
-  /// In the order of `algorithms` in state.cpp.
+  /// In the order of `ways` in state.cpp.
   enum class Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel };
   /// The algorithm for shards of up to `bytes` bytes.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
