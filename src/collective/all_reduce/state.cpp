@@ -18,8 +18,6 @@ constexpr std::array<std::string_view, 8> ways{
     "one_shot", "two_shot", "fetch", "mail", "one_kernel", "one_kernel_two_shot", "direct_kernel", "copy"};
 constexpr std::span askable = std::span(ways).first<7>();  // a team of one copies, whatever was asked for
 
-constexpr std::int64_t chunk_bytes_multiple = 256;  // keeps chunks aligned for vector loads
-
 constexpr int fetch_rounds = 2;  // of inputs, then of sums
 
 // What ranks signal to each other.
@@ -46,8 +44,7 @@ AllReduce::State::State(const Team& team, const AllReduceSpec& spec, const Colle
   make_lanes(options.algorithm == "one_kernel" ? whole
                                                : std::max(automatic() ? one_step : 0, kernel_chunk(whole, ranks())));
   // A small message's chunks are rounded up, and the slot holds the fetched ones next to each other.
-  const std::size_t slot =
-      bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks() * chunk_bytes_multiple);
+  const std::size_t slot = bytes_up_to(piece_bytes(), spec.count) + static_cast<std::size_t>(ranks()) * chunk_multiple;
   const bool always_one_kernel = lanes().bytes() != 0 && (!automatic() || bytes_up_to(most + 1, spec.count) <= most);
   make_meeting(spec.count, 1, direct_all_reduce_above(tuning, ranks()));
   make_slots(always_one_kernel || options.algorithm == "direct_kernel" ? 0 : slot, signals, ranks() - 1);
@@ -111,13 +108,6 @@ int AllReduce::State::kernel_steps(std::int64_t count) const noexcept {
   const std::size_t bytes = bytes_of(count);
   if (!automatic() || bytes > one_kernel_bytes(tuning.one_kernel_bytes)) return 0;
   return bytes <= one_step_up_to(tuning, ranks()) ? 1 : 2;
-}
-
-Shard AllReduce::State::chunk(std::int64_t count, int rank) const noexcept {
-  const std::int64_t unit = chunk_bytes_multiple / static_cast<std::int64_t>(element_bytes());
-  const Shard units = shard_of((count + unit - 1) / unit, ranks(), rank);
-  const std::int64_t begin = std::min(count, units.begin * unit);
-  return {begin, std::min(count, (units.begin + units.count) * unit) - begin};
 }
 
 void AllReduce::State::run(const SymmetricTensor& tensor, StreamRef stream) { run(tensor, tensor, stream); }

@@ -12,6 +12,7 @@
 #include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
+#include "collective/chunk.hpp"
 #include "collective/collective_state.hpp"
 
 namespace tandem {
@@ -45,7 +46,9 @@ class AllReduce::State final : public CollectiveState {
   };
   [[nodiscard]] Way way(std::int64_t count, Tensors tensors) const noexcept;
   [[nodiscard]] bool takes_one_shot(std::int64_t count, Tensors tensors) const noexcept;
-  [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept;
+  [[nodiscard]] Shard chunk(std::int64_t count, int rank) const noexcept {
+    return chunk_of(count, element_bytes(), ranks(), rank);
+  }
   void in_place(Way way, const SymmetricTensor& input, const SymmetricTensor& out, std::int64_t count,
                 StreamRef stream);
   /// The number of steps if one kernel runs it; 0: it is not run by one kernel.

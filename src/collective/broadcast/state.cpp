@@ -9,6 +9,7 @@
 
 #include "base/format.hpp"
 #include "collective/algorithm_table.hpp"
+#include "collective/chunk.hpp"
 #include "collective/tuning.hpp"
 
 namespace tandem {
@@ -24,15 +25,9 @@ constexpr std::uint32_t drained = 2;  // pull, fetch: I have read the root's ten
 constexpr std::uint32_t passed = 3;   // push: my share of the root's data is in your tensor
 constexpr std::uint32_t signals = 4;
 
-constexpr std::size_t share_multiple = 256;  // keeps shares aligned for vector accesses
-
 /// The bytes that the `reader`-th rank other than the root passes on, if all do so at once: equal shares.
 Shard equal_share(std::size_t bytes, int readers, int reader) noexcept {
-  constexpr auto multiple = static_cast<std::int64_t>(share_multiple);
-  const auto all = static_cast<std::int64_t>(bytes);
-  const Shard share = shard_of((all + multiple - 1) / multiple, readers, reader);
-  const std::int64_t begin = std::min(all, share.begin * multiple);
-  return {begin, std::min(all, (share.begin + share.count) * multiple) - begin};
+  return chunk_of(static_cast<std::int64_t>(bytes), 1, readers, reader);
 }
 
 /// The bytes that this rank passes on if the root sends one share after the other: decreasing ones (see left_to_share).
@@ -41,7 +36,7 @@ Shard falling_share(std::size_t bytes, int readers, int reader) noexcept {
   const auto end_of = [&](int shares) {
     if (shares == readers) return bytes;
     const auto end = static_cast<std::size_t>(all * (1 - left_to_share(readers, shares)));
-    return std::min(bytes, end / share_multiple * share_multiple);
+    return std::min(bytes, end / chunk_multiple * chunk_multiple);
   };
   const std::size_t begin = end_of(reader);
   return {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end_of(reader + 1) - begin)};
