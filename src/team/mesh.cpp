@@ -90,7 +90,7 @@ struct Mesh::Peer {
   std::uint64_t descriptors = 0;  // in those that have arrived, including descriptors that were dropped
 };
 
-Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience)
+Mesh::Mesh(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds patience)
     : rank_(rank),
       patience_(patience),
       process_(::getpid()),
@@ -102,15 +102,15 @@ Mesh::Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience
   epoll_ = move_high(std::move(epoll_));
   wake_ = move_high(std::move(wake_));
   watch(wake_.get(), wake_tag, false, false);
-  for (Link& link : links) {
+  for (PeerSocket& each : sockets) {
     auto peer = std::make_unique<Peer>();
-    peer->info = std::move(link.info);
-    peer->socket = std::move(link.socket);
+    peer->info = std::move(each.info);
+    peer->socket = std::move(each.socket);
     const auto tag = static_cast<std::uint64_t>(peers_.size());
     if (peer->socket) watch(peer->socket.get(), tag, false, false);
     // A child that a peer forked keeps the peer's sockets open: then only the pidfd reports the peer's death.
-    if (link.process != 0) {
-      const auto pidfd = ::syscall(SYS_pidfd_open, static_cast<pid_t>(link.process), 0U);
+    if (each.process != 0) {
+      const auto pidfd = ::syscall(SYS_pidfd_open, static_cast<pid_t>(each.process), 0U);
       peer->pidfd = FileDescriptor::from_native_handle(static_cast<int>(pidfd));
       if (peer->pidfd) watch((peer->pidfd = move_high(std::move(peer->pidfd))).get(), tag | pidfd_bit, false, false);
     }

@@ -14,7 +14,7 @@
 
 #include "tandem/team/bootstrap.hpp"
 
-#include "team/rendezvous.hpp"
+#include "team/peer_socket.hpp"
 
 namespace tandem {
 
@@ -27,8 +27,8 @@ namespace tandem {
 /// of other ranks' reactions to it.
 class Mesh final : public Bootstrap {
  public:
-  /// `links` as returned by `meet`; `patience` is how long the destructor may wait.
-  Mesh(int rank, std::vector<Link> links, std::chrono::milliseconds patience);
+  /// `sockets` as returned by `connect_ranks`; `patience` is how long the destructor may wait.
+  Mesh(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds patience);
   /// Says goodbye to the peers. Waits only while a peer's socket is full, until it has accepted the queued messages and
   /// the goodbye; a peer that does not read in time treats this rank as lost. So do all peers if the destructor runs
   /// because of an exception or after `end_as_lost` (the goodbye says so), or if the process ends without it.

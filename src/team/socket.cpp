@@ -88,10 +88,10 @@ FileDescriptor connect_to(const std::string& name) {
 }
 
 FileDescriptor accept_from(const FileDescriptor& listener) {
-  auto guest =
+  auto accepted =
       FileDescriptor::from_native_handle(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest) make_room_to_send(guest);
-  if (guest || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return guest;
+  if (accepted) make_room_to_send(accepted);
+  if (accepted || errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return accepted;
   // The connection stays in the backlog, so that polling the listener would succeed forever.
   throw OutOfMemory(
       format("a connection could not be accepted: {}; {}", std::strerror(errno), describe_descriptor_limit()));

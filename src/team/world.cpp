@@ -17,12 +17,12 @@
 
 #include "base/env_check.hpp"
 #include "base/format.hpp"
+#include "team/connect_ranks.hpp"
 #include "team/core.hpp"
 #include "team/descriptor_limit.hpp"
 #include "team/lost_peer.hpp"
 #include "team/mesh.hpp"
 #include "team/names.hpp"
-#include "team/rendezvous.hpp"
 #include "team/team_state.hpp"
 #include "team/wire.hpp"
 
@@ -245,8 +245,9 @@ World init(const InitOptions& options) {
   // The device is opened before the sockets, whose descriptors must be higher than the driver's (see move_high).
   Opened opened = open(options, launch, env);
   make_room_for_descriptors(2 * static_cast<std::size_t>(launch.world_size), opened.log);  // a socket and a pidfd each
-  auto mesh = std::make_unique<Mesh>(launch.rank, meet({launch.rank, launch.world_size, launch.job, env.timeout}),
-                                     std::min(env.timeout, longest_goodbye));
+  auto mesh =
+      std::make_unique<Mesh>(launch.rank, connect_ranks({launch.rank, launch.world_size, launch.job, env.timeout}),
+                             std::min(env.timeout, longest_goodbye));
   const Agreed agreed = agree(*mesh, launch, env, opened);
 
   if (opened.trace != nullptr) {

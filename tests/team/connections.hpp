@@ -9,7 +9,7 @@
 
 #include "tandem/base/error.hpp"
 
-#include "team/rendezvous.hpp"
+#include "team/peer_socket.hpp"
 
 namespace tandem::testing {
 
@@ -22,13 +22,13 @@ namespace tandem::testing {
   return {FileDescriptor::from_native_handle(ends[0]), FileDescriptor::from_native_handle(ends[1])};
 }
 
-/// The links of one rank to all ranks, by its sockets to them; the one to itself is empty.
-[[nodiscard]] inline std::vector<Link> links_of(std::vector<FileDescriptor> sockets) {
-  std::vector<Link> links;
+/// The connections of one rank to all ranks, by its sockets to them; the one to itself is empty.
+[[nodiscard]] inline std::vector<PeerSocket> peers_at(std::vector<FileDescriptor> sockets) {
+  std::vector<PeerSocket> peers;
   for (FileDescriptor& socket : sockets) {
-    links.push_back({{static_cast<int>(links.size()), ::getpid(), "here"}, std::move(socket), 0});
+    peers.push_back({{static_cast<int>(peers.size()), ::getpid(), "here"}, std::move(socket), 0});
   }
-  return links;
+  return peers;
 }
 
 }  // namespace tandem::testing

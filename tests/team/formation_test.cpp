@@ -177,7 +177,7 @@ class Trio {
       }
     }
     for (int rank = 0; rank < 3; ++rank) {
-      meshes_.emplace_back(rank, testing::links_of(std::move(sockets[static_cast<std::size_t>(rank)])), patience);
+      meshes_.emplace_back(rank, testing::peers_at(std::move(sockets[static_cast<std::size_t>(rank)])), patience);
       formations_.emplace_back(meshes_.back(), rank, lists);
     }
   }

@@ -23,16 +23,16 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::connection;
-using testing::links_of;
+using testing::peers_at;
 
 constexpr std::uint64_t team_key = 7;
 constexpr std::uint64_t parcels = 8;  // more than a socket's buffer holds
 
-std::vector<Link> links_of(FileDescriptor first, FileDescriptor second) {
+std::vector<PeerSocket> peers_at(FileDescriptor first, FileDescriptor second) {
   std::vector<FileDescriptor> sockets;
   sockets.push_back(std::move(first));
   sockets.push_back(std::move(second));
-  return links_of(std::move(sockets));
+  return peers_at(std::move(sockets));
 }
 
 void fill(Mesh& mesh, int rank) {
@@ -43,11 +43,11 @@ void fill(Mesh& mesh, int rank) {
 
 TEST(Mesh, WhoReadsLateHearsTheGoodbyeAfterAllElse) {
   auto [early_end, late_end] = connection();
-  std::optional<Mesh> early(std::in_place, 0, links_of({}, std::move(early_end)), 20s);
+  std::optional<Mesh> early(std::in_place, 0, peers_at({}, std::move(early_end)), 20s);
   fill(*early, 1);
   std::jthread leaving([&early] { early.reset(); });
   std::this_thread::sleep_for(50ms);  // enough for one that does not wait to end
-  Mesh late(1, links_of(std::move(late_end), {}), 0ms);
+  Mesh late(1, peers_at(std::move(late_end), {}), 0ms);
   std::promise<bool> clean;
   late.listen({[&clean](int, bool well) { clean.set_value(well); }, [](int, const Abort&) {}});
   std::future<bool> heard = clean.get_future();
@@ -61,7 +61,7 @@ TEST(Mesh, WhoReadsLateHearsTheGoodbyeAfterAllElse) {
 
 TEST(Mesh, WhoReadsNothingHoldsUpAnEndForItsPatienceAtMost) {
   const auto [end, other_end] = connection();
-  std::optional<Mesh> mesh(std::in_place, 0, links_of({}, duplicate(end)), 50ms);
+  std::optional<Mesh> mesh(std::in_place, 0, peers_at({}, duplicate(end)), 50ms);
   fill(*mesh, 1);
   const auto before = std::chrono::steady_clock::now();
   mesh.reset();
@@ -74,7 +74,7 @@ TEST(Mesh, FlushWaitsForTheRanksThatItIsGivenAndAsksWhetherToStop) {
   std::vector<FileDescriptor> sockets(1);
   sockets.push_back(std::move(first_end));
   sockets.push_back(std::move(second_end));
-  Mesh mesh(0, links_of(std::move(sockets)), 0ms);
+  Mesh mesh(0, peers_at(std::move(sockets)), 0ms);
   fill(mesh, 1);
   const auto before = Bootstrap::Clock::now();
   mesh.flush(std::array{2}, before + 60s, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures while the ranks of a job find and connect to each other.
-#include "team/rendezvous.hpp"
+#include "team/connect_ranks.hpp"
 
 #include <array>
 #include <chrono>
@@ -32,7 +32,7 @@ using testing::expect_says;
 using testing::refusal;
 using testing::run_ranks;
 
-// The first kinds of notes in src/team/rendezvous.cpp, and its protocol's version.
+// The first kinds of notes in src/team/connecting_rank.hpp, and its protocol's version.
 enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused };
 constexpr std::uint32_t protocol = 2;
 
@@ -47,17 +47,19 @@ WireWriter note(Note kind) {
 Note join_and_die(const Launch& launch) {
   const std::string name = socket_name(launch.job, "0");
   const auto deadline = std::chrono::steady_clock::now() + 20s;
-  FileDescriptor host;
-  while (!(host = connect_to(name)) && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  FileDescriptor rank_zero;
+  while (!(rank_zero = connect_to(name)) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(1ms);
+  }
   WireWriter hello = note(Note::hello);
   hello.number(protocol).number(launch.rank).number(std::int64_t{::getpid()}).text("here");
   hello.number(launch.world_size).text(launch.job);
-  send_message(host, hello.take());
-  send_message(host, note(Note::ready).take());
+  send_message(rank_zero, hello.take());
+  send_message(rank_zero, note(Note::ready).take());
   Note last = Note::hello;
-  const std::array<int, 1> sockets{host.get()};
+  const std::array<int, 1> sockets{rank_zero.get()};
   while (last != Note::roster && last != Note::refused && wait_readable(sockets, deadline)) {
-    const Received received = receive_message(host);
+    const Received received = receive_message(rank_zero);
     if (received.state == Received::State::end) break;
     if (received.state == Received::State::message) {
       last = static_cast<Note>(WireReader(received.message).number<std::uint32_t>());
@@ -66,7 +68,7 @@ Note join_and_die(const Launch& launch) {
   return last;
 }
 
-TEST(Rendezvous, ARankThatDiesWhileTheOthersLinkUpIsNamedOnAllAtOnce) {
+TEST(ConnectRanks, ARankThatDiesWhileTheOthersConnectIsNamedOnAllAtOnce) {
   run_ranks(4, [](World& world) {
     InitOptions options = another(world, ".dies");
     options.env->timeout = 30s;
@@ -87,7 +89,7 @@ TEST(Rendezvous, ARankThatDiesWhileTheOthersLinkUpIsNamedOnAllAtOnce) {
   });
 }
 
-TEST(Rendezvous, WhoSaysWhatNoRankSaysIsLetGo) {
+TEST(ConnectRanks, WhoSaysWhatNoRankSaysIsLetGo) {
   run_ranks(3, [](World& world) {
     InitOptions options = another(world, ".strange");
     options.launch->world_size = options.launch->local_size = 2;
@@ -100,12 +102,12 @@ TEST(Rendezvous, WhoSaysWhatNoRankSaysIsLetGo) {
           // These begin like a rank's first message.
           note(Note::hello).take(), note(Note::hello).number(protocol).number(1).take()};
       for (const auto& message : messages) {
-        FileDescriptor host;
-        while (!(host = connect_to(socket_name(options.launch->job, "0")))) std::this_thread::sleep_for(1ms);
-        send_message(host, message);
-        const std::array<int, 1> sockets{host.get()};
+        FileDescriptor rank_zero;
+        while (!(rank_zero = connect_to(socket_name(options.launch->job, "0")))) std::this_thread::sleep_for(1ms);
+        send_message(rank_zero, message);
+        const std::array<int, 1> sockets{rank_zero.get()};
         ASSERT_TRUE(wait_readable(sockets, deadline));
-        EXPECT_EQ(receive_message(host).state, Received::State::end) << message.size();
+        EXPECT_EQ(receive_message(rank_zero).state, Received::State::end) << message.size();
       }
     }
     if (late) late.barrier();
@@ -114,7 +116,7 @@ TEST(Rendezvous, WhoSaysWhatNoRankSaysIsLetGo) {
   });
 }
 
-TEST(Rendezvous, AllHearAtOnceThatRank0HasRunOutOfDescriptors) {
+TEST(ConnectRanks, AllHearAtOnceThatRank0HasRunOutOfDescriptors) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ranks are threads here, and what one lowers all later tests would have";
 #elif defined(__SANITIZE_ADDRESS__)
@@ -143,13 +145,13 @@ TEST(Rendezvous, AllHearAtOnceThatRank0HasRunOutOfDescriptors) {
   });
 }
 
-TEST(Rendezvous, ARankThatMeetsAndSaysNoMoreIsNamedWithWhatWasWaitedFor) {
+TEST(ConnectRanks, ARankThatConnectsAndSaysNoMoreIsNamedWithWhatWasWaitedFor) {
   run_ranks(2, [](World& world) {
     InitOptions options = another(world, ".mute");
     options.env->timeout = 2s;
     world.team().barrier();  // so that the 2 s pass while waiting for the message, not for rank 1 to join
     if (world.rank() == 1) {
-      const std::vector<Link> links = meet({1, 2, options.launch->job, 20s});
+      const std::vector<PeerSocket> peers = connect_ranks({1, 2, options.launch->job, 20s});
       world.team().barrier();
     } else {
       expect_says(refusal<Timeout>(options), {"init of job", ".mute", "2000 ms", "rank 1 ", "says rank 0"});
