@@ -44,8 +44,8 @@ LinearSpec LinearProblem::spec(int rank) const {
                   .k = shape.k,
                   .dtype = dtype,
                   .tf32 = tf32,
-                  .x = x,
-                  .weight = weight,
+                  .x_layout = x_layout,
+                  .weight_layout = weight_layout,
                   .bias = bias,
                   .activation = activation,
                   .auxiliary = auxiliary,
@@ -181,9 +181,9 @@ LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
     : team_(team),
       problem_(problem),
       first_(operand(problem.is_gradient() ? Operand::dy : Operand::x,
-                     problem.is_gradient() ? Layout::normal : problem.x)),
+                     problem.is_gradient() ? Layout::normal : problem.x_layout)),
       second_(operand(problem.is_gradient() ? Operand::x : Operand::weight,
-                      problem.is_gradient() ? Layout::normal : problem.weight)) {
+                      problem.is_gradient() ? Layout::normal : problem.weight_layout)) {
   if (problem.bias) {
     const LinearProblem::Block block = problem.block(Operand::bias, team.rank());
     bias_ = tensor(problem.values(Operand::bias, block), {block.columns.count}, problem.dtype);

@@ -29,8 +29,8 @@ struct LinearProblem {
   DType dtype = f32;
   bool tf32 = false;
   DeviceType device = DeviceType::host;  ///< only CUDA rounds to TF32
-  Layout x = Layout::normal;
-  Layout weight = Layout::normal;
+  Layout x_layout = Layout::normal;
+  Layout weight_layout = Layout::normal;
   bool bias = false;
   Activation activation = Activation::none;
   Auxiliary auxiliary = Auxiliary::none;

@@ -131,8 +131,8 @@ class Tuner {
                                 .dtype = *options_.dtype,
                                 .tf32 = options_.tf32,
                                 .device = world_.device().id().type,
-                                .x = options_.layouts.x,
-                                .weight = options_.layouts.weight,
+                                .x_layout = options_.layouts.x,
+                                .weight_layout = options_.layouts.weight,
                                 .gathered = options_.gradient.gathered,
                                 .gradient_dtype = options_.gradient.dtype,
                                 .key = 1};

@@ -48,8 +48,8 @@ LinearProblem random_problem(Operation operation, Case& self) {
     problem.gradient_dtype = random.chance(50) ? problem.dtype : f32;
     return problem;
   }
-  problem.x = random.pick(layouts);
-  problem.weight = random.pick(layouts);
+  problem.x_layout = random.pick(layouts);
+  problem.weight_layout = random.pick(layouts);
   problem.bias = random.chance(50);
   problem.activation = random.pick(activations);
   if (problem.kind == LinearKind::all_gather_linear && problem.activation != Activation::none) {
@@ -68,7 +68,7 @@ LinearOptions random_options(const LinearProblem& problem, Random& random) {
     options.groups = static_cast<int>(random.between(1, most_groups(problem.kind, problem.spec(0), problem.ranks)));
   }
   options.keep_gathered =
-      problem.kind == LinearKind::all_gather_linear && problem.x == Layout::normal && random.chance(30);
+      problem.kind == LinearKind::all_gather_linear && problem.x_layout == Layout::normal && random.chance(30);
   if (random.chance(20)) {
     const bool gathers =
         problem.kind == LinearKind::all_gather_linear || problem.kind == LinearKind::linear_weight_gradient;

@@ -44,7 +44,7 @@ ColumnParallel::ColumnParallel(const Team& team, const LinearSizes& sizes, DType
                        .n = sizes.inputs,
                        .k = own_share(team, sizes.outputs),
                        .dtype = dtype,
-                       .weight = Layout::transposed},
+                       .weight_layout = Layout::transposed},
                       keeping(options, false)),
       overlaps_(options.algorithm != "sequence") {
   const std::int64_t outputs = own_share(team, sizes.outputs);
@@ -93,7 +93,7 @@ RowParallel::RowParallel(const Team& team, const LinearSizes& sizes, DType dtype
                        .n = own_share(team, sizes.inputs),
                        .k = sizes.outputs,
                        .dtype = dtype,
-                       .weight = Layout::transposed},
+                       .weight_layout = Layout::transposed},
                       keeping(options, true)),
       weight_gradient_(local_weight_gradient(team, sizes.tokens, own_share(team, sizes.inputs), sizes.outputs, dtype)) {
 }

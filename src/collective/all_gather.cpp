@@ -40,7 +40,7 @@ void AllGather::start(const TensorView& shard, const SymmetricTensor& gathered, 
   state<State>().start(shard, gathered, stream);
 }
 
-void AllGather::wait_shard(StreamRef stream, int rank) { state<State>().wait_shard(stream, rank); }
+void AllGather::wait_shard(int rank, StreamRef stream) { state<State>().wait_shard(rank, stream); }
 void AllGather::finish(StreamRef stream) { state<State>().finish(stream); }
 
 namespace {

@@ -115,9 +115,9 @@ void PlanState::begin(StreamRef stream) {
   whole_or_failed([&] {
     if (capture_ == 0) {
       // Even if the handle is the last run's: it may have been reused for a new stream, or name one stream per thread.
-      last_.hold(stream);
+      last_.wait(stream);
     } else if (capture_ == last_capture_) {
-      last_captured_.hold(stream);
+      last_captured_.wait(stream);
     } else {
       if (resources_) {
         for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);

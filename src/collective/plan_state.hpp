@@ -98,7 +98,7 @@ class PlanState {
   void begin(StreamRef stream);
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
   /// Orders `stream`, another stream of the same run, after the last call of `end`.
-  void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).hold(stream); }
+  void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).wait(stream); }
   /// Runs `body`, all that is between `begin` and `end`. If it throws, part of what the peers wait for may have been
   /// queued and counted, and the rest is not, which no later run could repair: the team fails, and the exception is
   /// rethrown. A capture that throws

@@ -31,7 +31,7 @@ Device& Event::device() const {
 
 void Event::record(StreamRef stream) { device().event_record(handle_, stream); }
 
-void Event::hold(StreamRef stream) const { device().event_hold(handle_, stream); }
+void Event::wait(StreamRef stream) const { device().event_wait(handle_, stream); }
 
 bool Event::query() const { return device().event_query(handle_); }
 
@@ -45,7 +45,7 @@ double Event::elapsed_since(const Event& begin) const {
 void order_after(StreamRef later, StreamRef earlier, Event& event) {
   if (later == earlier) return;
   event.record(earlier);
-  event.hold(later);
+  event.wait(later);
 }
 
 }  // namespace tandem

@@ -143,7 +143,7 @@ class Pieces {
     return std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
   }
   [[nodiscard]] bool takes_packed(double rows) const {
-    return rows > 0 && rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x == Layout::normal &&
+    return rows > 0 && rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x_layout == Layout::normal &&
            kind_ != LinearKind::linear_weight_gradient;
   }
   /// How many outputs, at full speed, take as long as a GEMM of this many rows: at least one tile, and a quarter of
@@ -321,7 +321,7 @@ std::string_view name(LinearKind kind) noexcept {
 
 int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {
   const int peers = std::max(ranks - 1, 0);
-  const bool blocks_arrive = !is_reduction(kind) && spec.x == Layout::transposed;
+  const bool blocks_arrive = !is_reduction(kind) && spec.x_layout == Layout::transposed;
   if (blocks_arrive) return peers;
   if (kind == LinearKind::linear_all_reduce) return peers == 0 ? 0 : most_rounds;
   return peers == 1 ? groups_for_the_only_shard : peers * groups_for_each_shard;

@@ -65,7 +65,8 @@ const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec&
   }
   // Here and below, not in the plans' own constructors: their members allocate before such a body runs.
   if (kind == LinearKind::linear_weight_gradient &&
-      (spec.bias || spec.activation != Activation::none || spec.x != Layout::normal || spec.weight != Layout::normal)) {
+      (spec.bias || spec.activation != Activation::none || spec.x_layout != Layout::normal ||
+       spec.weight_layout != Layout::normal)) {
     throw Unsupported(format("{} on {}: {} was asked for; it has no bias and no activation, and its layouts are normal",
                              name(kind), name_own_rank(team), to_string(spec)));
   }
@@ -147,7 +148,7 @@ LinearPlanState::LinearPlanState(const Team& team, LinearKind kind, const Linear
     refuse(format("keep_gathered was asked for; of the linear plans only {} keeps what it gathers",
                   name(LinearKind::all_gather_linear)));
   }
-  if (options.keep_gathered && spec.x == Layout::transposed) {
+  if (options.keep_gathered && spec.x_layout == Layout::transposed) {
     throw Unsupported(
         format("{} on {}: the gathered x of a transposed layout has no one shape; keep_gathered goes with "
                "Layout::normal",

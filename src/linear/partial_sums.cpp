@@ -144,7 +144,7 @@ std::string PartialSums::communication() const {
 void PartialSums::multiply(Gemm& gemm, Weights& weights, const Operands& run, Shard rows, GemmOperands into,
                            StreamRef stream) {
   if (rows.count == 0) return;
-  const bool transposed = spec_.x == Layout::transposed;
+  const bool transposed = spec_.x_layout == Layout::transposed;
   const std::int64_t first = transposed ? rows.begin : rows.begin * spec_.k;
   into.a = run.x + static_cast<std::size_t>(first) * size_of(spec_.dtype);
   into.b = run.weight;

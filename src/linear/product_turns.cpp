@@ -42,7 +42,7 @@ ProductTurns::Turn ProductTurns::next(StreamRef stream) {
   way_ = (way_ + 1) % ways_.size();
   Way& way = ways_[way_];
   const Turn turn{way_ == 0 ? stream : beside_->stream.ref(), *way.gemm, way.weights};
-  if (beside_ && beside_->has_waited) beside_->waited.hold(turn.stream);
+  if (beside_ && beside_->has_waited) beside_->waited.wait(turn.stream);
   return turn;
 }
 

@@ -27,8 +27,8 @@ std::string plan_cache_key(LinearKind kind, const LinearSpec& spec, int ranks, c
                         .k = spec.k,
                         .dtype = spec.dtype,
                         .tf32 = spec.tf32,
-                        .x = spec.x,
-                        .weight = spec.weight,
+                        .x_layout = spec.x_layout,
+                        .weight_layout = spec.weight_layout,
                         .gradient_dtype = spec.gradient_dtype};
   return PlanCache::key(name(kind), format("{}{}", to_string(work), other_way(kind, spec, ranks)), ranks, device);
 }

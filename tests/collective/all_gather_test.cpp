@@ -230,7 +230,7 @@ TEST_P(AllGatherTest, AConsumerWaitsForSingleShards) {
       }
       for (int step = 0; step < n; ++step) {
         const int rank = (team.rank() + step) % n;
-        gather.wait_shard(consumer, rank);
+        gather.wait_shard(rank, consumer);
         team.device().copy(consumer, {.dst = copy.view().data_as<std::byte>() + place(rank),
                                       .src = gathered.memory().data() + place(rank),
                                       .bytes = shard_bytes});
@@ -272,7 +272,7 @@ TEST_P(AllGatherTest, StepsOnAnotherStreamComeBehindTheRunBefore) {
       delay_somebody(team, pushing, draws, 2000);
       gather(before.view(), gathered, pushing);
       gather.start(shard.view(), gathered, pushing);
-      if (round % 2 == 0) gather.wait_shard(consumer, (team.rank() + 1) % team.size());
+      if (round % 2 == 0) gather.wait_shard((team.rank() + 1) % team.size(), consumer);
       gather.finish(consumer);
       const TensorView& all = gathered.local();
       team.device().copy(consumer, {.dst = copy.view().data(), .src = all.data(), .bytes = all.bytes()});

@@ -97,7 +97,7 @@ TEST(FailedStream, IsNotPassedByAnEvent) {
     Event filled(team.device());
     filled.record(filling);
     if (team.rank() != 1) filling.synchronize();
-    filled.hold(stream);
+    filled.wait(stream);
     plan(tensor, stream);
   });
 }
@@ -114,7 +114,7 @@ TEST(FailedStream, IsNotPassedByAnEventAfterItsReport) {
     fill(filling);
     Event filled(team.device());
     filled.record(filling);
-    filled.hold(stream);
+    filled.wait(stream);
     plan(tensor, stream);
     if (team.rank() == 1) {
       EXPECT_THROW(filling.synchronize(), std::runtime_error);

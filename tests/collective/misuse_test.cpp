@@ -104,13 +104,13 @@ TEST_P(CollectiveMisuseOn, SymmetricTensorsThatDoNotFit) {
     expect_error<InvalidArgument>([&] { all_reduce(eight, small, stream); }, {"out is f32[2]", "8 are needed"});
     expect_error<InvalidArgument>([&] { all_to_all(eight, small, std::vector<std::int64_t>{4, 4, 4, 4}, stream); },
                                   {"room for 2 elements", "needs 8"});
-    expect_error<InvalidArgument>([&] { all_gather.wait_shard(stream, 0); }, {"before start()"});
+    expect_error<InvalidArgument>([&] { all_gather.wait_shard(0, stream); }, {"before start()"});
     expect_error<InvalidArgument>([&] { all_gather.finish(stream); }, {"without start()"});
     all_gather.start(good, stream);
     expect_error<InvalidArgument>([&] { all_gather.start(good, stream); }, {"another one is open", "finish()"});
-    expect_error<InvalidArgument>([&] { all_gather.wait_shard(stream, 2); }, {"shard of rank 2", "0 to 1"});
-    all_gather.wait_shard(stream, 1 - team.rank());
-    expect_error<InvalidArgument>([&] { all_gather.wait_shard(stream, 1 - team.rank()); }, {"waited for twice"});
+    expect_error<InvalidArgument>([&] { all_gather.wait_shard(2, stream); }, {"shard of rank 2", "0 to 1"});
+    all_gather.wait_shard(1 - team.rank(), stream);
+    expect_error<InvalidArgument>([&] { all_gather.wait_shard(1 - team.rank(), stream); }, {"waited for twice"});
     all_gather.finish(stream);
     team.synchronize(stream);
   });
@@ -183,7 +183,6 @@ TEST(CollectiveMisuse, PlansThatCannotBe) {
     std::vector<float> memory(16);
     const TensorView four(memory.data(), {4}, f32);
     const TensorView eight(memory.data(), {8}, f32);
-    const Stream stream(team.device());
     expect_error<InvalidArgument>([&] { push(four, eight, stream); },
                                   {"'push' is not for a plain view", "'staged', 'fetch', 'mail'"});
     const SymmetricTensor tensor = symmetric(team, {8}, f32);

@@ -160,7 +160,7 @@ template <typename Element> class Player {
       case Play::gather_in_steps:
         return run(part_input, local, [&] {
           plans_.gather.start(part_input, tensor, stream_);
-          for (int rank = root; rank < team_.size(); rank += 2) plans_.gather.wait_shard(stream_, rank);
+          for (int rank = root; rank < team_.size(); rank += 2) plans_.gather.wait_shard(rank, stream_);
           plans_.gather.finish(stream_);
         });
       case Play::gather_by_fetch:

@@ -126,7 +126,7 @@ class Collectives {
     for (const char* algorithm : {"push", "direct_kernel"}) gather_in_place(algorithm, inputs(total_));
     in_place<AllGather>(spec, 0, total_, "push", inputs(total_), [this](AllGather& plan, const auto& tensor) {
       plan.start(tensor, runs_.stream());
-      for (int rank = 0; rank < team_.size(); rank += 2) plan.wait_shard(runs_.stream(), rank);
+      for (int rank = 0; rank < team_.size(); rank += 2) plan.wait_shard(rank, runs_.stream());
       plan.finish(runs_.stream());
     });
   }

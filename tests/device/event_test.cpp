@@ -38,7 +38,7 @@ TEST_P(EventTest, NeverRecordedCountsAsPassed) {
   Event event(device());
   EXPECT_TRUE(event.query());
   event.synchronize();
-  event.hold(stream);
+  event.wait(stream);
   stream.synchronize();
 }
 
@@ -49,7 +49,7 @@ TEST_P(EventTest, OneThatWasMovedFromSaysSo) {
   EXPECT_TRUE(moved.query());
   // NOLINTBEGIN(bugprone-use-after-move)
   for (const std::function<void()>& use : std::vector<std::function<void()>>{
-           [&] { event.record(stream); }, [&] { event.hold(stream); }, [&] { static_cast<void>(event.query()); },
+           [&] { event.record(stream); }, [&] { event.wait(stream); }, [&] { static_cast<void>(event.query()); },
            [&] { event.synchronize(); }, [&] { static_cast<void>(event.elapsed_since(moved)); },
            [&] { static_cast<void>(moved.elapsed_since(event)); }}) {
     expect_error<InvalidArgument>(use, {"moved from"});
@@ -65,7 +65,7 @@ TEST_P(EventTest, HoldsAnotherStream) {
   bool right = false;
   block(early);
   event.record(early);
-  event.hold(late);
+  event.wait(late);
   device().launch(late, [&] { right = passed_.load(); });
   EXPECT_FALSE(event.query());
   std::this_thread::sleep_for(5ms);
@@ -105,7 +105,7 @@ TEST_P(EventTest, RecordingAgainLeavesEarlierHoldsAlone) {
   bool right = false;
   block(early);
   event.record(early);
-  event.hold(late);
+  event.wait(late);
   device().launch(late, [&] { right = passed_.load(); });
   event.record(other);  // complete at once, but `late` still waits for the first record
   EXPECT_TRUE(event.query());
@@ -124,7 +124,7 @@ TEST_P(EventTest, AHoldIsOnWhatWasRecordedBeforeIt) {
   Event event(device());
   event.record(early);
   block(early);
-  event.hold(late);
+  event.wait(late);
   late.synchronize();
   EXPECT_FALSE(passed_.load());
   go_.store(true);
@@ -144,7 +144,7 @@ TEST_P(EventTest, OutlivesItsStream) {
     event.record(stream);
   }
   Stream other(device());
-  event.hold(other);
+  event.wait(other);
   device().launch(other, [ran, seen] { seen->store(ran->load()); });
   event.synchronize();
   EXPECT_TRUE(ran->load());
@@ -162,7 +162,7 @@ TEST_P(EventTest, PassesAFailureOnThatItsStreamHasReportedSince) {
   block(late);
   fail("first");
   event.record(early);
-  event.hold(late);
+  event.wait(late);
   expect_error<std::runtime_error>([&] { early.synchronize(); }, {"first"});
   fail("second");
   expect_error<std::runtime_error>([&] { early.synchronize(); }, {"second"});
@@ -179,14 +179,14 @@ TEST_P(EventTest, PassesNothingOnToWhatIsHeldAfterTheReport) {
   fail();
   event.record(early);
   EXPECT_THROW(early.synchronize(), std::runtime_error);
-  event.hold(late);
+  event.wait(late);
   late.synchronize();
   event.record(early);
   fail();
   Event failed(device());
   failed.record(early);
   failed.synchronize();
-  event.hold(late);  // recorded before the second failure
+  event.wait(late);  // recorded before the second failure
   late.synchronize();
   EXPECT_THROW(early.synchronize(), std::runtime_error);
 }

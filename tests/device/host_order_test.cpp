@@ -56,7 +56,7 @@ TEST_P(HostOrderTest, StreamsAndEventsUnderRandomDelays) {
         marked[e] = known[s];
         break;
       case 1:
-        events[e].hold(streams[s]);
+        events[e].wait(streams[s]);
         for (std::size_t i = 0; i < stream_count; ++i) known[s][i] = std::max(known[s][i], marked[e][i]);
         break;
       case 2:
@@ -146,10 +146,10 @@ TEST_P(HostOrderTest, EventsPublishPlainMemory) {
   std::vector<int> data(100);
   int wrong = 0;
   for (int round = 1; round <= 500; ++round) {
-    back.hold(first);
+    back.wait(first);
     device().launch(first, [&data, round] { data.assign(data.size(), round); });
     there.record(first);
-    there.hold(second);
+    there.wait(second);
     device().launch(second, [&data, &wrong, round] {
       for (const int value : data) wrong += value != round ? 1 : 0;
     });
@@ -277,7 +277,7 @@ TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {
   Buffer word = upload(std::vector<unsigned char>{0});
   Event event(device());
   for (std::size_t i = 0; i < streams.size(); ++i) {
-    if (i > 0) event.hold(streams[i]);
+    if (i > 0) event.wait(streams[i]);
     device().fill(streams[i], word.data(), static_cast<std::byte>(i + 1), 1);
     event.record(streams[i]);
   }

@@ -113,7 +113,7 @@ constexpr Operation operations[] = {
      [](Stage& s) {
        return runs_of(s, AllGather(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
          plan.start(t.symmetric, t.stream);
-         for (int rank = 0; rank < t.team.size(); ++rank) plan.wait_shard(t.stream, rank);
+         for (int rank = 0; rank < t.team.size(); ++rank) plan.wait_shard(rank, t.stream);
          plan.finish(t.stream);
        });
      },

@@ -36,8 +36,8 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     const Matrix start = Matrix::random(key(300 + own), m, spec.n, spec.dtype);
 
     const Matrix shard = x.part(shard_of(m, team.size(), team.rank()));
-    const GuardedTensor x_on = shard.on(device, spec.dtype, spec.x, offset);
-    const GuardedTensor weight_on = weight.on(device, spec.dtype, spec.weight, offset);
+    const GuardedTensor x_on = shard.on(device, spec.dtype, spec.x_layout, offset);
+    const GuardedTensor weight_on = weight.on(device, spec.dtype, spec.weight_layout, offset);
     const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
     GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
@@ -134,12 +134,18 @@ TEST_P(AllGatherLinearTest, LayoutsEpiloguesAlphaAndBeta) {
     testing::for_each_epilogue(
         LinearKind::all_gather_linear, Activation::gelu_tanh, 1.5F,
         [&](const LinearSpec& spec, const LinearOptions& options) { check(world, world.team(), spec, options); });
-    testing::for_each_layout(LinearKind::all_gather_linear, [&](const std::string& algorithm, Layout x, Layout weight,
-                                                                DType dtype) {
-      check(world, world.team(),
-            {.m = 24, .n = 8, .k = 64, .dtype = dtype, .x = x, .weight = weight, .activation = Activation::gelu_erf},
-            {.algorithm = algorithm});
-    });
+    testing::for_each_layout(LinearKind::all_gather_linear,
+                             [&](const std::string& algorithm, Layout x, Layout weight, DType dtype) {
+                               check(world, world.team(),
+                                     {.m = 24,
+                                      .n = 8,
+                                      .k = 64,
+                                      .dtype = dtype,
+                                      .x_layout = x,
+                                      .weight_layout = weight,
+                                      .activation = Activation::gelu_erf},
+                                     {.algorithm = algorithm});
+                             });
   });
 }
 

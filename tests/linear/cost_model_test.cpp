@@ -530,7 +530,7 @@ TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
   EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 2, gpu, {.groups = 9})), InvalidArgument);
   // A transposed x arrives in blocks, one per shard.
   LinearSpec blocks = spec;
-  blocks.x = Layout::transposed;
+  blocks.x_layout = Layout::transposed;
   EXPECT_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, blocks, 4, gpu, {.groups = 4})),
                InvalidArgument);
   EXPECT_THROW(

@@ -292,9 +292,9 @@ TEST_P(WeightGradient, RefusesWhatItDoesNotHave) {
   on(1, [](World& world) {
     EXPECT_THROW(LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .bias = true}, GatheredOperand::x),
                  Unsupported);
-    EXPECT_THROW(
-        LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .x = Layout::transposed}, GatheredOperand::x),
-        Unsupported);
+    EXPECT_THROW(LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .x_layout = Layout::transposed},
+                                      GatheredOperand::x),
+                 Unsupported);
     testing::expect_error<InvalidArgument>(
         [&] {
           LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = bf16, .tf32 = true}, GatheredOperand::x);

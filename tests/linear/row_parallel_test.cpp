@@ -64,8 +64,8 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
     const Matrix start = all_start.part(rows);
 
     const auto own = static_cast<std::size_t>(team.rank());
-    const GuardedTensor x_on = xs[own].on(device, spec.dtype, spec.x, offset);
-    const GuardedTensor weight_on = weights[own].on(device, spec.dtype, spec.weight, offset);
+    const GuardedTensor x_on = xs[own].on(device, spec.dtype, spec.x_layout, offset);
+    const GuardedTensor weight_on = weights[own].on(device, spec.dtype, spec.weight_layout, offset);
     const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
     GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();

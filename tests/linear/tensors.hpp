@@ -74,7 +74,7 @@ template <typename Check> void for_each_layout(LinearKind kind, const Check& che
 template <typename Check>
 void for_each_epilogue(LinearKind kind, Activation activation, float beta, const Check& check) {
   for_each_layout(kind, [&](const std::string& algorithm, Layout x, Layout weight, DType dtype) {
-    LinearSpec spec{.m = 50, .n = 17, .k = 33, .dtype = dtype, .x = x, .weight = weight, .bias = true};
+    LinearSpec spec{.m = 50, .n = 17, .k = 33, .dtype = dtype, .x_layout = x, .weight_layout = weight, .bias = true};
     check(spec, LinearOptions{.algorithm = algorithm});
     spec.m = 23;
     spec.n = 40;

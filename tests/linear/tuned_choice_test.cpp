@@ -37,7 +37,8 @@ TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   for (const auto& change :
        {+[](LinearSpec& s) { s.m = 47; }, +[](LinearSpec& s) { s.n = 17; }, +[](LinearSpec& s) { s.k = 23; },
         +[](LinearSpec& s) { s.dtype = bf16; }, +[](LinearSpec& s) { s.tf32 = true; },
-        +[](LinearSpec& s) { s.x = Layout::transposed; }, +[](LinearSpec& s) { s.weight = Layout::transposed; },
+        +[](LinearSpec& s) { s.x_layout = Layout::transposed; },
+        +[](LinearSpec& s) { s.weight_layout = Layout::transposed; },
         +[](LinearSpec& s) { s.gradient_dtype = bf16; }}) {
     LinearSpec changed = tuned_spec;
     change(changed);

@@ -11,7 +11,8 @@ TEST(LocalProduct, HasTheLayoutsOfTheOperation) {
        {LinearKind::all_gather_linear, LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce}) {
     for (const Layout x : {Layout::normal, Layout::transposed}) {
       for (const Layout weight : {Layout::normal, Layout::transposed}) {
-        const LinearProblem problem{.kind = kind, .shape = {6, 5, 7}, .ranks = 2, .x = x, .weight = weight};
+        const LinearProblem problem{
+            .kind = kind, .shape = {6, 5, 7}, .ranks = 2, .x_layout = x, .weight_layout = weight};
         const GemmSpec product = local_product(problem, 1);
         EXPECT_EQ(product.transpose_a, x == Layout::transposed);
         EXPECT_EQ(product.transpose_b, weight == Layout::normal);  // [n, k], as PyTorch stores it

@@ -156,7 +156,7 @@ const std::vector<Row>& collective_rows() {
          plan.finish(s);
          plan.start(view({4}), x, s);
          const int me = x.team().rank();
-         for (int twice = 0; twice < 2; ++twice) plan.wait_shard(s, me);
+         for (int twice = 0; twice < 2; ++twice) plan.wait_shard(me, s);
        }),
        {"AllGather on rank {rank} of 2", "the shard of rank {rank} was waited for twice"}},
       {"CollectiveWithoutStaging",

@@ -16,7 +16,8 @@ std::vector<TimedOperation> operations_of(const language_model::ModelOptions& op
   const auto operation = [&](const char* name, LinearKind kind, const Shape& shape, Layout weight) {
     return TimedOperation{
         .name = name,
-        .problem = {.kind = kind, .shape = shape, .ranks = ranks, .dtype = options.dtype, .weight = weight, .key = 1},
+        .problem =
+            {.kind = kind, .shape = shape, .ranks = ranks, .dtype = options.dtype, .weight_layout = weight, .key = 1},
         .choice = {},
         .times = {}};
   };

@@ -17,13 +17,13 @@ namespace tandem {
 enum class LogLevel : std::uint8_t { none, error, warn, info, trace };
 
 /// `runs`: the ranks compare what each run of a plan is given, before it is queued, and each waits for all to come.
-enum class RunCheck : unsigned char { none, runs };
+enum class RunCheck : std::uint8_t { none, runs };
 
 /// The device of each rank; `automatic` is cuda where a GPU can be used.
-enum class DeviceChoice : unsigned char { automatic, host, cuda };
+enum class DeviceChoice : std::uint8_t { automatic, host, cuda };
 
 /// The host device's GEMM; `automatic` is oneDNN where it can be loaded.
-enum class GemmChoice : unsigned char { automatic, onednn, builtin };
+enum class GemmChoice : std::uint8_t { automatic, onednn, builtin };
 
 /// As in the environment: `automatic` is "auto".
 [[nodiscard]] TANDEM_API std::string_view name(RunCheck check) noexcept;

@@ -61,7 +61,7 @@ class TANDEM_API AllGather final : public Collective {
   void start(const SymmetricTensor& gathered, StreamRef stream);
   void start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
   /// Work queued on `stream` after this call sees the shard of `rank`.
-  void wait_shard(StreamRef stream, int rank);
+  void wait_shard(int rank, StreamRef stream);
   /// Work queued on `stream` after this sees all shards except those that `wait_shard` waited for on other streams, and
   /// may overwrite what was passed to `start`. The next run begins after this point; the caller must also order it
   /// after readers on those other streams.

@@ -110,7 +110,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual void* event_create(Event::Timing timing) = 0;
   virtual void event_destroy(void* event) noexcept = 0;
   virtual void event_record(void* event, StreamRef stream) = 0;
-  virtual void event_hold(void* event, StreamRef stream) = 0;
+  virtual void event_wait(void* event, StreamRef stream) = 0;
   [[nodiscard]] virtual bool event_query(void* event) = 0;
   virtual void event_synchronize(void* event) = 0;  ///< blocking
   [[nodiscard]] virtual double event_elapsed_ms(void* begin, void* end) = 0;

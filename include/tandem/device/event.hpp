@@ -23,7 +23,7 @@ class TANDEM_API Event {
   /// Captures the work queued on `stream` so far; replaces an earlier `record`.
   void record(StreamRef stream);
   /// Work queued on `stream` from now on starts after the recorded work.
-  void hold(StreamRef stream) const;
+  void wait(StreamRef stream) const;
   /// True if the recorded work has completed.
   [[nodiscard]] bool query() const;
   /// Blocks the host until the recorded work has completed.

@@ -25,9 +25,9 @@ class TANDEM_API AllGatherLinear final : public LinearPlan {
   /// set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
 
-  /// x: this rank's shard, [m_r, k] or as spec.x says; weight: [n, k] or as spec.weight says; y: [m, n] with m ≤
-  /// spec.m, which determines this run's number of tokens. All dense, of spec.dtype; y must not overlap the inputs. x
-  /// may be overwritten after this call in stream order.
+  /// x: this rank's shard, [m_r, k] or as spec.x_layout says; weight: [n, k] or as spec.weight_layout says; y: [m, n]
+  /// with m ≤ spec.m, which determines this run's number of tokens. All dense, of spec.dtype; y must not overlap the
+  /// inputs. x may be overwritten after this call in stream order.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n].
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,

@@ -29,8 +29,8 @@ class TANDEM_API LinearReduceScatter final : public LinearPlan {
   /// while memory and peers are set up, OutOfMemory, DeviceError, Timeout, PeerLost or Aborted.
   LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
 
-  /// x: [m, k] or as spec.x says, with m ≤ spec.m; weight: [n, k] or as spec.weight says; y: [m_r, n]. All dense, of
-  /// spec.dtype; y must not overlap the inputs.
+  /// x: [m, k] or as spec.x_layout says, with m ≤ spec.m; weight: [n, k] or as spec.weight_layout says; y: [m_r, n].
+  /// All dense, of spec.dtype; y must not overlap the inputs.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,

@@ -24,11 +24,11 @@ struct LinearSpec {
   std::int64_t m = 0;  ///< tokens of all ranks; an upper bound: a run may have fewer (equal on all ranks)
   std::int64_t n = 0;
   std::int64_t k = 0;
-  DType dtype = f32;               ///< of x, W, bias and y: f32, f16 or bf16
-  bool tf32 = false;               ///< with f32: x and W may be rounded to TF32 (see GemmSpec::tf32)
-  Layout x = Layout::normal;       ///< x as [tokens, K]; transposed: [K, tokens]
-  Layout weight = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
-  bool bias = false;               ///< a vector of N, added once
+  DType dtype = f32;                      ///< of x, W, bias and y: f32, f16 or bf16
+  bool tf32 = false;                      ///< with f32: x and W may be rounded to TF32 (see GemmSpec::tf32)
+  Layout x_layout = Layout::normal;       ///< x as [tokens, K]; transposed: [K, tokens]
+  Layout weight_layout = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
+  bool bias = false;                      ///< a vector of N, added once
   Activation activation = Activation::none;
   Auxiliary auxiliary = Auxiliary::none;  ///< AllGatherLinear only, with an activation: its aux for backward
   DType gradient_dtype = f32;             ///< LinearWeightGradient only: dtype of dW: f32, or `dtype`

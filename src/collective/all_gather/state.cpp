@@ -192,7 +192,7 @@ void AllGather::State::push_at_once(const Rows& shard, const SymmetricTensor& ga
   });
 }
 
-void AllGather::State::wait_shard(StreamRef stream, int rank) {
+void AllGather::State::wait_shard(int rank, StreamRef stream) {
   if (rank < 0 || rank >= ranks()) {
     refuse(format("the shard of rank {} was waited for; allowed: 0 to {}", rank, ranks() - 1));
   }
@@ -202,7 +202,7 @@ void AllGather::State::wait_shard(StreamRef stream, int rank) {
     refuse(format("the shard of rank {} was waited for twice in one run", rank));
   }
   // Also orders the wait behind those of the run before, on the stream of `start`, which take their counts first.
-  started_at_.hold(stream);
+  started_at_.wait(stream);
   if (coming == 0) return;
   wait(stream, 0, std::span(&rank, 1), arrived);
   coming = 0;
@@ -210,7 +210,7 @@ void AllGather::State::wait_shard(StreamRef stream, int rank) {
 
 void AllGather::State::finish(StreamRef stream) {
   expect_open(stream, "finish() was called without start()");
-  started_at_.hold(stream);  // as in wait_shard
+  started_at_.wait(stream);  // as in wait_shard
   wait_for_rest(stream);
 }
 

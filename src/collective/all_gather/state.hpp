@@ -31,7 +31,7 @@ class AllGather::State final : public CollectiveState {
   void run(const TensorView& shard, const TensorView& gathered, StreamRef stream);
   void start(const SymmetricTensor& gathered, StreamRef stream);
   void start(const TensorView& shard, const SymmetricTensor& gathered, StreamRef stream);
-  void wait_shard(StreamRef stream, int rank);
+  void wait_shard(int rank, StreamRef stream);
   void finish(StreamRef stream);
 
  private:

@@ -79,7 +79,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] void* event_create(Event::Timing timing) override;
   void event_destroy(void* event) noexcept override;
   void event_record(void* event, StreamRef stream) override;
-  void event_hold(void* event, StreamRef stream) override;
+  void event_wait(void* event, StreamRef stream) override;
   [[nodiscard]] bool event_query(void* event) override;
   void event_synchronize(void* event) override;
   [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
@@ -306,7 +306,7 @@ void CudaDevice::event_record(void* event, StreamRef stream) {
   check(cudaEventRecord(as_event(event), native(stream)), "cudaEventRecord");
 }
 
-void CudaDevice::event_hold(void* event, StreamRef stream) {
+void CudaDevice::event_wait(void* event, StreamRef stream) {
   const CurrentContext current(*context_);
   check(cudaStreamWaitEvent(native(stream), as_event(event), 0), "cudaStreamWaitEvent");
 }

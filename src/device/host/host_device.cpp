@@ -209,7 +209,7 @@ void HostDevice::event_destroy(void* event) noexcept {
 
 void HostDevice::event_record(void* event, StreamRef stream) { host_event(event).record(host_stream(stream)); }
 
-void HostDevice::event_hold(void* event, StreamRef stream) { host_event(event).hold(host_stream(stream)); }
+void HostDevice::event_wait(void* event, StreamRef stream) { host_event(event).wait(host_stream(stream)); }
 
 bool HostDevice::event_query(void* event) { return host_event(event).query(); }
 

@@ -45,7 +45,7 @@ class HostDevice final : public Device {
   [[nodiscard]] void* event_create(Event::Timing timing) override;
   void event_destroy(void* event) noexcept override;
   void event_record(void* event, StreamRef stream) override;
-  void event_hold(void* event, StreamRef stream) override;
+  void event_wait(void* event, StreamRef stream) override;
   [[nodiscard]] bool event_query(void* event) override;
   void event_synchronize(void* event) override;
   [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;

@@ -39,7 +39,7 @@ HostEvent::Mark HostEvent::mark() {
   return {HostStreamPtr(*stream), mark_.ticket};
 }
 
-void HostEvent::hold(HostStream& stream) {
+void HostEvent::wait(HostStream& stream) {
   if (marked_.load(std::memory_order_relaxed) == &stream) return;  // a stream's tasks run in order anyway
   Mark before = mark();
   if (before.stream.get() == nullptr) return;

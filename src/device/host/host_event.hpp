@@ -18,7 +18,7 @@ class HostEvent {
   explicit HostEvent(Event::Timing timing) : timing_(timing) {}
 
   void record(HostStream& stream);
-  void hold(HostStream& stream);
+  void wait(HostStream& stream);
   [[nodiscard]] bool query();
   void synchronize();
   /// Throws InvalidArgument unless both were made with Timing::on, and are recorded and complete.

@@ -6,7 +6,7 @@
 namespace tandem {
 
 void AllGatherLinear::State::sequence(const Operands& operands, StreamRef stream) {
-  const bool whole = spec().x == Layout::normal && team().size() > 1;  // all of x is contiguous, for one GEMM
+  const bool whole = spec().x_layout == Layout::normal && team().size() > 1;  // all of x is contiguous, for one GEMM
   if (opens_) gather_.open(stream);
   gather_.take_slot(stream);
   gather_.start(stream, operands.x, operands.m);

@@ -32,8 +32,8 @@ AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const Li
 void AllGatherLinear::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
                                  const TensorView& aux, const TensorView& y, StreamRef stream) {
   const std::int64_t m = tokens(y, "y", 0);
-  expect(x, "x", spec().dtype, stored(spec().x, own_rows(m), spec().k));
-  expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
+  expect(x, "x", spec().dtype, stored(spec().x_layout, own_rows(m), spec().k));
+  expect(weight, "weight", spec().dtype, stored(spec().weight_layout, spec().n, spec().k));
   expect_bias(bias);
   expect_auxiliary(aux, m);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
@@ -79,7 +79,7 @@ void AllGatherLinear::State::multiply(const ProductTurns::Turn& turn, const Oper
 
 void AllGatherLinear::State::multiply_gathered(const ProductTurns::Turn& turn, const Operands& operands,
                                                const ShardGroup& group) {
-  if (spec().x == Layout::normal) {
+  if (spec().x_layout == Layout::normal) {
     for (const Shard rows : gather_.rows(group)) multiply(turn, operands, gather_.row(rows.begin), rows);
     return;
   }

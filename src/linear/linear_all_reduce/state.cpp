@@ -29,9 +29,9 @@ void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, 
 
 void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
                                  const TensorView& y, const SymmetricMemory* symmetric, StreamRef stream) {
-  const std::int64_t m = tokens(x, "x", spec().x == Layout::normal ? 0 : 1);
-  expect(x, "x", spec().dtype, stored(spec().x, m, spec().k));
-  expect(weight, "weight", spec().dtype, stored(spec().weight, spec().n, spec().k));
+  const std::int64_t m = tokens(x, "x", spec().x_layout == Layout::normal ? 0 : 1);
+  expect(x, "x", spec().dtype, stored(spec().x_layout, m, spec().k));
+  expect(weight, "weight", spec().dtype, stored(spec().weight_layout, spec().n, spec().k));
   expect_bias(bias);
   expect(y, "y", spec().dtype, Dims{m, spec().n});
   expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}});

@@ -358,7 +358,7 @@ TEST_P(CapturedPlan, WhatADroppedCaptureStartedIsForgotten) {
     const auto expect_refused = [](const auto& step) {
       expect_error<InvalidArgument>(step, {"AllGather on rank", "captured into one graph, or none"});
     };
-    expect_refused([&] { gather.wait_shard(stream, 0); });
+    expect_refused([&] { gather.wait_shard(0, stream); });
     expect_refused([&] { gather.finish(stream); });
     poison(gathered);
     gather(shard.view(), gathered, stream);

@@ -194,8 +194,8 @@ template <typename Plan> void check_epilogue(const Team& team, const LinearSpec&
     return layout == Layout::normal ? Dims{its_rows, columns} : Dims{columns, its_rows};
   };
   std::vector<GuardedTensor> inputs;
-  inputs.emplace_back(team, stored(spec.x, gathers ? own : spec.m, spec.k), spec.dtype);
-  inputs.emplace_back(team, stored(spec.weight, spec.n, spec.k), spec.dtype);
+  inputs.emplace_back(team, stored(spec.x_layout, gathers ? own : spec.m, spec.k), spec.dtype);
+  inputs.emplace_back(team, stored(spec.weight_layout, spec.n, spec.k), spec.dtype);
   inputs.emplace_back(team, Dims{spec.bias ? spec.n : 0}, spec.dtype);
   inputs.emplace_back(team, Dims{spec.beta == 0.0F ? 0 : rows, spec.n}, spec.dtype);
   GuardedTensor made(team, {keeps ? 2 * rows : rows, spec.n}, spec.dtype);
