@@ -38,7 +38,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 22> names{{
     {"int", i32},
 }};
 
-constexpr const char* known_names = "f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2";
+constexpr const char* dtype_names = "f32, f16, bf16, f64, i32, i64, u8, f8e4m3, f8e5m2";
 
 }  // namespace
 
@@ -53,12 +53,12 @@ DType parse_dtype(std::string_view text) {
   for (const auto& [known, value] : names) {
     if (known == text) return value;
   }
-  throw InvalidArgument(format("dtype '{}' is not known; known: {}", std::string(text), known_names));
+  throw InvalidArgument(format("dtype '{}' is not known; known: {}", std::string(text), dtype_names));
 }
 
 DType known_dtype(DType dtype) {
   if (size_of(dtype) != 0) return dtype;
-  throw InvalidArgument(format("dtype number {} is not known; known: {}", static_cast<int>(dtype), known_names));
+  throw InvalidArgument(format("dtype number {} is not known; known: {}", static_cast<int>(dtype), dtype_names));
 }
 
 }  // namespace tandem

@@ -8,9 +8,8 @@
 #include "tandem/device/gemm.hpp"
 #include "tandem/linear/linear_spec.hpp"
 
-#include "team/reclaimed.hpp"
-
 #include "memory/owners.hpp"
+#include "team/reclaimed.hpp"
 
 namespace tandem {
 

@@ -20,7 +20,7 @@ namespace {
 
 class RuntimeObjects : public CollectiveTest {};
 
-constexpr int plays = 24;
+constexpr int plays = 12;
 constexpr std::uint64_t longest_us = 300;
 
 TEST_P(RuntimeObjects, RunsTakeTheDefaultStreams) {
