@@ -37,8 +37,8 @@ class JoiningRank : ConnectingRank {
   void expect_the_rest(const FileDescriptor& listener);
   void accept_peer(FileDescriptor socket);
 
-  Clock::time_point
-      verdict_;  // by then rank 0 has reported missing ranks, even if its deadline is a little later than this one's
+  // By then rank 0 has reported missing ranks, even if its deadline is a little later than this one's.
+  Clock::time_point verdict_;
   std::string nonce_;
   bool roster_ = false;
   bool made_ = false;

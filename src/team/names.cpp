@@ -23,8 +23,13 @@ std::string tell_gone(const PeerInfo& peer, bool left) {
 
 std::string name_ranks(std::span<const int> ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    text += format("{}{}", i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - i < 3) end = i + 1;
+    text += format("{}{}", i == 0 ? "" : end == ranks.size() ? " and " : ", ", ranks[i]);
+    if (end > i + 1) text += format(" to {}", ranks[end - 1]);
+    i = end;
   }
   return text;
 }

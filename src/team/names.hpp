@@ -25,7 +25,7 @@ struct Gone {
 /// "rank 2 (host node7, pid 4242) is lost (its process or its world ended)", or if it `left`, "… has ended its world".
 [[nodiscard]] std::string tell_gone(const PeerInfo& peer, bool left);
 
-/// "rank 1", "ranks 0, 2 and 5"
+/// "rank 1", "ranks 0, 2 and 5", "ranks 1 to 7"
 [[nodiscard]] std::string name_ranks(std::span<const int> ranks);
 
 /// "[0, 2, 5]"

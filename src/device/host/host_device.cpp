@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <new>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <system_error>
