@@ -498,7 +498,7 @@ case "$part" in
     if [ "$gpus" -gt 1 ]; then
       layer_beside_pytorch 3 470
     else
-      failing_row "layer beside PyTorch" "NOT RUN" "NCCL takes no two ranks on one GPU, and a rank alone has nobody to talk to"
+      failing_row "layer beside PyTorch" "NOT RUN" "NCCL does not support two ranks on one GPU, and a single rank has nothing to communicate"
     fi
     ;;
 esac

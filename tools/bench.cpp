@@ -19,31 +19,31 @@ namespace tandem::tools {
 namespace {
 
 constexpr const char* help_of_bench = R"(
-Collectives print nccl-tests' columns. SIZE is what a rank gets of all_gather, gives to reduce_scatter and all_to_all,
-and the whole of all_reduce and broadcast. The first line says in which tensors: those that the algorithm takes, and of
-all_to_all's without one the push into a symmetric output. algbw = size / time; busbw = algbw times
+Collectives print the columns of nccl-tests. SIZE is the output of all_gather, the input of reduce_scatter and
+all_to_all, and the whole message of all_reduce and broadcast, each of one rank. The first line names the tensors: those
+that the algorithm takes; for all_to_all without --algorithm, a symmetric output. algbw = size / time; busbw = algbw
+times
   2 (n - 1) / n   all_reduce
   (n - 1) / n     all_gather, reduce_scatter, all_to_all
   1               broadcast
 Linear operations print, for each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where
-x is gathered, K where y is reduced): t_gemm, the best unsplit local product; t_comm, the collective alone; t_seq, one
-after the other; t_overlap; T_ideal = max(t_gemm, t_comm); T_i/t_o = T_ideal / t_overlap; exposed =
-t_overlap - T_ideal; hidden = (t_seq - t_overlap) / min(t_gemm, t_comm), which a sequence has none of. They are measured
-in turns. T_i/t_o above 1, exposed below 0 and hidden above 100 % are noise, or parts that run faster than the whole.
-On CUDA a comment at the end, and "sm_mhz" of each row of JSON, say at what clocks the GPUs ran.
-With --wire, a copy to one peer runs in turns with them: every rank sends to the next one what it sends to any peer (a
-shard; of broadcast all), on CUDA by copy engines. Comments, and JSON, say its rate, and of collectives busbw over that
-rate; of linear operations t_wire, which the bytes of the collective (its size times the factor above) take at that
-rate, and max(t_gemm, t_wire) / t_overlap.
-Collectives with --beside M,N,K print the same columns, of the collective beside a product of that size on each rank
-(bulk overlap, also where a sequence would be faster); #wrong then counts elements of the product that it does not give
-alone, as well.
-A time is the median over iterations of the slowest rank's, or with -G over launches, of which it is one iteration's
-part. #wrong counts elements that differ from the reference in a run before the timed iterations, or else in one after
-them, each into poisoned tensors; with -G in a launch of the graph that is timed, after all its iterations, and of
-collectives in one run by itself, too. Large linear operations are compared in up to 64 x 64 elements of each rank's
-output.
-No time is printed for a wrong result; then the exit code is 1.
+x is gathered, K where y is reduced): t_gemm, the best single GEMM; t_comm, the collective alone; t_seq, one after the
+other; t_overlap; T_ideal = max(t_gemm, t_comm); T_i/t_o = T_ideal / t_overlap; exposed = t_overlap - T_ideal; hidden =
+(t_seq - t_overlap) / min(t_gemm, t_comm), left out for a sequence. All are measured in turns. T_i/t_o above 1, exposed
+below 0 and hidden above 100 % are noise, or parts that run faster than the whole.
+On CUDA the clocks of the GPUs are in a comment at the end, and in "sm_mhz" of each row of JSON.
+--wire also measures, in turns with the rest, a copy from each rank to the next one: of a shard (for broadcast, of the
+whole message), on CUDA by copy engines. Comments and JSON then have its rate; for collectives busbw divided by that
+rate; for linear operations t_wire, the collective's bytes (its size times the factor above) at that rate, and
+max(t_gemm, t_wire) / t_overlap.
+--beside M,N,K runs a collective concurrently with a GEMM of that size on each rank (bulk overlap, even where a sequence
+would be faster), and prints the columns of linear operations; #wrong then includes elements of the GEMM's result that
+differ from those of the GEMM alone.
+Times are medians over iterations, of the slowest rank; with -G over launches of the graph, divided by its number of
+iterations. #wrong counts elements that differ from the reference, in poisoned tensors: in a run before the timed
+iterations or, if that is right, in one after them; with -G in a launch of the timed graph, and for collectives also in
+a single run. Large linear operations are compared in up to 64 x 64 elements of each rank's output.
+For a wrong result no time is printed, and the exit code is 1.
 
 Examples:
   tandem bench all_reduce -n 4 -b 1K -e 64M -f 2

@@ -104,12 +104,12 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
   app.add_option("--text", options.text_file, "what to learn (default: Tandem's own sources and documents)")
       ->type_name("FILE");
   number("--steps", options.steps, 10'000'000, "how many steps to train (default 300; on CUDA 400)");
-  number("--hidden", options.hidden, 65536, "numbers that stand for a token (default 256; on CUDA 512)");
-  number("--layers", options.layers, 1024, "blocks (default 2; on CUDA 4)");
+  number("--hidden", options.hidden, 65536, "hidden size (default 256; on CUDA 512)");
+  number("--layers", options.layers, 1024, "layers (default 2; on CUDA 4)");
   number("--batch", options.batch, 1 << 20, "tokens of a step, over all ranks (default 512; on CUDA 2048)");
   number(
       "--wide", options.wide, 65536,
-      format("hidden numbers of a model that makes {} more steps, of twice as many tokens; 0: none (default none; on "
+      format("hidden size of a model that makes {} more steps, of twice as many tokens; 0: none (default none; on "
              "CUDA {})",
              traced_steps, default_wide),
       0);

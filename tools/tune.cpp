@@ -38,13 +38,13 @@ same operation, sizes, dtypes, layouts, number of ranks, device and versions, wh
 from then on and say so in describe(), whatever their bias and activation. The model's choice stays where nothing is
 faster by 1 %.
 
-On CUDA the products come first: what a rank multiplies, whole and in pieces down to an eighth of its rows (a weight
-gradient's whole), runs by each of the best few algorithms that cuBLASLt offers for it, in turns. The fastest are
-kept as well, for every plan that multiplies so; the results may differ from the first one's in their last bits.
+On CUDA the GEMMs come first: each rank's GEMM, whole and in pieces down to an eighth of its rows (of a weight
+gradient only whole), is run in turns by the best few algorithms that cuBLASLt offers for it. The fastest are stored as
+well, for all plans with that GEMM; their results may differ from those of cuBLASLt's first choice in the last bits.
 
 Times are medians of the slowest rank's; #wrong counts elements that differ from the reference in one run of each
-(of large shapes, in 64 x 64 elements of each rank's output). If any is wrong, no way is kept, of products the library's
-first, and the exit code is 1.
+(of large shapes, in 64 x 64 elements of each rank's output). If any result is wrong, nothing is stored (for a GEMM,
+cuBLASLt's first algorithm is), and the exit code is 1.
 
 Examples:
   tandem tune all_gather_linear -n 4 --device cuda --shape 8192,57344,8192
@@ -362,7 +362,7 @@ int tune(Arguments arguments) {
   expect_usable(env, options.cache);
   const World world = join(options.ranks, env, "tune", arguments);
   if (world.size() == 1) {
-    throw InvalidArgument("1 rank has nobody to talk to, and nothing to choose; allowed: -n 2 and more");
+    throw InvalidArgument("a single rank has nothing to communicate, and nothing to choose; allowed: -n 2 and more");
   }
   options.dtype = linear_dtype(options.dtype, options.tf32, world.device().id().type);
 

@@ -371,7 +371,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
     choice.why = "groups were asked for";
   } else if (ranks == 1) {
     choice.algorithm = sequence;
-    choice.why = "one rank has nobody to talk to";
+    choice.why = "a single rank has nothing to communicate";
   } else if (overlapped < (1 - costs.overlap_must_gain) * predicted.t_sequence) {
     choice.algorithm = direct_wins ? direct : fastest.algorithm;
     choice.why = "overlap is predicted to win";

@@ -100,9 +100,9 @@ bool Reclaimer::is_idle(std::chrono::milliseconds limit) noexcept {
   try {
     return device_->synchronize_for(limit);
   } catch (const std::exception& error) {
-    log_.write(LogLevel::warn, format("what teams let go of is not released yet: {}", error.what()));
+    log_.write(LogLevel::warn, format("memory that teams no longer use is not released yet: {}", error.what()));
   } catch (...) {
-    log_.write(LogLevel::warn, "what teams let go of is not released yet");
+    log_.write(LogLevel::warn, "memory that teams no longer use is not released yet");
   }
   return false;
 }
