@@ -362,7 +362,7 @@ int tune(Arguments arguments) {
   expect_usable(env, options.cache);
   const World world = join(options.ranks, env, "tune", arguments);
   if (world.size() == 1) {
-    throw InvalidArgument("a single rank has nothing to communicate, and nothing to choose; allowed: -n 2 and more");
+    throw InvalidArgument("1 rank has nothing to communicate, and nothing to choose; allowed: -n 2 and more");
   }
   options.dtype = linear_dtype(options.dtype, options.tf32, world.device().id().type);
 

@@ -198,7 +198,7 @@ void AllGather::State::wait_shard(int rank, StreamRef stream) {
   }
   expect_open(stream, "a shard was waited for before start()");
   std::uint8_t& coming = coming_[static_cast<std::size_t>(rank)];
-  if (coming == 0 && !(rank == me() && own_in_place_)) {
+  if (coming == 0 && (rank != me() || !own_in_place_)) {
     refuse(format("the shard of rank {} was waited for twice in one run", rank));
   }
   // Also orders the wait behind those of the run before, on the stream of `start`, which take their counts first.
