@@ -107,12 +107,11 @@ std::optional<int> parse_options(Arguments arguments, DemoOptions& options) {
   number("--hidden", options.hidden, 65536, "hidden size (default 256; on CUDA 512)");
   number("--layers", options.layers, 1024, "layers (default 2; on CUDA 4)");
   number("--batch", options.batch, 1 << 20, "tokens of a step, over all ranks (default 512; on CUDA 2048)");
-  number(
-      "--wide", options.wide, 65536,
-      format("hidden size of a model that makes {} more steps, of twice as many tokens; 0: none (default none; on "
-             "CUDA {})",
-             traced_steps, default_wide),
-      0);
+  number("--wide", options.wide, 65536,
+         format("hidden size of a model that makes {} more steps, of twice as many tokens; 0: none (default none; on "
+                "CUDA {})",
+                traced_steps, default_wide),
+         0);
   app.add_option_function<std::string>(
          "--dtype", [&](const std::string& text) { options.dtype = parse_compute_dtype(text); },
          "of products and activations: f32, f16 or bf16 (default: f32 on the host, bf16 on CUDA)")

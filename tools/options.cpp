@@ -58,8 +58,7 @@ void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& he
 }
 
 void add_tf32(CLI::App& app, bool& tf32) {
-  app.add_flag("--tf32", tf32,
-               "linear operations in f32: operands may be rounded to TF32, on devices that have it");
+  app.add_flag("--tf32", tf32, "linear operations in f32: operands may be rounded to TF32, on devices that have it");
 }
 
 void add_layouts(CLI::App& app, Layouts& layouts) {
