@@ -35,7 +35,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<int, 6> passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr auto grace = std::chrono::seconds(5);        // between SIGTERM and SIGKILL, after a rank has failed
-constexpr auto long_grace = std::chrono::seconds(30);  // the same, after this command was told to end
+constexpr auto long_grace = std::chrono::seconds(30);  // the same, after this command got SIGTERM or SIGHUP
+constexpr auto one_request =
+    std::chrono::milliseconds(200);                    // a shell and the kernel may both send a terminal's SIGHUP
 constexpr auto last_output = std::chrono::seconds(1);  // for pipes that other processes still hold, or do not read
 constexpr std::size_t longest_line = 64 * 1024;
 
@@ -243,13 +245,13 @@ class Launcher {
     copy_output(polled);
     take_signals();
     if (kill_at_ && Clock::now() >= *kill_at_) {
-      if (running() > 0 && told_to_end_) {
-        outlet_.add(STDERR_FILENO, format("tandem run: {} of the ranks did not end; killing them\n", running()));
+      if (running() > 0 && told_at_) {
+        outlet_.add(STDERR_FILENO, format("tandem run: ranks that have not ended: {}; killing them\n", running()));
       }
       signal_all(SIGKILL);
       kill_at_.reset();
     }
-    if (told_to_end_ && running() == 0 && outlet_.stalled() > last_output) give_up_reader();
+    if (told_at_ && running() == 0 && outlet_.stalled() > last_output) give_up_reader();
   }
 
   void copy_output(const std::vector<pollfd>& polled) {
@@ -288,12 +290,15 @@ class Launcher {
   /// Ranks may take their time to end after SIGTERM or SIGHUP, and may use SIGINT and SIGQUIT for something else; but
   /// whoever asks twice is not kept waiting.
   void told_to_end(int signal) {
-    if (told_to_end_) {
-      kill_at_ = Clock::now();
-    } else if (signal == SIGTERM || signal == SIGHUP) {
-      kill_at_ = Clock::now() + long_grace;
+    const auto now = Clock::now();
+    const bool must_end = signal == SIGTERM || signal == SIGHUP;
+    if (told_at_ && now - *told_at_ >= one_request && (must_end_ || !must_end)) {
+      kill_at_ = now;
+    } else if (must_end) {
+      kill_at_ = kill_at_ ? std::min(*kill_at_, now + long_grace) : now + long_grace;
     }
-    told_to_end_ = true;
+    told_at_ = now;
+    must_end_ = must_end_ || must_end;
   }
 
   void reap(std::size_t r) {
@@ -309,7 +314,7 @@ class Launcher {
     rank.status = status;
     if (well(status) || first_failure_ >= 0) return;
     first_failure_ = static_cast<int>(r);
-    const bool stop = options_.stop_on_failure && running() > 0;
+    const bool stop = options_.stop_on_failure && running() > 0 && !must_end_;  // then all are ending
     outlet_.add(STDERR_FILENO, format("tandem run: rank {} (pid {}) failed: {}{}\n", r, rank.pid, how(status),
                                       stop ? "; stopping the others" : ""));
     if (!stop) return;
@@ -361,7 +366,9 @@ class Launcher {
   Outlet outlet_;
   int first_failure_ = -1;
   std::optional<Clock::time_point> kill_at_;
-  bool told_to_end_ = false;  // by a signal: then we do not wait long for a reader that does not read
+  std::optional<Clock::time_point> told_at_;  // when this command was last told to end
+  bool must_end_ =
+      false;  // by SIGTERM or SIGHUP  // by a signal: then we do not wait long for a reader that does not read
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ struct LaunchOptions {
   bool report = false;                                           ///< reports how each rank ended even if none failed
 };
 
-/// Starts the ranks and waits until all have ended. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
+/// Starts the ranks and waits until all have ended. Forwards SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2, and
+/// kills ranks that have not ended 30 s after SIGTERM or SIGHUP, or when one of the first four comes again.
 /// Each rank is a process group of its own: when the rank ends, the processes that it started are killed, unless they
 /// left the group; when this process is killed, even by SIGKILL, so are all ranks. Rank 0 reads this process's input
 /// unless that is a terminal; the others have no input. If their output is not read, only the ranks are delayed.

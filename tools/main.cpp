@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     std::fputs(tandem::format("tandem {}: {}\n", words.empty() ? "" : words[0], why).c_str(), stderr);
     return failure;
   };
-  constexpr const char* no_memory = "host memory is too short for the data of this problem; a smaller one may fit";
+  constexpr const char* no_memory = "not enough host memory for this problem; a smaller one may fit";
   try {
     const int code = dispatch(words);
     // Commands do not check what they print: a full disk is noticed here at the latest.

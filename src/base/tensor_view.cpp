@@ -26,7 +26,7 @@ void TensorView::expect_no_elements() const {
 void TensorView::expect_bytes_below_limit(std::int64_t elements) const {
   constexpr auto limit = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
   if (static_cast<std::size_t>(elements) <= limit / std::max<std::size_t>(size_of(dtype_), 1)) return;
-  throw InvalidArgument(format("a tensor of sizes {} has more than 2^63 bytes of {}", to_string(sizes_), name(dtype_)));
+  throw InvalidArgument(format("a tensor of sizes {} has 2^63 or more bytes of {}", to_string(sizes_), name(dtype_)));
 }
 
 void TensorView::check(std::size_t dim) const {

@@ -64,10 +64,13 @@ CollectiveState::CollectiveState(const Team& team, std::string kind, const std::
   if (!automatic_ && std::ranges::find(algorithms, options.algorithm) == algorithms.end()) {
     refuse(format("algorithm '{}' is not known; known: {}", options.algorithm, join(algorithms)));
   }
-  constexpr std::array<std::string_view, 4> copying{"auto", "push", "pull", "staged"};
-  if (options.strided && std::ranges::find(copying, options.algorithm) == copying.end()) {
-    refuse(format("algorithm '{}' was asked for with strided views; those take: {}", options.algorithm,
-                  join(std::span(copying).subspan(1))));
+  constexpr std::array<std::string_view, 3> copying{"push", "pull", "staged"};
+  if (options.strided && !automatic_ && std::ranges::find(copying, options.algorithm) == copying.end()) {
+    std::vector<std::string_view> taken;
+    std::ranges::copy_if(copying, std::back_inserter(taken), [algorithms](std::string_view name) {
+      return std::ranges::find(algorithms, name) != algorithms.end();
+    });
+    refuse(format("algorithm '{}' was asked for with strided views; those take: {}", options.algorithm, join(taken)));
   }
   expect_staging_for({"staged", "fetch", "mail", "one_kernel", "one_kernel_two_shot"});
   if (options.piece_bytes > largest_piece) {

@@ -94,16 +94,15 @@ class PlanState {
   [[noreturn]] void refuse(const std::string& text) const;
 
   /// The first and the last call of a run. `begin` throws if the team has failed, and InvalidArgument if the stream is
-  /// of another device.
+  /// of another device; if it throws for another reason, the team fails.
   void begin(StreamRef stream);
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
   /// Orders `stream`, another stream of the same run, after the last call of `end`.
   void follow_last(StreamRef stream) const { (capturing() ? last_captured_ : last_).wait(stream); }
   /// Runs `body`, all that is between `begin` and `end`. If it throws, part of what the peers wait for may have been
   /// queued and counted, and the rest is not, which no later run could repair: the team fails, and the exception is
-  /// rethrown. A capture that throws
-  /// is never launched, and does not fail the team; if it throws on some ranks only, later runs of this plan may wait
-  /// for each other until the deadline.
+  /// rethrown. A capture that throws is never launched, and does not fail the team; if it throws on some ranks only,
+  /// later runs of this plan may wait for each other until the deadline.
   template <typename Body> void whole_or_failed(const Body& body) {
     try {
       body();

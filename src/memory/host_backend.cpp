@@ -128,16 +128,17 @@ class HostBackend final : public MemoryBackend {
 
   [[nodiscard]] std::shared_ptr<Segment> allocate(std::size_t bytes) override {
     const std::size_t rounded = round_up(std::max<std::size_t>(bytes, 1), granularity());
-    // Checked before pages are taken: when none are left, the kernel kills processes, not only this one. And checked
-    // again for each block of them, since other ranks of the machine may be taking theirs.
-    const auto expect_left = [bytes, rounded](std::size_t needed) {
+    // When no pages are left, the kernel kills processes, not only this one. Other ranks of the machine may be taking
+    // theirs: so this is asked for each block of pages, and blocks get smaller as less is left.
+    const auto next_block = [bytes, rounded](std::size_t needed) {
+      constexpr std::size_t smallest = std::size_t{2} << 20;
+      constexpr std::size_t largest = std::size_t{64} << 20;
       const MemoryLeft left = memory_left();
-      if (needed <= left.bytes) return;
+      if (needed <= left.bytes) return std::clamp(left.bytes / 64 / smallest * smallest, smallest, largest);
       throw OutOfMemory(format("{} bytes of shared host memory were asked for; {} has {} left{}", bytes, left.where,
                                left.bytes, needed < rounded ? format(", after {} were taken", rounded - needed) : ""));
     };
-    expect_left(rounded);
-    auto memory = std::make_shared<SharedMemory>(rounded, expect_left);
+    auto memory = std::make_shared<SharedMemory>(rounded, next_block);
     const Description description = describe(memory->descriptor().get());
     return std::make_shared<HostSegment>(mapped().insert(description, std::move(memory)));
   }

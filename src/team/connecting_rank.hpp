@@ -29,7 +29,7 @@ class ConnectingRank {
  protected:
   using Clock = Bootstrap::Clock;
 
-  static constexpr std::uint32_t protocol = 2;
+  static constexpr std::uint32_t protocol = 3;  // counts changes of these notes, and of Mesh's headers
   enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused, peer, reached, made };
   enum class Reason : std::uint32_t { timeout, invalid_argument, peer_lost, failed };
 

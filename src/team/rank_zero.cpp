@@ -14,6 +14,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "team/lost_peer.hpp"
 #include "team/names.hpp"
 #include "team/socket.hpp"
 #include "team/wire.hpp"
@@ -73,7 +74,7 @@ std::vector<PeerSocket> RankZero::run() {
     refuse_all(Reason::timeout, error.what(), {error.peer(), 0, ""});
     throw;
   } catch (const PeerLost& error) {
-    refuse_all(Reason::peer_lost, error.what(), {error.rank(), error.pid(), error.host()});
+    refuse_all(Reason::peer_lost, error.what(), peer_of(error));
     throw;
   } catch (const InvalidArgument& error) {
     refuse_all(Reason::invalid_argument, error.what(), {});

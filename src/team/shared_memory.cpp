@@ -86,14 +86,13 @@ bool huge_pages_go_to_who_asks() {
 
 /// Allocates all pages now, so that a lack of memory is reported here, not by SIGBUS at a later write.
 bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes,
-                const std::function<void(std::size_t left)>& before_block) {
+                const SharedMemory::NextBlock& next_block) {
   // fallocate ignores a mapping's madvise, and would allocate small pages; else it is faster, since it maps nothing.
   // If madvise fails (always before Linux 5.14), fallocate is called all the same, at least for its errno.
   const bool through_mapping = bytes >= huge_page && huge_pages_go_to_who_asks();
-  constexpr std::size_t largest_block = std::size_t{64} << 20;
   for (std::size_t taken = 0; taken < bytes;) {
-    if (before_block) before_block(bytes - taken);
-    const std::size_t block = std::min(largest_block, bytes - taken);
+    const std::size_t left = bytes - taken;
+    const std::size_t block = next_block ? std::min(next_block(left), left) : left;
     const bool populated = through_mapping && ::madvise(data + taken, block, MADV_POPULATE_WRITE) == 0;
     if (!populated && !allocate_in_steps(fd.get(), taken, block)) return false;
     taken += block;
@@ -106,9 +105,8 @@ bool take_pages(const FileDescriptor& fd, std::byte* data, std::size_t bytes,
 SharedMemory::SharedMemory(FileDescriptor fd, std::size_t bytes)
     : descriptor_(std::move(fd)), data_(map(descriptor_, bytes, PROT_READ | PROT_WRITE)), bytes_(bytes) {}
 
-SharedMemory::SharedMemory(std::size_t bytes, const std::function<void(std::size_t left)>& before_block)
-    : SharedMemory(create(bytes), bytes) {
-  if (!take_pages(descriptor_, data_, bytes, before_block)) refuse(bytes, "fallocate");
+SharedMemory::SharedMemory(std::size_t bytes, const NextBlock& next_block) : SharedMemory(create(bytes), bytes) {
+  if (!take_pages(descriptor_, data_, bytes, next_block)) refuse(bytes, "fallocate");
   // Sealed, so that no process can shrink it while a peer accesses it.
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     refuse(bytes, "sealing");

@@ -16,9 +16,11 @@ class SharedMemory {
   enum class Access : std::uint8_t { read, write };
 
   /// Allocates `bytes`, a multiple of the page size: zeroed, with all pages allocated now, and sealed against changes
-  /// of its size. `before_block` is called before each block of pages with the bytes that are still to be allocated;
-  /// what it throws ends the allocation. Throws OutOfMemory, or DeviceError if the system does not permit it.
-  explicit SharedMemory(std::size_t bytes, const std::function<void(std::size_t left)>& before_block = {});
+  /// of its size. Pages are allocated in blocks: `next_block` is called before each with the bytes that are still to be
+  /// allocated, and says of how many at most the block is; what it throws ends the allocation. Throws OutOfMemory, or
+  /// DeviceError if the system does not permit it.
+  using NextBlock = std::function<std::size_t(std::size_t left)>;
+  explicit SharedMemory(std::size_t bytes, const NextBlock& next_block = {});
   /// Maps `bytes` of a peer's memory; the descriptor may be closed afterwards. Throws OutOfMemory.
   SharedMemory(const FileDescriptor& fd, std::size_t bytes, Access access);
   SharedMemory(SharedMemory&& other) noexcept;

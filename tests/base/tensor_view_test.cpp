@@ -59,7 +59,7 @@ TEST(TensorView, HasNoMoreBytesThanNumbersGo) {
   EXPECT_EQ(bytes(60, f32), std::size_t{1} << 62);
   EXPECT_EQ(bytes(62, u8), std::size_t{1} << 62);
   testing::expect_error<InvalidArgument>([&] { static_cast<void>(bytes(62, f32)); },
-                                         {"[4611686018427387904]", "2^63 bytes of f32"});
+                                         {"[4611686018427387904]", "2^63 or more bytes of f32"});
   EXPECT_THROW(static_cast<void>(bytes(60, f64)), InvalidArgument);
 }
 

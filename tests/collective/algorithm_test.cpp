@@ -94,6 +94,7 @@ void expect_answers_hold(World& world, std::int64_t longest,
       const Form<Plan>& same = as_here ? form : forms.front();
       const auto taken = steps_of(team, operands.stream, [&] { form.run(plan, operands); });
       const auto expected = steps_of(team, operands.stream, [&] { same.run(asked.at(algorithm), operands); });
+      EXPECT_FALSE(expected.empty());
       EXPECT_EQ(taken, expected) << form.name << ", shards of " << shard << ": " << algorithm;
     }
   }

@@ -57,7 +57,7 @@ TEST_P(EventTest, OneThatWasMovedFromSaysSo) {
   // NOLINTEND(bugprone-use-after-move)
 }
 
-TEST_P(EventTest, HoldsAnotherStream) {
+TEST_P(EventTest, MakesAnotherStreamWait) {
   if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
   Stream early(device());
   Stream late(device());
@@ -96,7 +96,7 @@ TEST_P(EventTest, OrdersCopies) {
   }
 }
 
-TEST_P(EventTest, RecordingAgainLeavesEarlierHoldsAlone) {
+TEST_P(EventTest, RecordingAgainLeavesEarlierWaitsAlone) {
   if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
   Stream early(device());
   Stream late(device());
@@ -116,7 +116,7 @@ TEST_P(EventTest, RecordingAgainLeavesEarlierHoldsAlone) {
   EXPECT_TRUE(right);
 }
 
-TEST_P(EventTest, AHoldIsOnWhatWasRecordedBeforeIt) {
+TEST_P(EventTest, AWaitIsForWhatWasRecordedBeforeIt) {
   // A stream that waits for the event must not wait for work that was queued after the event was recorded.
   if (!on_host()) GTEST_SKIP() << "CUDA runs host functions of all streams on one thread";
   Stream early(device());
@@ -170,7 +170,7 @@ TEST_P(EventTest, PassesAFailureOnThatItsStreamHasReportedSince) {
   expect_error<std::runtime_error>([&] { late.synchronize(); }, {"first"});
 }
 
-TEST_P(EventTest, PassesNothingOnToWhatIsHeldAfterTheReport) {
+TEST_P(EventTest, PassesNothingOnToWhatWaitsAfterTheReport) {
   if (!on_host()) GTEST_SKIP() << "a CUDA stream continues after a function that threw";
   Stream early(device());
   Stream late(device());

@@ -562,7 +562,7 @@ TEST(CostModel, SizesAndTeamsThatNoPlanHasAreRefused) {
   }
 }
 
-TEST(ShardRows, CoverEveryRowOnce) {
+TEST(ShardOf, CoversEveryRowOnce) {
   for (std::int64_t m = 0; m < 40; ++m) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
       std::int64_t next = 0;

@@ -34,7 +34,7 @@ using testing::run_ranks;
 
 // The first kinds of notes in src/team/connecting_rank.hpp, and its protocol's version.
 enum class Note : std::uint32_t { hello, welcome, ready, missing, roster, refused };
-constexpr std::uint32_t protocol = 2;
+constexpr std::uint32_t protocol = 3;
 
 WireWriter note(Note kind) {
   WireWriter writer;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 #include <thread>
@@ -173,16 +174,39 @@ TEST(Launchers, TandemRunWritesToNoDescriptorOfItsOwn) {
   expect_says(run("bash -c \"" + ranks + " 2>&-; echo code \\$?\""), "hello\ncode 7\n");
 }
 
-TEST(Launchers, TandemRunKillsRanksThatDoNotEndAtTheSecondRequest) {
+/// Runs two ranks of the shell script `rank`, and the script `signals`, in which $! is tandem run, once they have
+/// called `up`.
+Outcome run_and_signal(const std::string& rank, const std::string& signals) {
   const tandem::testing::TemporaryFolder folder;
   const std::string up = folder.at("up");
-  const Outcome outcome = run("bash -c \"" + tandem_run + "-n 2 -- sh -c 'echo > " + up +
-                              ".\\$TANDEM_RANK; kill -STOP \\$\\$' & for r in 0 1; do until test -e " + up +
-                              ".\\$r; do sleep 0.05; done; done; kill -TERM \\$!; sleep 0.5; kill -INT \\$!; wait "
-                              "\\$!; echo code \\$?\"");
-  expect_says(outcome, "tandem run: 2 of the ranks did not end; killing them\n");
+  std::ofstream(folder.at("rank")) << "up() { echo > " << up << ".$TANDEM_RANK; }\n" << rank << "\n";
+  std::ofstream(folder.at("signals")) << tandem_run << "-n 2 -- sh " << folder.at("rank") << " &\n"
+                                      << "for r in 0 1; do until test -e " << up << ".$r; do sleep 0.05; done; done\n"
+                                      << signals << "\nwait $!; echo code $?\n";
+  return run("bash " + folder.at("signals"));
+}
+
+TEST(Launchers, TandemRunKillsRanksThatDoNotEndAtTheSecondRequest) {
+  const Outcome outcome = run_and_signal("up; kill -STOP $$", "kill -TERM $!; sleep 0.5; kill -INT $!");
+  expect_says(outcome, "tandem run: ranks that have not ended: 2; killing them\n");
   expect_says(outcome, "killed by signal 9");
   expect_says(outcome, "code 137\n");
+}
+
+// A terminal that hangs up sends SIGHUP twice: through the shell, and by the kernel.
+TEST(Launchers, TandemRunTakesSignalsAtOnceForOneRequest) {
+  const Outcome outcome = run_and_signal("trap 'sleep 1; exit 5' HUP; up; while :; do sleep 0.1; done",
+                                         "kill -HUP $!; kill -HUP $!; sleep 0.05; kill -HUP $!");
+  EXPECT_EQ(outcome.out.find("killing them"), std::string::npos) << outcome.out;
+  expect_says(outcome, "code 5\n");
+}
+
+TEST(Launchers, TandemRunLeavesRanksTimeToEnd) {
+  const Outcome outcome =
+      run_and_signal("[ $TANDEM_RANK = 0 ] || trap 'sleep 6; echo saved; exit 0' TERM; up; while :; do sleep 0.1; done",
+                     "kill -TERM $!");
+  expect_says(outcome, "saved\n");
+  expect_says(outcome, "code 143\n");
 }
 
 TEST(Launchers, TandemRunHasMoreRanksThanItMayHaveOpenFiles) {

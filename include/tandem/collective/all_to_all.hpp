@@ -42,9 +42,9 @@ class TANDEM_API AllToAll final : public Collective {
   /// The algorithms, other than "auto", that a plan for runs on such tensors can be asked for.
   [[nodiscard]] static std::span<const std::string_view> algorithms(Tensors tensors) noexcept;
 
-  /// The algorithm that a run with parts of up to `count` elements uses; if parts differ, for "auto" one whose parts
-  /// are all multiples of 16 bytes if the longest is. Throws InvalidArgument unless `count` is 0 to that of the spec,
-  /// and for tensors that the plan does not take.
+  /// The algorithm that a run with parts of up to `count` elements uses. If parts differ, the answer for "auto" assumes
+  /// that all are multiples of 16 bytes if the longest is; a run with others may use another. Throws InvalidArgument
+  /// unless `count` is 0 to that of the spec, and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
   void operator()(const TensorView& input, const SymmetricTensor& out, StreamRef stream);

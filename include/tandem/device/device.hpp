@@ -82,14 +82,17 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
     upload(to.data(), std::ranges::data(values), to.bytes());
   }
   template <typename T> [[nodiscard]] std::vector<T> download(const TensorView& from) {
-    std::vector<T> values(static_cast<std::size_t>(from.numel()));
-    expect_values("download from", from, dtype_of<T>(), values.size());
+    const auto count = static_cast<std::size_t>(from.numel());
+    expect_values("download from", from, dtype_of<T>(), count);
+    std::vector<T> values(count);
     download(values.data(), from.data(), from.bytes());
     return values;
   }
-  /// `upload` of the same value for each element.
+  /// `upload` of the same value for each element; takes as much host memory as the tensor has.
   template <typename T> void fill(const TensorView& tensor, T value) {
-    upload(tensor, std::vector<T>(static_cast<std::size_t>(tensor.numel()), value));
+    const auto count = static_cast<std::size_t>(tensor.numel());
+    expect_values("fill", tensor, dtype_of<T>(), count);
+    upload(tensor, std::vector<T>(count, value));
   }
 
   // Streams and events; `Stream` and `Event` own what these create.

@@ -76,7 +76,7 @@ class TANDEM_API SymmetricMemory {
 
  private:
   friend class SymmetricTensor;
-  friend std::vector<std::shared_ptr<void>> owners_of(const SymmetricMemory& memory);
+  friend std::vector<std::shared_ptr<void>> owners_of(const SymmetricMemory& memory);  // for plans: what it consists of
   class State;
   /// `rendezvous`, where `contents` (a tensor's dtype and sizes as text) must be equal on all ranks as well.
   void rendezvous(std::string_view contents);

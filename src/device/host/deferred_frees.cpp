@@ -16,15 +16,17 @@ void DeferredFrees::free_behind(void* memory, std::vector<HostStreamPtr> streams
   }
   if (behind.empty()) return Free()(memory);
   const std::scoped_lock lock(mutex_);
-  held_.reserve(held_.size() + 1);
+  if (held_.size() == held_.capacity()) held_.reserve(2 * held_.size() + 8);  // throws before the memory is taken
   held_.push_back({std::unique_ptr<void, Free>(memory), std::move(behind)});
+  holds_.store(true, std::memory_order_release);
 }
 
-void DeferredFrees::sweep() noexcept {
+void DeferredFrees::sweep_held() noexcept {
   const std::scoped_lock lock(mutex_);
   std::erase_if(held_, [](const Held& held) {
     return std::ranges::all_of(held.behind, [](const auto& last) { return last.first->passed(last.second); });
   });
+  holds_.store(!held_.empty(), std::memory_order_release);
 }
 
 }  // namespace tandem

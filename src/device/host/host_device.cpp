@@ -127,7 +127,7 @@ CostTable HostDevice::costs() const {
   // Constants, not measured when a device opens, and by the machine's cores, not by those that this rank may use: all
   // ranks must choose the same schedule from them. A GEMM's number of threads may differ between ranks, but schedules
   // with GEMMs are chosen by the first rank for all. Ranks may even see different numbers of cores: latency times
-  // bandwidth, from which each reckons whether a broadcast is passed on, does not depend on them.
+  // bandwidth, from which each reckons whether a broadcast is passed on, does not depend on them but for rounding.
   const HostGemmSpeed speed = gemm_speed(gemm_library_);
   const double flops = speed.flops_per_second * (1 + further_thread * (crew_->size() - 1)) / ranks_for_each_core_;
   CostTable table{.gemm_flops_per_second = flops,  // widening 16-bit operands in panels costs little
@@ -161,7 +161,7 @@ CostTable HostDevice::costs() const {
 }
 
 void* HostDevice::allocate(std::size_t bytes) {
-  deferred_frees_->sweep();
+  if (::getpid() == process_) deferred_frees_->sweep();  // a forked child's locks may never be released
   return allocate_host_memory(bytes);
 }
 
@@ -197,7 +197,10 @@ void HostDevice::stream_destroy(StreamRef stream) noexcept {
   static_cast<HostStream*>(stream.native_handle())->abandon();
 }
 
-void HostDevice::stream_synchronize(StreamRef stream) { host_stream(stream).synchronize(); }
+void HostDevice::stream_synchronize(StreamRef stream) {
+  host_stream(stream).synchronize();
+  deferred_frees_->sweep();
+}
 
 bool HostDevice::stream_query(StreamRef stream) { return host_stream(stream).poll(host_stream(stream).ticket()); }
 
@@ -224,6 +227,7 @@ double HostDevice::event_elapsed_ms(void* begin, void* end) {
 void HostDevice::synchronize() {
   const std::vector<HostStreamPtr> streams = workers_->streams();
   for (const HostStreamPtr& stream : streams) stream->finish(stream->ticket());
+  deferred_frees_->sweep();
   for (const HostStreamPtr& stream : streams) stream->synchronize();
 }
 
@@ -237,6 +241,7 @@ bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
       std::this_thread::sleep_for(between_looks);
     }
   }
+  deferred_frees_->sweep();
   return true;
 }
 

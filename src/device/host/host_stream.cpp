@@ -249,7 +249,7 @@ void HostStream::synchronize() {
     const std::lock_guard lock(failure_mutex_);
     failure.swap(failure_);
     if (failure != nullptr) {
-      // Kept for holds that are queued but have not run: what has failed by now is no valid input for what they hold.
+      // For waits for events that are queued but have not run: what has failed by now is no valid input behind them.
       const std::uint64_t count = report_count_.load(std::memory_order_relaxed);
       reports_.at(count % reports_kept) = {failure, failed_at_, ticket()};
       report_count_.store(count + 1, std::memory_order_relaxed);

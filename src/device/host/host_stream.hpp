@@ -154,7 +154,7 @@ class HostStream {
     std::uint64_t first = 1;
     std::uint64_t last = 0;
   };
-  // Of the last few reports: a hold that was queued before one may run after others.
+  // Of the last few reports: a wait for an event that was queued before one may run after others.
   static constexpr std::size_t reports_kept = 4;
 
   struct alignas(record_alignment) Record {
