@@ -12,12 +12,6 @@
 namespace tandem::tools {
 namespace {
 
-template <typename All> std::vector<std::string> names(const All& all) {
-  std::vector<std::string> names;
-  for (const auto each : all) names.emplace_back(name(each));
-  return names;
-}
-
 constexpr const char* layers = "all_gather_linear, linear_reduce_scatter and linear_all_reduce";
 constexpr std::array<OptionOfSome, 9> options_of_some{
     {{"--shape", is_linear, "linear operations"},
@@ -75,7 +69,7 @@ void add_epilogue(CLI::App& app, Epilogue& epilogue) {
          "--activation",
          [&epilogue](const std::string& text) {
            constexpr std::array all{Activation::none, Activation::gelu_erf, Activation::gelu_tanh};
-           epilogue.activation = all[parse_name("--activation", text, names(all))];
+           epilogue.activation = parse_one_of("--activation", text, all);
          },
          "linear layers: none (default), gelu_erf or gelu_tanh")
       ->type_name("NAME");
@@ -83,7 +77,7 @@ void add_epilogue(CLI::App& app, Epilogue& epilogue) {
          "--auxiliary",
          [&epilogue](const std::string& text) {
            constexpr std::array all{Auxiliary::none, Auxiliary::output, Auxiliary::gradient};
-           epilogue.auxiliary = all[parse_name("--auxiliary", text, names(all))];
+           epilogue.auxiliary = parse_one_of("--auxiliary", text, all);
          },
          "all_gather_linear: output keeps what the activation was applied to, gradient multiplies by its derivative "
          "there (default none)")

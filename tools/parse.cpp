@@ -150,7 +150,7 @@ std::size_t parse_name(std::string_view what, std::string_view text, const std::
 }
 
 DeviceChoice parse_device(std::string_view option, std::string_view text) {
-  return static_cast<DeviceChoice>(parse_name(option, text, {"auto", "host", "cuda"}));
+  return parse_one_of(option, text, std::array{DeviceChoice::automatic, DeviceChoice::host, DeviceChoice::cuda});
 }
 
 DeviceType device_of(DeviceChoice choice) {

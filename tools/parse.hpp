@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -47,6 +48,13 @@ void expect_folder(std::string_view option, const std::string& folder, std::init
 /// The index of `text` in `known`. `what` names it in errors: "WHAT is 'x'; allowed: …".
 [[nodiscard]] std::size_t parse_name(std::string_view what, std::string_view text,
                                      const std::vector<std::string>& known);
+/// The one of `all` whose name is `text`, with the errors of `parse_name`.
+template <typename Enum, std::size_t count>
+[[nodiscard]] Enum parse_one_of(std::string_view what, std::string_view text, const std::array<Enum, count>& all) {
+  std::vector<std::string> names;
+  for (const Enum each : all) names.emplace_back(name(each));
+  return all[parse_name(what, text, names)];
+}
 /// "auto", "host" or "cuda".
 [[nodiscard]] DeviceChoice parse_device(std::string_view option, std::string_view text);
 /// What the choice means here: `automatic` is cuda if this process can use a GPU.
