@@ -109,6 +109,11 @@ class CollectiveState : public PlanState {
   }
   /// Throws InvalidArgument for plain views where the plan has no staging memory for them.
   void expect_staging() const;
+  /// Both, for runs that are told apart by one of their tensors: a plain view or a symmetric one.
+  void expect_view(bool plain, std::span<const std::string_view> fitting) const {
+    if (plain) expect_staging();
+    expect_algorithm(fitting, plain ? "a plain view" : "a symmetric tensor");
+  }
   /// Throws InvalidArgument if the explicit algorithm is one of these, which only plain views use, and the plan has no
   /// staging.
   void expect_staging_for(std::initializer_list<std::string_view> algorithms) const;

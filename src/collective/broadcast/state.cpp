@@ -125,9 +125,7 @@ Broadcast::State::Way Broadcast::State::way(std::size_t bytes, Tensors tensors) 
 }
 
 void Broadcast::State::expect_taken(Tensors tensors) const {
-  const bool symmetric = tensors == Tensors::symmetric_output;
-  if (!symmetric) expect_staging();
-  expect_algorithm(algorithms(tensors), symmetric ? "a symmetric tensor" : "a plain view");
+  expect_view(tensors != Tensors::symmetric_output, algorithms(tensors));
 }
 
 std::string_view Broadcast::State::algorithm(std::int64_t count, Tensors tensors) const {

@@ -61,9 +61,7 @@ ReduceScatter::State::Way ReduceScatter::State::way(std::size_t bytes, Tensors t
 }
 
 void ReduceScatter::State::expect_taken(Tensors tensors) const {
-  const bool plain = tensors == Tensors::plain;
-  if (plain) expect_staging();
-  expect_algorithm(algorithms(tensors), plain ? "a plain view" : "a symmetric tensor");
+  expect_view(tensors == Tensors::plain, algorithms(tensors));
 }
 
 std::string_view ReduceScatter::State::algorithm(std::int64_t count, Tensors tensors) const {
