@@ -43,27 +43,34 @@ class BlockPatience {
 
   /// Waits until the packet has this number. `value` is what was last read from `packet`, and is updated; `wait`
   /// identifies the peer.
-  __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, const SignalWait& wait,
+  __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, SignalWait wait,
                         WaitControl* control) {
-    unsigned sleep_ns = 16;
-    for (unsigned looks = 1; value.number != number; ++looks) {
-      if (ended()) return;
-      const bool polls = is_my_turn_to_poll() || (looks % looks_between_hints == 0 && may_be_aborted(control));
-      const auto has_come = [&] { return load_packet(packet).number == number; };
-      if (polls && !may_wait_on(control, wait, number, value.number, now_ns() - begin_, has_come)) {
-        *const_cast<volatile unsigned*>(&ended_) = 1;
-        return;
-      }
-      __nanosleep(sleep_ns);
-      sleep_ns = sleep_ns < max_sleep_ns ? sleep_ns * 2 : max_sleep_ns;
-      value = load_packet(packet);
-    }
+    if (value.number != number) value.bytes = poll(packet, number, wait, control);
   }
 
   /// Whether a wait has failed: some thread has not received its packet, and will not.
   [[nodiscard]] __device__ bool ended() const { return *const_cast<const volatile unsigned*>(&ended_) != 0; }
 
  private:
+  /// The bytes of the packet once it has this number, or any if the wait has failed. Not inline: kernels wait in many
+  /// places, and the fewer instructions they are, the sooner they have run (see docs/performance).
+  __device__ __noinline__ std::uint64_t poll(const MailPacket* packet, std::uint64_t number, SignalWait wait,
+                                             WaitControl* control) {
+    unsigned sleep_ns = 16;
+    for (unsigned looks = 1;; ++looks) {
+      const MailPacket value = load_packet(packet);
+      if (value.number == number || ended()) return value.bytes;
+      const bool polls = is_my_turn_to_poll() || (looks % looks_between_hints == 0 && may_be_aborted(control));
+      const auto has_come = [&] { return load_packet(packet).number == number; };
+      if (polls && !may_wait_on(control, wait, number, value.number, now_ns() - begin_, has_come)) {
+        *const_cast<volatile unsigned*>(&ended_) = 1;
+        return value.bytes;
+      }
+      __nanosleep(sleep_ns);
+      sleep_ns = sleep_ns < max_sleep_ns ? sleep_ns * 2 : max_sleep_ns;
+    }
+  }
+
   __device__ bool is_my_turn_to_poll() {
     const unsigned long long next = *const_cast<const volatile unsigned long long*>(&next_poll_);
     const std::uint64_t now = now_ns();
