@@ -104,12 +104,17 @@ BENCHMARK_CAPTURE(product, qkv_three_shards, 6144, 2560, 8192, false, true)->App
 BENCHMARK_CAPTURE(product, up_shard, 2048, 14336, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, up_three_shards, 6144, 14336, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, down_shard, 2048, 8192, 7168, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, out_shard, 2048, 8192, 2048, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, out_two_shards, 4096, 8192, 2048, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, out_three_shards, 6144, 8192, 2048, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, qkv_gradient_of_x_shard, 2048, 8192, 2560, false, false)->Apply(algorithms);
 // Other shapes of the comparison with peers.
 BENCHMARK_CAPTURE(product, cube, 8192, 8192, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, wide, 4096, 12288, 12288, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, wide_shard, 1024, 12288, 12288, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_up, 1024, 7168, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_up_shard, 256, 7168, 8192, false, true)->Apply(algorithms);
+BENCHMARK_CAPTURE(product, few_tokens_up_two_shards, 512, 7168, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_up_three_shards, 768, 7168, 8192, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_down_shard, 256, 8192, 7168, false, true)->Apply(algorithms);
 BENCHMARK_CAPTURE(product, few_tokens_down, 1024, 8192, 7168, false, true)->Apply(algorithms);

@@ -239,7 +239,7 @@ std::size_t CudaGemm::first_of(std::span<const cublasLtMatmulAlgo_t> best, std::
     const auto tile = attribute(each, CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{0});
     tiles.push_back(whole ? static_cast<int>(tile) : 0);
   }
-  return best_tile(tiles, spec().n, m, multiprocessors_ - spec().leave_sms);
+  return best_tile(tiles, spec().n, m, spec().k, multiprocessors_ - spec().leave_sms);
 }
 
 std::vector<cublasLtMatmulAlgo_t> CudaGemm::ranked(std::int64_t m, bool aligned, const std::byte* scratch) const {
