@@ -30,24 +30,25 @@ Owners ProductTurns::owners() const {
   return owners;
 }
 
-void ProductTurns::begin(StreamRef stream, Weights weights) {
+void ProductTurns::begin(StreamRef stream, Weights weights, bool capturing) {
   for (Way& way : ways_) way.weights = weights;
-  way_ = ways_.size() - 1;  // so that the first turn is on the caller's stream
-  if (!beside_) return;
+  in_turn_ = capturing ? 1 : ways_.size();
+  way_ = in_turn_ - 1;  // so that the first turn is on the caller's stream
+  if (in_turn_ == 1) return;
   beside_->stream.follow(stream);
   beside_->has_waited = false;
 }
 
 ProductTurns::Turn ProductTurns::next(StreamRef stream) {
-  way_ = (way_ + 1) % ways_.size();
+  way_ = (way_ + 1) % in_turn_;
   Way& way = ways_[way_];
   const Turn turn{way_ == 0 ? stream : beside_->stream.ref(), *way.gemm, way.weights};
-  if (beside_ && beside_->has_waited) beside_->waited.wait(turn.stream);
+  if (in_turn_ > 1 && beside_->has_waited) beside_->waited.wait(turn.stream);
   return turn;
 }
 
 void ProductTurns::waited(const Turn& turn) {
-  if (!beside_) return;
+  if (in_turn_ == 1) return;
   beside_->waited.record(turn.stream);
   beside_->has_waited = true;
 }

@@ -17,8 +17,9 @@
 namespace tandem {
 
 /// Runs the independent GEMMs of a run alternately on the caller's stream and on a second one: where the last wave of a
-/// GEMM's tiles leaves SMs idle, the next GEMM begins. Where GEMMs are to leave SMs to other kernels, and on the host,
-/// all of them run on the caller's stream.
+/// GEMM's tiles leaves SMs idle, the next GEMM begins. Where GEMMs are to leave SMs to other kernels, on the host, and
+/// in a captured run, whose graph takes longer from one branch to another than this gains, all of them run on the
+/// caller's stream.
 class ProductTurns {
  public:
   struct Turn {
@@ -37,8 +38,9 @@ class ProductTurns {
 
   // The steps of a run; `stream` is the caller's.
 
-  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm.
-  void begin(StreamRef stream, Weights weights);
+  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm; `capturing` says
+  /// whether the run is captured.
+  void begin(StreamRef stream, Weights weights, bool capturing);
   /// The stream and Gemm of the next turn. What the turn waits for is ordered after the previous turn's waits: waits
   /// for the same writer count its signals, each from where the previous one stopped.
   [[nodiscard]] Turn next(StreamRef stream);
@@ -62,7 +64,9 @@ class ProductTurns {
 
   std::vector<Way> ways_;         ///< each with a workspace of its own
   std::optional<Beside> beside_;  ///< for the second one
-  std::size_t way_ = 0;           ///< the current turn's
+  // This run's:
+  std::size_t in_turn_ = 1;  ///< how many ways take turns
+  std::size_t way_ = 0;      ///< the current turn's
 };
 
 }  // namespace tandem

@@ -10,7 +10,7 @@ void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream
   gather_.take_slot(stream);
   // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
   communication_.follow(stream);
-  products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first);
+  products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first, capturing());
   gather_.start(communication_.last().ref(), operands.x, operands.m);
 
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
