@@ -91,12 +91,15 @@ class Pieces {
     if (groups == 0) return sequence();  // a team of one
     if (kind_ == LinearKind::linear_all_reduce) return in_rounds(algorithm, rounds_of(algorithm, groups));
     const double parts = static_cast<double>(groups) / peers();
-    const double hops = hops_of(groups, 1 / std::max(parts, 1.0));
+    const double smallest_part = 1 / std::max(parts, 1.0);
+    const double hops = hops_of(groups + 2, smallest_part);  // a hop before each group, the fork and the join
     if (costs_.copies_cost_compute) {
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
     if (!is_reduction(kind_)) return hops + arriving(groups);
-    return hops + (own_product_adds(spec_, ranks_, groups) ? between_two(groups) : leaving(groups));
+    if (own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
+    // The GEMMs follow each other, so that only the last group's fork, push and join show, or a hop for each group.
+    return hops_of(std::max(groups, 3), smallest_part) + leaving(groups);
   }
   /// The number of groups, up to `most`, for such an algorithm: the largest that is about as fast as the best.
   [[nodiscard]] int best_groups(std::string_view algorithm, int most) const {
@@ -135,9 +138,9 @@ class Pieces {
     if (kind_ == LinearKind::linear_all_reduce) return std::has_single_bit(static_cast<unsigned>(groups));
     return kind_ != LinearKind::linear_reduce_scatter || groups == 1 || groups % peers() == 0;
   }
-  /// The fork, the join, and a hop before or after each group; and packed weights for GEMMs of parts of a shard.
-  [[nodiscard]] double hops_of(int groups, double smallest_part) const {
-    return (groups + 2) * costs_.hop_seconds + packing(smallest_part);
+  /// So many hops, and packed weights for GEMMs of parts of a shard.
+  [[nodiscard]] double hops_of(int hops, double smallest_part) const {
+    return hops * costs_.hop_seconds + packing(smallest_part);
   }
   [[nodiscard]] double rows_of(double shards) const {
     return std::min(static_cast<double>(shard_) * shards, static_cast<double>(spec_.m));
@@ -222,8 +225,8 @@ class Pieces {
   /// An all-reduce in these rounds.
   [[nodiscard]] double in_rounds(std::string_view algorithm, const std::vector<ShardPart>& rounds) const {
     const int count = static_cast<int>(rounds.size());
-    // Each round is transferred twice: the GEMMs' results, and the sums.
-    const double hops = hops_of(2 * count, std::min(rounds.front().size(), rounds.back().size()));
+    // The fork and the join, and each round is transferred twice: the GEMMs' results, and the sums.
+    const double hops = hops_of(2 * count + 2, std::min(rounds.front().size(), rounds.back().size()));
     if (costs_.copies_cost_compute) {
       double products = 0;
       for (const ShardPart& round : rounds) products += ranks_ * gemm(round.size());

@@ -480,7 +480,9 @@ TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
       Case{2, reduce, 1024, 8192, 14336, "sequence", 0}, Case{2, reduce, 2048, 8192, 14336, "pipeline", 2},
       Case{2, reduce, 1024, 8192, 4096, "sequence", 0},  Case{2, reduce, 2048, 8192, 4096, "pipeline", 2},
       Case{4, gather, 8192, 2560, 8192, "pipeline", 3},  Case{4, scatter, 8192, 8192, 2048, "pipeline", 3},
-      Case{4, reduce, 1024, 8192, 7168, "sequence", 0},
+      Case{4, scatter, 512, 8192, 7168, "sequence", 0},  Case{4, scatter, 1024, 8192, 7168, "pipeline", 3},
+      Case{4, scatter, 1536, 8192, 7168, "pipeline", 3}, Case{4, scatter, 2048, 4096, 3584, "pipeline", 3},
+      Case{4, scatter, 2048, 8192, 2048, "pipeline", 3}, Case{4, reduce, 1024, 8192, 7168, "sequence", 0},
   };
   for (const Case& each : cases) {
     const LinearSpec spec{.m = each.m, .n = each.n, .k = each.k, .dtype = bf16};
@@ -490,14 +492,18 @@ TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
   }
 }
 
-TEST(CostModel, EachRoundOfAnAllReduceCrossesTwice) {
+TEST(CostModel, GroupsAndRoundsTakeHops) {
   CostTable hopping = gpu;
   hopping.hop_seconds = 1;  // everything else takes microseconds
   const LinearSpec spec{.m = 8192, .n = 64, .k = 8192, .dtype = bf16};
   const auto hops = [&](LinearKind kind, int groups) {
     return choose(kind, spec, 4, hopping, {.groups = groups}).predicted.t_pipeline;
   };
-  EXPECT_NEAR(hops(LinearKind::linear_reduce_scatter, 3), 3 + 2, 0.1) << "one for each group, the fork and the join";
+  EXPECT_NEAR(hops(LinearKind::all_gather_linear, 3), 3 + 2, 0.1) << "one for each group, the fork and the join";
+  for (const int groups : {1, 3}) {
+    EXPECT_NEAR(hops(LinearKind::linear_reduce_scatter, groups), 3, 0.1) << "the fork, the join, and one between them";
+  }
+  EXPECT_NEAR(hops(LinearKind::linear_reduce_scatter, 6), 6, 0.1) << "one for each group";
   EXPECT_NEAR(hops(LinearKind::linear_all_reduce, 3), 2 * 3 + 2, 0.1) << "its products, and its sums";
 }
 
