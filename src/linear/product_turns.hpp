@@ -38,8 +38,8 @@ class ProductTurns {
 
   // The steps of a run; `stream` is the caller's.
 
-  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm; `capturing` says
-  /// whether the run is captured.
+  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm; `capturing`
+  /// says whether the run is captured.
   void begin(StreamRef stream, Weights weights, bool capturing);
   /// The stream and Gemm of the next turn. What the turn waits for is ordered after the previous turn's waits: waits
   /// for the same writer count its signals, each from where the previous one stopped.
