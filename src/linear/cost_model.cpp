@@ -98,8 +98,8 @@ class Pieces {
     }
     if (!is_reduction(kind_)) return hops + arriving(groups);
     if (own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
-    // The GEMMs follow each other, so that only the last group's fork, push and join show, or a hop for each group.
-    return hops_of(std::max(groups, 3), smallest_part) + leaving(groups);
+    // The GEMMs follow each other: a group has no hop before it, only the last push's fork, signal and join show.
+    return hops_of(std::max(groups + 1, 3), smallest_part) + leaving(groups);
   }
   /// The number of groups, up to `most`, for such an algorithm: the largest that is about as fast as the best.
   [[nodiscard]] int best_groups(std::string_view algorithm, int most) const {
@@ -149,7 +149,7 @@ class Pieces {
     return rows > 0 && rows <= costs_.packed_rows && spec_.dtype == f32 && spec_.x_layout == Layout::normal &&
            kind_ != LinearKind::linear_weight_gradient;
   }
-  /// How many outputs, at full speed, take as long as a GEMM of this many rows: at least one tile, and a quarter of
+  /// How many outputs, at full speed, take as long as a GEMM of this many rows: at least one tile, and a sixth of
   /// what the last wave of tiles leaves idle, since the libraries choose among tile sizes.
   [[nodiscard]] double multiplied(double rows) const {
     const auto columns = static_cast<double>(spec_.n);
@@ -159,7 +159,7 @@ class Pieces {
     const double outputs = std::max(rows, tile) * std::max(columns, tile);
     const double tiles = std::ceil(rows / tile) * std::ceil(columns / tile);
     const double full = std::ceil(tiles / costs_.gemm_tiles_at_once) * costs_.gemm_tiles_at_once * tile * tile;
-    return outputs + (full - outputs) / 4;
+    return outputs + (full - outputs) / 6;
   }
   [[nodiscard]] double flops_per_second() const {
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
