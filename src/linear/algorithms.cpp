@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "base/enum_check.hpp"
+
 namespace tandem {
 namespace {
 
@@ -28,7 +30,18 @@ std::vector<ShardPart> rounds_of(std::string_view algorithm, int count) {
   return equal_parts(count);
 }
 
+std::string why_unknown(const LinearSpec& spec) {
+  for (std::string why : {why_unknown("x_layout", spec.x_layout, Layout::transposed),
+                          why_unknown("weight_layout", spec.weight_layout, Layout::transposed),
+                          why_unknown("activation", spec.activation, Activation::gelu_tanh),
+                          why_unknown("auxiliary", spec.auxiliary, Auxiliary::gradient)}) {
+    if (!why.empty()) return why;
+  }
+  return "";
+}
+
 std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, const LinearOptions& options) {
+  if (std::string why = why_unknown(spec); !why.empty()) return why;
   if (spec.gradient_dtype != f32 && kind != LinearKind::linear_weight_gradient) {
     return format("a gradient of {} was asked for; of the linear plans only {} gives one", name(spec.gradient_dtype),
                   name(LinearKind::linear_weight_gradient));

@@ -42,8 +42,10 @@ inline constexpr std::array reducing_algorithms{pipeline, stepwise, growing, shr
   return kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce;
 }
 
-/// Why no plan of this kind can compute the gradient dtype of `spec` or run with `options`, and what is possible; empty
-/// if one can. For an error message that names the plan and, if there is one, the rank.
+/// Why a value of the spec's enums is none of them, or empty.
+[[nodiscard]] std::string why_unknown(const LinearSpec& spec);
+/// Why no plan of this kind can take the enums and the gradient dtype of `spec`, or run with `options`, and what is
+/// possible; empty if one can. For an error message that names the plan and, if there is one, the rank.
 [[nodiscard]] std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks,
                                          const LinearOptions& options);
 

@@ -43,6 +43,9 @@ const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec&
     throw Unsupported(format("{} on {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16", name(kind),
                              name_own_rank(team), name(spec.dtype)));
   }
+  if (const std::string why = why_unknown(spec); !why.empty()) {
+    throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
+  }
   if (is_reduction(kind) && static_cast<std::size_t>(team.size()) > max_reduce_operands) {
     throw Unsupported(
         format("{} on {}: sums are over at most {} ranks", name(kind), name_own_rank(team), max_reduce_operands));

@@ -9,8 +9,8 @@ std::string to_string(const LinearSpec& spec) {
   std::string text = format("m={} n={} k={} {}", spec.m, spec.n, spec.k, name(spec.dtype));
   if (spec.tf32) text += " in TF32";
   if (spec.gradient_dtype != f32) text += format(" into {}", name(spec.gradient_dtype));
-  if (spec.x_layout == Layout::transposed) text += " x[k, m]";
-  if (spec.weight_layout == Layout::transposed) text += " weight[k, n]";
+  if (spec.x_layout != Layout::normal) text += " x[k, m]";
+  if (spec.weight_layout != Layout::normal) text += " weight[k, n]";
   if (spec.bias) text += " bias";
   if (spec.activation != Activation::none) text += format(" {}", name(spec.activation));
   if (spec.auxiliary != Auxiliary::none) text += format(" auxiliary {}", name(spec.auxiliary));

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "base/format.hpp"
+
+namespace tandem {
+
+/// Why `value` is none of its enum, whose values are 0 to `last`, as another language's binding or a file may pass one;
+/// else empty. `what` names it.
+template <typename Enum> std::string why_unknown(std::string_view what, Enum value, Enum last) {
+  const auto number = [](Enum each) { return static_cast<int>(static_cast<std::underlying_type_t<Enum>>(each)); };
+  if (number(value) >= 0 && number(value) <= number(last)) return "";
+  return format("{} number {} is not known; known: 0 to {}", what, number(value), number(last));
+}
+
+}  // namespace tandem
