@@ -100,8 +100,6 @@ void CollectiveState::make_lanes(std::size_t bytes) {
   lanes_ = MailLanes(team(), bytes, options_.sms.value_or(MailLanes::most_lanes), operation());
 }
 
-std::string CollectiveState::Split::in_words() const { return format("{} elements, {} a rank", total, full); }
-
 void CollectiveState::make_meeting(std::int64_t count, int copies, std::size_t above) {
   const bool asked = options_.algorithm == "direct_kernel";
   if (asked && options_.sms == 0) refuse("algorithm 'direct_kernel' was asked for on 0 SMs; direct_kernel needs 1");
@@ -154,7 +152,7 @@ void CollectiveState::make_slots(std::size_t bytes, std::uint32_t signals, int c
   }
 }
 
-CollectiveState::Split CollectiveState::split(const TensorView& view) const {
+Split CollectiveState::split(const TensorView& view) const {
   return {view.numel(), longest_shard(view.sizes(), ranks_)};
 }
 
@@ -272,7 +270,7 @@ void CollectiveState::one_kernel(StreamRef stream, MailedForm form, const std::b
                                  const Split& whole) {
   const std::int64_t shard = whole.full;
   if (ranks_ == 1) {
-    add_copy(out, input, bytes_of(shard), Path::local);
+    copies_.add(out, input, bytes_of(shard), Path::local);
     flush(stream);
     return;
   }
@@ -326,7 +324,7 @@ void CollectiveState::mail_parts(StreamRef stream, std::span<const MailedPart> p
 
 void CollectiveState::one_kernel(StreamRef stream, std::span<const MailedPart> parts, std::int64_t longest) {
   if (ranks_ == 1) {
-    add_copy(parts[0].to, parts[0].from, bytes_of(parts[0].sent), Path::local);
+    copies_.add(parts[0].to, parts[0].from, bytes_of(parts[0].sent), Path::local);
     flush(stream);
     return;
   }
@@ -378,67 +376,32 @@ void CollectiveState::describe_algorithms(std::int64_t most, std::span<const Alg
                          ignores_sms ? "\nsms: no effect on the host" : ""));
 }
 
-void CollectiveState::add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of) {
-  if (bytes == 0 || to == from) return;
-  if (!copies_.empty()) {
-    Copy& last = copies_.back();
-    if (last.rows == 1 && static_cast<std::byte*>(last.dst) + last.bytes == to &&
-        static_cast<const std::byte*>(last.src) + last.bytes == from && last.path == path && last.part_of == part_of) {
-      last.bytes += bytes;
-      return;
-    }
-  }
-  copies_.push_back({.dst = to, .src = from, .bytes = bytes, .path = path, .part_of = part_of});
-}
-
-void CollectiveState::add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of) {
-  while (bytes != 0) {
-    const std::size_t row = std::min({to.left_in_row(), from.left_in_row(), bytes});
-    const std::size_t rows = to.steps_by(row) && from.steps_by(row) ? bytes / row : 1;
-    if (rows == 1) {
-      add_copy(to.address(), from.address(), row, path, part_of);
-    } else if (to.address() != from.address()) {
-      copies_.push_back({.dst = to.address(),
-                         .src = from.address(),
-                         .bytes = row,
-                         .rows = rows,
-                         .dst_pitch = to.pitch(row),
-                         .src_pitch = from.pitch(row),
-                         .path = path,
-                         .part_of = part_of});
-    }
-    to = to + row * rows;
-    from = from + row * rows;
-    bytes -= row * rows;
-  }
-}
-
 void CollectiveState::flush(StreamRef stream) {
   if (copies_.empty()) return;
   const TraceRange range = traced(stream, TraceKind::communication);
-  enqueue(device(), stream, copies_, options_.sms);
+  enqueue(device(), stream, copies_.copies(), options_.sms);
   copies_.clear();
 }
 
 void CollectiveState::flush_by_engines(StreamRef stream) {
   if (copies_.empty()) return;
   const TraceRange range = traced(stream, TraceKind::communication);
-  device().copy_batch(stream, copies_);
+  device().copy_batch(stream, copies_.copies());
   copies_.clear();
 }
 
 void CollectiveState::flush_in_meeting(StreamRef stream, std::size_t most_bytes) {
   if (!meeting_) return flush(stream);
   const TraceRange range = traced(stream, TraceKind::exchange);
-  meeting_.copy(stream, copies_, most_bytes);
+  meeting_.copy(stream, copies_.copies(), most_bytes);
   copies_.clear();
 }
 
 void CollectiveState::flush_spread_in_meeting(StreamRef stream, std::size_t most_bytes) {
   if (!meeting_) return flush(stream);
   places_.clear();
-  for (const Copy& copy : copies_) places_.push_back(copy.dst);
-  const Copy one = copies_.empty() ? Copy{} : copies_.front();
+  for (const Copy& copy : copies_.copies()) places_.push_back(copy.dst);
+  const Copy one = copies_.empty() ? Copy{} : copies_.copies().front();
   const TraceRange range = traced(stream, TraceKind::exchange);
   meeting_.spread(stream, {.source = one.src, .destinations = places_, .bytes = one.bytes}, most_bytes);
   copies_.clear();

@@ -23,8 +23,10 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/team.hpp"
 
+#include "collective/copy_batch.hpp"
 #include "collective/plan_state.hpp"
 #include "collective/rows.hpp"
+#include "collective/split.hpp"
 #include "device/corked.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
@@ -42,19 +44,6 @@ class CollectiveState : public PlanState {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
 
  protected:
-  /// How a run's tensor is split over the ranks, by rows of its first dimension (a 0-dim tensor is one row).
-  struct Split {
-    std::int64_t total = 0;  ///< elements over all ranks
-    std::int64_t full = 0;   ///< elements of a full shard; the last ones may have fewer
-
-    /// Begin and count in elements.
-    [[nodiscard]] Shard shard(int rank) const noexcept {
-      const std::int64_t begin = std::min(total, full * rank);
-      return {begin, std::min(full, total - begin)};
-    }
-    /// "10 elements, 3 a rank".
-    [[nodiscard]] std::string in_words() const;
-  };
   [[nodiscard]] Split split(const TensorView& view) const;
 
   CollectiveState(const Team& team, std::string kind, const std::string& what, DType dtype,
@@ -173,11 +162,8 @@ class CollectiveState : public PlanState {
     slots_.fetch(stream, lender, arrival, offset, to, bytes);
   }
 
-  /// Adds a copy to the batch that `flush` submits; a copy that continues the last one is merged into it. No-op for 0
-  /// bytes or if `to` is `from`. `part_of` as in Copy.
-  void add_copy(void* to, const void* from, std::size_t bytes, Path path, std::size_t part_of = 0);
-  /// Adds copies between possibly strided rows.
-  void add_copy(Rows to, Rows from, std::size_t bytes, Path path, std::size_t part_of = 0);
+  /// The copies that `flush` submits.
+  [[nodiscard]] CopyBatch& copies() noexcept { return copies_; }
   /// Submits the batch as one device operation.
   void flush(StreamRef stream);
   /// `flush` by copy engines, where the device has them, even for a single copy.
@@ -310,7 +296,7 @@ class CollectiveState : public PlanState {
   MeetingPlace meeting_;                  // empty if no run uses "direct_kernel"
   std::string why_no_fetch_;              // empty if plain views can be read where they are
   double loan_cost_ = 0;                  // see `loan_cost`
-  std::vector<Copy> copies_;              // filled and emptied by each run
+  CopyBatch copies_;                      // filled and emptied by each run
   std::vector<void*> places_;             // their destinations
   std::vector<const void*> mailed_;       // sources of one mail step, by rank
   std::vector<MailPlace> mail_places_;    // their destinations, by rank

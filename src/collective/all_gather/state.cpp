@@ -89,7 +89,7 @@ std::string_view AllGather::State::algorithm(std::int64_t count, Tensors tensors
   return ways[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
-AllGather::State::Split AllGather::State::split_of(const TensorView& gathered) const {
+Split AllGather::State::split_of(const TensorView& gathered) const {
   const Split whole = split(gathered);
   expect_at_most(whole.full, count_, "a shard");
   return whole;
@@ -147,12 +147,12 @@ void AllGather::State::push(const Rows& shard, const SymmetricTensor& gathered, 
       return;
     }
     for (const int peer : peers()) {
-      add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
+      copies().add(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
       flush(stream);
       slots().signal(stream, 0, std::span(&peer, 1), arrived);
     }
     if (in_place) return;
-    add_copy(own, shard, bytes, Path::local);
+    copies().add(own, shard, bytes, Path::local);
     flush(stream);
     slots().signal(stream, 0, std::span(&everyone_.back(), 1), arrived);
   });
@@ -172,9 +172,9 @@ void AllGather::State::push_at_once(const Rows& shard, const SymmetricTensor& ga
   const std::size_t bytes = bytes_of(mine.count);
   const std::size_t offset = bytes_of(mine.begin);
   const auto send = [&] {
-    for (const int peer : peers()) add_copy(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
+    for (const int peer : peers()) copies().add(gathered.memory().remote(peer) + offset, shard, bytes, Path::link);
   };
-  const auto keep = [&] { add_copy(gathered.memory().data() + offset, shard, bytes, Path::local); };
+  const auto keep = [&] { copies().add(gathered.memory().data() + offset, shard, bytes, Path::local); };
   if (in_place || beside_ == nullptr || bytes <= batch_bytes()) {
     send();
     if (!in_place) keep();
@@ -308,8 +308,8 @@ void AllGather::State::direct(const std::byte* shard, const SymmetricTensor& gat
                               StreamRef stream) {
   const Shard mine = whole.shard(me());
   for (const int rank : everyone_) {
-    add_copy(gathered.memory().remote(rank) + bytes_of(mine.begin), shard, bytes_of(mine.count),
-             rank == me() ? Path::local : Path::link);
+    copies().add(gathered.memory().remote(rank) + bytes_of(mine.begin), shard, bytes_of(mine.count),
+                 rank == me() ? Path::local : Path::link);
   }
   flush_spread_in_meeting(stream, bytes_of(whole.full));
 }
@@ -324,7 +324,8 @@ void AllGather::State::fetch(const std::byte* shard, std::byte* gathered, const 
   const std::size_t piece = 2 * piece_bytes();
   for (std::size_t begin = 0; begin < longest; begin += piece) {
     const auto bytes_in = [&](const Shard& owned) { return bytes_in_piece(begin, bytes_of(owned.count), piece); };
-    add_copy(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local, bytes_of(mine.count));
+    copies().add(gathered + bytes_of(mine.begin) + begin, shard + begin, bytes_in(mine), Path::local,
+                 bytes_of(mine.count));
     flush(stream);
     for (const int peer : peers()) {
       const Shard theirs = whole.shard(peer);
@@ -348,22 +349,22 @@ void AllGather::State::staged(const Rows& shard, const Rows& gathered, const Spl
     const int slot = slots().next();
     const Rows own = gathered + (bytes_of(whole.shard(me()).begin) + begin);
     if (ranks() > 1) {
-      add_copy(slots().local(slot), shard + begin, piece_of(me(), begin), Path::local);
+      copies().add(slots().local(slot), shard + begin, piece_of(me(), begin), Path::local);
       flush(stream);
       slots().signal(stream, slot, peers(), arrived);
     }
     const auto fetch = [&](int peer) {
-      add_copy(gathered + (bytes_of(whole.shard(peer).begin) + begin), slots().remote(slot, peer),
-               piece_of(peer, begin), Path::link);
+      copies().add(gathered + (bytes_of(whole.shard(peer).begin) + begin), slots().remote(slot, peer),
+                   piece_of(peer, begin), Path::link);
     };
     if (std::min(longest, piece_bytes()) <= batch_bytes()) {
       wait(stream, slot, peers(), arrived);
       for (const int peer : peers()) fetch(peer);
-      add_copy(own, shard + begin, piece_of(me(), begin), Path::local);
+      copies().add(own, shard + begin, piece_of(me(), begin), Path::local);
       flush(stream);
       continue;
     }
-    add_copy(own, shard + begin, piece_of(me(), begin), Path::local);  // while the peers' pieces are on their way
+    copies().add(own, shard + begin, piece_of(me(), begin), Path::local);  // while the peers' pieces are on their way
     flush(stream);
     for (const int peer : peers()) {
       wait(stream, slot, std::span(&peer, 1), arrived);

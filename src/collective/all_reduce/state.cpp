@@ -143,7 +143,7 @@ void AllReduce::State::run(const TensorView& input, const SymmetricTensor& out, 
   if (way == Way::mail) return mail(from, out.memory().data(), count, stream);
   run_steps(stream, "all_reduce", [&] {
     if (run_alike(way, from, out.memory().data(), count, stream)) return;
-    add_copy(out.memory().data(), from, input.bytes(), Path::local);
+    copies().add(out.memory().data(), from, input.bytes(), Path::local);
     flush(stream);
     in_place(way, out, out, count, stream);
   });
@@ -218,7 +218,7 @@ bool AllReduce::State::run_alike(Way way, const std::byte* input, std::byte* out
                                  StreamRef stream) {
   switch (way) {
     case Way::copy:
-      add_copy(out, input, bytes_of(count), Path::local);
+      copies().add(out, input, bytes_of(count), Path::local);
       flush(stream);
       return true;
     case Way::one_kernel:
@@ -269,7 +269,7 @@ void AllReduce::State::one_shot(const std::byte* input, std::byte* out, std::int
     const int slot = slots().next();
     const std::int64_t elements = std::min(piece, count - begin);
     if (ranks() > 1) {
-      add_copy(slots().local(slot), input + bytes_of(begin), bytes_of(elements), Path::local);
+      copies().add(slots().local(slot), input + bytes_of(begin), bytes_of(elements), Path::local);
       flush(stream);
     }
     exchange(stream, slot, ready);
@@ -297,8 +297,8 @@ void AllReduce::State::two_shot(const std::byte* input, const SymmetricTensor* s
       // This rank's own chunk is not staged, since no peer reads it.
       const std::size_t behind = at + bytes_of(mine.count);
       const std::byte* const from = input + bytes_of(begin);
-      add_copy(slots().local(slot), from, at, Path::local);
-      add_copy(slots().local(slot) + behind, from + behind, bytes_of(elements) - behind, Path::local);
+      copies().add(slots().local(slot), from, at, Path::local);
+      copies().add(slots().local(slot) + behind, from + behind, bytes_of(elements) - behind, Path::local);
       flush(stream);
       exchange(stream, slot, ready);
       for (int rank = 0; rank < ranks(); ++rank) {
@@ -312,7 +312,8 @@ void AllReduce::State::two_shot(const std::byte* input, const SymmetricTensor* s
     for (const int peer : peers()) {
       const Shard theirs = chunk(elements, peer);
       const std::size_t place = bytes_of(theirs.begin);
-      add_copy(out + bytes_of(begin) + place, slots().remote(slot, peer) + place, bytes_of(theirs.count), Path::link);
+      copies().add(out + bytes_of(begin) + place, slots().remote(slot, peer) + place, bytes_of(theirs.count),
+                   Path::link);
     }
     flush(stream);
   }

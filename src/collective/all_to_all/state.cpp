@@ -188,8 +188,8 @@ void AllToAll::State::push(const TensorView& input, const SymmetricTensor& out, 
     if (!direct) exchange(stream, ready);
     const Rows from = rows_of(input);
     const auto send = [&](int peer, Path path) {
-      add_copy(out.memory().remote(peer) + bytes_of(counts_.place_in_out(me(), peer)),
-               from + bytes_of(counts_.place_in_input(me(), peer)), bytes_of(counts_.count(me(), peer)), path);
+      copies().add(out.memory().remote(peer) + bytes_of(counts_.place_in_out(me(), peer)),
+                   from + bytes_of(counts_.place_in_input(me(), peer)), bytes_of(counts_.count(me(), peer)), path);
     };
     for (const int peer : peers()) send(peer, Path::link);
     send(me(), Path::local);
@@ -213,9 +213,9 @@ void AllToAll::State::pull(const SymmetricTensor& input, const TensorView& out, 
     if (!direct) exchange(stream, ready);
     const Rows into = rows_of(out);
     const auto fetch = [&](int peer, Path path) {
-      add_copy(into + bytes_of(counts_.place_in_out(peer, me())),
-               input.memory().remote(peer) + bytes_of(counts_.place_in_input(peer, me())),
-               bytes_of(counts_.count(peer, me())), path);
+      copies().add(into + bytes_of(counts_.place_in_out(peer, me())),
+                   input.memory().remote(peer) + bytes_of(counts_.place_in_input(peer, me())),
+                   bytes_of(counts_.count(peer, me())), path);
     };
     for (const int peer : peers()) fetch(peer, Path::link);
     fetch(me(), Path::local);
@@ -246,8 +246,8 @@ void AllToAll::State::plain(const TensorView& input, const TensorView& out, Stre
 
 void AllToAll::State::fetch(const std::byte* input, std::byte* out, StreamRef stream) {
   slots().lend(stream, input, ready);
-  add_copy(out + bytes_of(counts_.place_in_out(me(), me())), input + bytes_of(counts_.place_in_input(me(), me())),
-           bytes_of(counts_.count(me(), me())), Path::local);
+  copies().add(out + bytes_of(counts_.place_in_out(me(), me())), input + bytes_of(counts_.place_in_input(me(), me())),
+               bytes_of(counts_.count(me(), me())), Path::local);
   flush(stream);
   for (const int peer : peers()) {
     wait(stream, 0, std::span(&peer, 1), ready);
@@ -272,16 +272,16 @@ void AllToAll::State::staged(const Rows& input, const Rows& out, std::size_t lon
     const auto into = [&](int source) { return out + (bytes_of(counts_.place_in_out(source, me())) + begin); };
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == me()) continue;
-      add_copy(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),
-               Path::local);
+      copies().add(slots().local(slot) + static_cast<std::size_t>(rank) * part, from(rank), piece_of(me(), rank),
+                   Path::local);
     }
     flush(stream);
     exchange(stream, slot, ready);
     for (const int peer : peers()) {
-      add_copy(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
-               Path::link);
+      copies().add(into(peer), slots().remote(slot, peer) + static_cast<std::size_t>(me()) * part, piece_of(peer, me()),
+                   Path::link);
     }
-    add_copy(into(me()), from(me()), piece_of(me(), me()), Path::local);
+    copies().add(into(me()), from(me()), piece_of(me(), me()), Path::local);
     flush(stream);
   }
 }

@@ -173,7 +173,7 @@ void Broadcast::State::symmetric(const Rows& input, const SymmetricTensor& out, 
     switch (way) {
       case Way::direct_kernel:
         if (me() == root) {
-          add_copy(out.memory().data(), input, bytes, Path::local);
+          copies().add(out.memory().data(), input, bytes, Path::local);
           flush(stream);
         }
         return pass_on_in_meeting(bytes, root, stream, [&](int rank) { return out.memory().remote(rank); });
@@ -186,8 +186,8 @@ void Broadcast::State::symmetric(const Rows& input, const SymmetricTensor& out, 
 }
 
 void Broadcast::State::write_all(const Rows& input, const SymmetricTensor& out, std::size_t bytes) {
-  for (const int peer : peers()) add_copy(out.memory().remote(peer), input, bytes, Path::link);
-  add_copy(out.memory().data(), input, bytes, Path::local);
+  for (const int peer : peers()) copies().add(out.memory().remote(peer), input, bytes, Path::link);
+  copies().add(out.memory().data(), input, bytes, Path::local);
 }
 
 void Broadcast::State::push(const Rows& input, const SymmetricTensor& out, std::size_t bytes, int root,
@@ -211,11 +211,11 @@ void Broadcast::State::pass_on(const Rows& input, const SymmetricTensor& out, st
     for (const int peer : peers()) {
       const Shard share = falling_share(bytes, readers(), reader(peer, root, ranks()));
       const auto begin = static_cast<std::size_t>(share.begin);
-      add_copy(out.memory().remote(peer) + begin, input + begin, static_cast<std::size_t>(share.count), Path::link);
+      copies().add(out.memory().remote(peer) + begin, input + begin, static_cast<std::size_t>(share.count), Path::link);
       flush(stream);
       slots().signal(stream, 0, std::span(&peer, 1), arrived);
     }
-    add_copy(out.memory().data(), input, bytes, Path::local);
+    copies().add(out.memory().data(), input, bytes, Path::local);
     flush(stream);
     return;  // the other ranks pass on what is already in their tensors
   }
@@ -227,8 +227,8 @@ void Broadcast::State::pass_on(const Rows& input, const SymmetricTensor& out, st
   wait(stream, 0, others_, ready);
   wait(stream, 0, std::span(&root, 1), arrived);
   for (const int peer : others_) {
-    add_copy(out.memory().remote(peer) + share.begin, out.memory().data() + share.begin,
-             static_cast<std::size_t>(share.count), Path::link);
+    copies().add(out.memory().remote(peer) + share.begin, out.memory().data() + share.begin,
+                 static_cast<std::size_t>(share.count), Path::link);
   }
   flush(stream);
   slots().signal(stream, 0, others_, passed);
@@ -239,13 +239,13 @@ void Broadcast::State::pull(const Rows& input, const SymmetricTensor& out, std::
                             StreamRef stream) {
   const std::span<const int> only_root(&root, 1);
   if (me() == root) {
-    add_copy(out.memory().data(), input, bytes, Path::local);
+    copies().add(out.memory().data(), input, bytes, Path::local);
     flush(stream);
     signal_all(stream, arrived);
     wait_all(stream, drained);
   } else {
     wait(stream, 0, only_root, arrived);
-    add_copy(out.memory().data(), out.memory().remote(root), bytes, Path::link);
+    copies().add(out.memory().data(), out.memory().remote(root), bytes, Path::link);
     flush(stream);
     slots().signal(stream, 0, only_root, drained);
   }
@@ -308,7 +308,7 @@ void Broadcast::State::fetch(const std::byte* input, std::byte* out, std::size_t
   const std::span<const int> only_root(&root, 1);
   if (me() == root) {
     slots().lend(stream, input, arrived);
-    add_copy(out, input, bytes, Path::local);
+    copies().add(out, input, bytes, Path::local);
     flush(stream);
     wait_all(stream, drained);
   } else {
@@ -325,18 +325,18 @@ void Broadcast::State::staged(const Rows& input, const Rows& out, std::size_t by
     const std::size_t piece = std::min(piece_bytes(), bytes - begin);
     if (me() != root) {
       wait(stream, slot, only_root, arrived);
-      add_copy(out + begin, slots().remote(slot, root), piece, Path::link);
+      copies().add(out + begin, slots().remote(slot, root), piece, Path::link);
       flush(stream);
       slots().grant(stream, slot, only_root);
     } else if (ranks() > 1) {
       slots().take(stream, slot, peers());
-      add_copy(slots().local(slot), input + begin, piece, Path::local);
+      copies().add(slots().local(slot), input + begin, piece, Path::local);
       flush(stream);
       slots().signal(stream, slot, peers(), arrived);
     }
   }
   if (me() == root) {
-    add_copy(out, input, bytes, Path::local);
+    copies().add(out, input, bytes, Path::local);
     flush(stream);
   }
 }
@@ -349,16 +349,16 @@ void Broadcast::State::staged_in_meetings(const Rows& input, const Rows& out, st
     const int slot = slots().next();
     const std::size_t piece = std::min(piece_bytes(), bytes - begin);
     if (me() == root) {
-      add_copy(slots().local(slot), input + begin, piece, Path::local);
+      copies().add(slots().local(slot), input + begin, piece, Path::local);
       flush(stream);
     }
     pass_on_in_meeting(piece, root, stream, [&](int rank) { return slots().remote(slot, rank); });
     if (me() == root) continue;
-    add_copy(out + begin, slots().local(slot), piece, Path::local);
+    copies().add(out + begin, slots().local(slot), piece, Path::local);
     flush(stream);
   }
   if (me() == root) {
-    add_copy(out, input, bytes, Path::local);
+    copies().add(out, input, bytes, Path::local);
     flush(stream);
   }
 }

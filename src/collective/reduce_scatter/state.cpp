@@ -70,7 +70,7 @@ std::string_view ReduceScatter::State::algorithm(std::int64_t count, Tensors ten
   return ways[static_cast<std::size_t>(way(bytes_of(count), tensors))];
 }
 
-ReduceScatter::State::Split ReduceScatter::State::split_of(const TensorView& input) const {
+Split ReduceScatter::State::split_of(const TensorView& input) const {
   const Split whole = split(input);
   expect_at_most(whole.full, count_, "a shard");
   return whole;
@@ -184,8 +184,8 @@ void ReduceScatter::State::staged(const std::byte* input, std::byte* shard, cons
     const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
     for (int rank = 0; rank < ranks(); ++rank) {
       if (rank == me()) continue;
-      add_copy(slots().local(slot) + place_of(rank), input + bytes_of(whole.shard(rank).begin) + begin, piece_of(rank),
-               Path::local);
+      copies().add(slots().local(slot) + place_of(rank), input + bytes_of(whole.shard(rank).begin) + begin,
+                   piece_of(rank), Path::local);
     }
     flush(stream);
     exchange(stream, slot, ready);
