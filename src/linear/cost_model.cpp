@@ -92,14 +92,16 @@ class Pieces {
     if (kind_ == LinearKind::linear_all_reduce) return in_rounds(algorithm, rounds_of(algorithm, groups));
     const double parts = static_cast<double>(groups) / peers();
     const double smallest_part = 1 / std::max(parts, 1.0);
-    const double hops = hops_of(groups + 2, smallest_part);  // a hop before each group, the fork and the join
+    if (!costs_.copies_cost_compute && is_reduction(kind_) && !own_product_adds(spec_, ranks_, groups)) {
+      // The GEMMs follow each other without a hop. What shows is the signal of each group and the join; of a single
+      // group also the fork.
+      return hops_of(std::max(groups + 1, 3), smallest_part) + leaving(groups);
+    }
+    const double hops = hops_of(groups + 2, smallest_part);  // one for each group, the fork and the join
     if (costs_.copies_cost_compute) {
       return hops + widening() + gemm(1) + groups * gemm(static_cast<double>(peers()) / groups) + rounding() + comm();
     }
-    if (!is_reduction(kind_)) return hops + arriving(groups);
-    if (own_product_adds(spec_, ranks_, groups)) return hops + between_two(groups);
-    // The GEMMs follow each other: a group has no hop before it, only the last push's fork, signal and join show.
-    return hops_of(std::max(groups + 1, 3), smallest_part) + leaving(groups);
+    return hops + (is_reduction(kind_) ? between_two(groups) : arriving(groups));
   }
   /// The number of groups, up to `most`, for such an algorithm: the largest that is about as fast as the best.
   [[nodiscard]] int best_groups(std::string_view algorithm, int most) const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "tandem/base/export.hpp"
 #include "tandem/device/event.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/device/stream.hpp"
@@ -17,10 +18,9 @@
 namespace tandem {
 
 /// Runs the independent GEMMs of a run alternately on the caller's stream and on a second one: where the last wave of a
-/// GEMM's tiles leaves SMs idle, the next GEMM begins. Where GEMMs are to leave SMs to other kernels, on the host, and
-/// in a captured run, whose graph takes longer from one branch to another than this gains, all of them run on the
-/// caller's stream.
-class ProductTurns {
+/// GEMM's tiles leaves SMs idle, the next GEMM begins. All of them run on the caller's stream on the host, where GEMMs
+/// are to leave SMs to other kernels, and in a captured run (see docs/linear_schedules.md).
+class TANDEM_API ProductTurns {
  public:
   struct Turn {
     StreamRef stream;
@@ -34,6 +34,7 @@ class ProductTurns {
   [[nodiscard]] const Gemm& gemm() const { return *ways_.front().gemm; }
   /// Owners of what its runs use.
   [[nodiscard]] Owners owners() const;
+  /// In runs that are not captured.
   [[nodiscard]] bool take_turns() const noexcept { return beside_.has_value(); }
 
   // The steps of a run; `stream` is the caller's.

@@ -227,6 +227,7 @@ TEST_P(AllGatherLinearTest, ProductsTakeTurnsWhereTheyLeaveMultiprocessorsIdle) 
   const auto check = [](const Team& team, const LinearOptions& options, bool turns) {
     const std::string text = AllGatherLinear(team, {.m = 64, .n = 16, .k = 8}, options).describe();
     EXPECT_EQ(text.find("in turns on the caller's stream and on one beside it") != std::string::npos, turns) << text;
+    EXPECT_EQ(text.find("in a captured run all on the caller's stream") != std::string::npos, turns) << text;
   };
   on(2, [&](World& world) {
     const bool has_multiprocessors = world.device().id().type == DeviceType::cuda;

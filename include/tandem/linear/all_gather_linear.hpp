@@ -17,8 +17,8 @@ namespace tandem {
 /// Pipeline (as in PyTorch's async tensor parallelism and in Flux): shards are pushed to the peers in rank-rotated
 /// order while the own shard is multiplied; the others are multiplied in the order in which they arrive, in a few
 /// groups of growing size, or in parts of shards if that hides more. On CUDA, without LinearOptions::leave_sms, the
-/// GEMMs alternate between the caller's stream and one of the plan's (again as in PyTorch), each with its own
-/// workspace.
+/// GEMMs of runs that are not captured alternate between the caller's stream and one of the plan's (again as in
+/// PyTorch), each with its own workspace.
 class TANDEM_API AllGatherLinear final : public LinearPlan {
  public:
   /// Collective. Throws InvalidArgument or Unsupported before anything is allocated; then, while memory and peers are

@@ -13,7 +13,7 @@ struct Tile {
   std::int64_t rows;
   std::int64_t columns;
   double of_the_best;  ///< time per output and input in full waves, relative to the fastest tile's
-  double epilogue;     ///< how many inputs take as long as what follows the last one of a wave
+  double epilogue;     ///< what follows the last input of a wave, as the number of inputs that take as long
 };
 
 constexpr std::array<Tile, 12> compared{{

@@ -21,8 +21,8 @@ AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const Li
       communication_(team, choice().algorithm == tandem::sequence ? 0 : 1) {
   describe_product(products_.gemm(), gather_.communication(),
                    products_.take_turns() ? "in turns on the caller's stream and on one beside it, where they have a "
-                                            "workspace of their own; captured in a "
-                                            "graph, all on the caller's"
+                                            "workspace of their own; in a captured "
+                                            "run all on the caller's stream"
                                           : "");
   Owners owners = gather_.owners();
   append(owners, products_.owners());

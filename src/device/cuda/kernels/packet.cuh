@@ -41,8 +41,8 @@ class BlockPatience {
     __syncthreads();
   }
 
-  /// Waits until the packet has this number. `value` is what was last read from `packet`, and is updated; `wait`
-  /// identifies the peer.
+  /// Waits until the packet has this number. `value` is what was last read from `packet`; its bytes become those that
+  /// came. `wait` identifies the peer.
   __device__ void await(MailPacket& value, const MailPacket* packet, std::uint64_t number, SignalWait wait,
                         WaitControl* control) {
     if (value.number != number) value.bytes = poll(packet, number, wait, control);
@@ -53,7 +53,8 @@ class BlockPatience {
 
  private:
   /// The bytes of the packet once it has this number, or any if the wait has failed. Not inline: kernels wait in many
-  /// places, and the fewer instructions they are, the sooner they have run (see docs/performance).
+  /// places, and less code takes less time (docs/performance/four_gpus_notes.md, "The smallest all_reduces want little
+  /// code").
   __device__ __noinline__ std::uint64_t poll(const MailPacket* packet, std::uint64_t number, SignalWait wait,
                                              WaitControl* control) {
     unsigned sleep_ns = 16;

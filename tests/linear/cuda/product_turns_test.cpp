@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/product_turns.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tandem/memory/symmetric_tensor.hpp"
+
+#include "support/cuda/recorded_graph.hpp"
+#include "support/devices.hpp"
+#include "support/guarded_tensor.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::GuardedTensor;
+using testing::is_product;
+using testing::is_wait;
+
+class ProductTurnsCapture : public testing::OnEachDevice {};
+
+// A GEMM need not wait for the previous one, but its waits must: each counts signals from where that one stopped.
+// Recorded only, as runs that are captured and as runs that are not.
+TEST_P(ProductTurnsCapture, AreTakenInRunsThatAreNotCapturedAndTheirWaitsAreInOrder) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    const GemmSpec product{.m = 256, .n = 256, .k = 128, .transpose_b = true, .dtype = bf16, .out_dtype = bf16};
+    const GuardedTensor x(team, {product.m, product.k}, bf16);
+    const GuardedTensor weight(team, {product.n, product.k}, bf16);
+    const GuardedTensor y(team, {product.m, product.n}, bf16);
+    SymmetricTensor memory = SymmetricTensor::empty(team, {16}, f32);
+    memory.rendezvous();
+    const SignalPad& pad = memory.signal_pad();
+    const int peer = 1 - team.rank();
+    const Stream stream(team.device());
+    ProductTurns turns(team, product, 4);
+    EXPECT_TRUE(turns.take_turns());
+    for (const bool capturing : {false, true, false}) {
+      int on_stream = 0;
+      const testing::RecordedGraph graph(team.device(), stream, [&] {
+        turns.begin(stream, Weights::once, capturing);
+        for (int i = 0; i < 4; ++i) {
+          const ProductTurns::Turn turn = turns.next(stream);
+          on_stream += turn.stream == stream.ref() ? 1 : 0;
+          pad.wait_signals(turn.stream, {&peer, 1}, 0);
+          turns.waited(turn);
+          turn.gemm.run(
+              turn.stream,
+              {.a = x.view().data(), .b = weight.view().data(), .d = y.view().data(), .weights = turn.weights});
+        }
+        turns.rejoin(stream);
+      });
+      EXPECT_EQ(on_stream, capturing ? 4 : 2);
+      EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U);
+      EXPECT_EQ(graph.most_kernels_at_once(is_product) > 1, !capturing);
+    }
+    team.barrier();  // before any rank releases what was recorded
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, ProductTurnsCapture, ::testing::Values(DeviceType::cuda), testing::device_name);
+
+}  // namespace
+}  // namespace tandem
