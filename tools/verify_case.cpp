@@ -106,7 +106,7 @@ CaseResult run_case(const World& world, const CaseName& name) {
     team = random_team(world, random);
     if (!team) return {};
     // A wait that fails must time out before the ranks that wait for the end of this case do.
-    team.set_timeout(world.team().timeout() / 4);
+    team.set_timeout(std::max(world.team().timeout() / 4, std::chrono::milliseconds(1)));
     Case self(team, name);
     try {
       is_linear(name.operation) ? run_linear_case(name.operation, self) : run_collective_case(name.operation, self);

@@ -103,7 +103,8 @@ std::uint64_t PlanState::capture_of(StreamRef stream) const {
   }
   const std::uint64_t capture = device_->stream_capture(stream);
   if (capture == 0 && !device_->owns(stream)) {
-    refuse(format("a stream of another device was given; this rank's is {}", to_string(device_->id())));
+    refuse(format("a stream of another device, or one that was destroyed, was given; this rank's device is {}",
+                  to_string(device_->id())));
   }
   return capture;
 }

@@ -26,7 +26,12 @@ bool Rows::fits(const TensorView& view) noexcept {
     if (view.sizes()[i] != 1 && view.strides()[i] != expected) return false;
     expected *= view.sizes()[i];
   }
-  return view.strides()[0] >= expected;
+  // Offsets in bytes of all rows, and a little more, are below 2^63.
+  std::int64_t last = 0;
+  const auto bytes = static_cast<std::int64_t>(size_of(view.dtype()));
+  const bool counts =
+      !__builtin_mul_overflow(view.sizes()[0], view.strides()[0], &last) && !__builtin_mul_overflow(last, bytes, &last);
+  return counts && view.strides()[0] >= expected;
 }
 
 }  // namespace tandem

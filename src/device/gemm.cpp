@@ -3,6 +3,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/enum_check.hpp"
 #include "base/format.hpp"
 #include "device/gemm_check.hpp"
 
@@ -36,6 +37,10 @@ std::vector<std::int64_t> planned_rows(std::int64_t m) {
 }
 
 void check_gemm(const GemmSpec& spec) {
+  for (const std::string& why : {why_unknown("a GEMM's activation", spec.activation, Activation::gelu_tanh),
+                                 why_unknown("a GEMM's auxiliary", spec.auxiliary, Auxiliary::gradient)}) {
+    if (!why.empty()) throw InvalidArgument(why);
+  }
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
   }
@@ -80,6 +85,15 @@ GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
     throw InvalidArgument(
         format("a GEMM run with a C of its own; with auxiliary {} it is what D holds", name(spec.auxiliary)));
   }
+  const auto expect_given = [](bool needed, const void* operand, const char* what) {
+    if (needed && operand == nullptr) throw InvalidArgument(format("a GEMM run without {}; its plan needs it", what));
+  };
+  const bool stores = m > 0 && spec.n > 0;
+  expect_given(stores && k > 0, operands.a, "A");
+  expect_given(stores && k > 0, operands.b, "B");
+  expect_given(stores, operands.d, "D");
+  expect_given(stores && spec.bias, operands.bias, "a bias");
+  expect_given(stores && spec.auxiliary != Auxiliary::none, operands.aux, "its auxiliary");
   return {m, k, operands.beta.value_or(spec.beta)};
 }
 

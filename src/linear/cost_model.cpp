@@ -319,9 +319,13 @@ struct InGroups {
 }  // namespace
 
 std::string_view name(LinearKind kind) noexcept {
-  constexpr std::array<std::string_view, 4> names{"AllGatherLinear", "LinearReduceScatter", "LinearAllReduce",
-                                                  "LinearWeightGradient"};
-  return names[static_cast<std::size_t>(kind)];
+  switch (kind) {
+    case LinearKind::all_gather_linear: return "AllGatherLinear";
+    case LinearKind::linear_reduce_scatter: return "LinearReduceScatter";
+    case LinearKind::linear_all_reduce: return "LinearAllReduce";
+    case LinearKind::linear_weight_gradient: return "LinearWeightGradient";
+  }
+  return "?";
 }
 
 int most_groups(LinearKind kind, const LinearSpec& spec, int ranks) noexcept {

@@ -9,6 +9,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/forks.hpp"
 #include "base/format.hpp"
 #include "team/team_state.hpp"
 
@@ -56,7 +57,7 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::uni
       trace_(std::move(trace)),
       device_(std::move(device)),
       resident_blocks_(resident_blocks),
-      process_(::getpid()),
+      fork_number_(fork_number()),
       exceptions_(std::uncaught_exceptions()),
       reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
@@ -113,7 +114,7 @@ std::optional<Gone> Core::first_gone(std::span<const int> world_ranks) const {
   return Gone{*first, presence_[static_cast<std::size_t>(*first)] == Presence::left};
 }
 
-bool Core::forked() const noexcept { return ::getpid() != process_; }
+bool Core::forked() const noexcept { return fork_number() != fork_number_; }
 
 void Core::enter(Team::State& team) {
   const std::lock_guard lock(mutex_);

@@ -89,7 +89,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<TraceFile> trace_;
   std::shared_ptr<Device> device_;
   int resident_blocks_;
-  std::int64_t process_;
+  unsigned fork_number_;
   int exceptions_;  // in flight when this was constructed
   Reclaimer reclaimer_;
 

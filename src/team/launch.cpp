@@ -244,12 +244,15 @@ Launch Launch::detect(const Env::Lookup& lookup) {
     found = &launcher;
   }
   if (found != nullptr) return read(*found, lookup, *find(lookup, found->shown_by));
-  // PMI_SIZE is also set by other MPI launchers.
-  if (const auto size = find(lookup, Names{"PMI_SIZE"}); size && size->text != "1") {
+  // Also set by other launchers, for MPI, and in torchrun's way without what shows torchrun.
+  for (const char* name : {"PMI_SIZE", "WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"}) {
+    const auto size = find(lookup, Names{name});
+    if (!size || size->text == "1") continue;
     throw InvalidArgument(
-        format("PMI_SIZE is '{}', so a launcher started this process as one of several, but none that is known shows "
-               "itself; allowed: one of {}, or TANDEM_RANK, TANDEM_WORLD_SIZE and TANDEM_JOB in the environment",
-               size->text, known_launchers()));
+        format("{} is '{}', so a launcher started this process as one of several, but none that is known shows "
+               "itself; allowed: one of {}, or TANDEM_RANK, TANDEM_WORLD_SIZE and TANDEM_JOB in the environment{}",
+               size->name, size->text, known_launchers(),
+               size->name == "WORLD_SIZE" ? "; torchrun shows itself by LOCAL_WORLD_SIZE" : ""));
   }
   Launch alone;
   alone.launcher = "none";

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
 #include <string>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include <utility>
 
@@ -26,18 +28,47 @@ constexpr unsigned never_executed = 0x8;
 
 [[noreturn]] void refuse(std::size_t bytes, const char* call) {
   const int error = errno;
-  const std::string why =
-      format("{} bytes of shared host memory were asked for; {} failed: {}{}{}", bytes, call, std::strerror(error),
-             error == EMFILE ? "; " : "", error == EMFILE ? describe_descriptor_limit() : "");
+  std::string why =
+      format("{} bytes of shared host memory were asked for; {} failed: {}", bytes, call, std::strerror(error));
+  if (error == EMFILE) why += "; " + describe_descriptor_limit();
+  if (error == EFBIG) why += "; the size of files is limited (ulimit -f)";
   if (error == EACCES || error == EPERM || error == ENOSYS) throw DeviceError(why);
   throw OutOfMemory(why);
 }
+
+/// While it exists, a file that becomes larger than the process's limit is an error (EFBIG), and no signal that ends
+/// the process.
+class NoSignalForLargeFiles {
+ public:
+  NoSignalForLargeFiles() noexcept {
+    ::sigemptyset(&signal_);
+    ::sigaddset(&signal_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  NoSignalForLargeFiles(const NoSignalForLargeFiles&) = delete;
+  NoSignalForLargeFiles& operator=(const NoSignalForLargeFiles&) = delete;
+  ~NoSignalForLargeFiles() {
+    const int error = errno;
+    if (!::sigismember(&before_, SIGXFSZ)) {
+      const timespec at_once{};
+      while (::sigtimedwait(&signal_, nullptr, &at_once) == SIGXFSZ) {
+      }
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+
+ private:
+  ::sigset_t signal_{};
+  ::sigset_t before_{};
+};
 
 FileDescriptor create(std::size_t bytes) {
   constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   FileDescriptor fd = FileDescriptor::from_native_handle(::memfd_create("tandem", flags | never_executed));
   if (!fd && errno == EINVAL) fd = FileDescriptor::from_native_handle(::memfd_create("tandem", flags));
   if (!fd) refuse(bytes, "memfd_create");
+  const NoSignalForLargeFiles no_signal;
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) refuse(bytes, "ftruncate");
   return fd;
 }

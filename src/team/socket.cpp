@@ -149,6 +149,9 @@ FileDescriptor move_high(FileDescriptor descriptor) noexcept {
 
 FileDescriptor duplicate(const FileDescriptor& descriptor) {
   auto copy = FileDescriptor::from_native_handle(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy && errno == EBADF) {
+    throw InvalidArgument(format("file descriptor {} is not open", descriptor.get()));
+  }
   if (!copy) {
     throw OutOfMemory(format("file descriptor {} could not be duplicated: {}; {}", descriptor.get(),
                              std::strerror(errno), describe_descriptor_limit()));

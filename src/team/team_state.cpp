@@ -294,6 +294,10 @@ bool Team::State::peer_failed() const noexcept {
 }
 
 void Team::State::check() {
+  if (core_.forked()) {
+    throw InvalidArgument(format("{} was used in a process that rank {} forked; such a process is not a rank",
+                                 describe(), core_.launch().rank));
+  }
   if (load(control()->abort) == 0) {
     if (!peer_failed()) return;
     fail_like_peer();

@@ -30,6 +30,8 @@ TEST(Rows, FitWhereEachIsDenseAndNoneOverlaps) {
   EXPECT_FALSE(fits({3, 4}, {1, 3}));
   EXPECT_FALSE(fits({3, 2, 2}, {9, 3, 1}));
   EXPECT_FALSE(fits({3, 4}, {-4, 1}));
+  EXPECT_FALSE(fits({4, 4}, {std::int64_t{1} << 62, 1})) << "four times that is beyond 2^63";
+  EXPECT_FALSE(fits({3, 4}, {std::int64_t{1} << 60, 1})) << "in bytes, too";
 }
 
 TEST(Rows, PlacesGoOnInTheNextRow) {

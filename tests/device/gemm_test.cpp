@@ -345,6 +345,36 @@ TEST_P(GemmTest, RunsInTheStreamsOrderAndOutlivesItsObject) {
   EXPECT_EQ(download<float>(d), x);
 }
 
+TEST_P(GemmTest, RefusesRunsWithoutTheirOperands) {
+  const auto gemm = device().gemm(
+      {.m = 4, .n = 4, .k = 4, .bias = true, .activation = Activation::gelu_tanh, .auxiliary = Auxiliary::output});
+  const Stream stream(device());
+  Buffer memory(device_, 1024);
+  const GemmOperands whole{
+      .a = memory.data(), .b = memory.data(), .d = memory.data(), .bias = memory.data(), .aux = memory.data()};
+  const auto expect_told = [&](const GemmOperands& operands, const char* what) {
+    expect_error<InvalidArgument>([&] { gemm->run(stream, operands); }, {"without", what});
+  };
+  GemmOperands run = whole;
+  run.a = nullptr;
+  expect_told(run, "A;");
+  run = whole;
+  run.b = nullptr;
+  expect_told(run, "B;");
+  run = whole;
+  run.d = nullptr;
+  expect_told(run, "D;");
+  run = whole;
+  run.bias = nullptr;
+  expect_told(run, "a bias;");
+  run = whole;
+  run.aux = nullptr;
+  expect_told(run, "its auxiliary;");
+  run.m = 0;
+  gemm->run(stream, run);  // of no rows
+  stream.synchronize();
+}
+
 TEST_P(GemmTest, RefusesWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(device().gemm({.m = -1, .n = 1, .k = 1})), InvalidArgument);
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .lda = 3})), InvalidArgument);
@@ -356,6 +386,9 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
   kept.ldd = 5;
   expect_error<InvalidArgument>([&] { static_cast<void>(device().gemm(kept)); }, {"auxiliary output", "5", "dense"});
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = i32, .out_dtype = i32})), Unsupported);
+  expect_error<InvalidArgument>(
+      [&] { static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .activation = static_cast<Activation>(77)})); },
+      {"activation number 77"});
   const auto none = device().gemm({.m = 0, .n = 4, .k = 4});
   const Stream stream(device());
   expect_error<InvalidArgument>([&] { none->run(stream, {.m = 1}); }, {"m = 1, k = 4", "0 to 0 and 0 to 4"});

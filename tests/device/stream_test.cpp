@@ -203,6 +203,29 @@ TEST_P(StreamTest, OfAnotherDeviceAreRefusedByTheHost) {
   }
 }
 
+TEST_P(StreamTest, AFunctionThatSynchronizesItsOwnStreamIsToldSo) {
+  if (!on_host()) GTEST_SKIP() << "the CUDA runtime forbids its calls in such functions";
+  Stream stream(device());
+  std::string told;
+  device().launch(stream, [&] {
+    try {
+      stream.synchronize();
+    } catch (const InvalidArgument& error) {
+      told = error.what();
+    }
+  });
+  stream.synchronize();
+  EXPECT_NE(told.find("would wait for itself"), std::string::npos) << told;
+  EXPECT_THROW(device().launch(stream, nullptr), InvalidArgument);
+}
+
+// What is no stream of this device is not touched when its owner goes.
+TEST_P(StreamTest, AHandleThatIsNoStreamIsLetGoOf) {
+  if (!on_host()) GTEST_SKIP() << "a cudaStream_t is known to the driver alone";
+  EXPECT_THROW(Stream::from_native_handle(device(), StreamRef(static_cast<HostStream*>(nullptr))).synchronize(),
+               InvalidArgument);
+}
+
 TEST_P(StreamTest, TakesWorkFromSeveralThreads) {
   Stream stream(device());
   std::atomic<int> ran{0};

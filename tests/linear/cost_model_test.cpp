@@ -525,6 +525,11 @@ TEST(CostModel, WhatASequenceSumsIsLoadedFromPeers) {
             choose(LinearKind::all_gather_linear, spec, 4, fast).predicted.t_comm);
 }
 
+TEST(CostModel, AnUnknownKindHasANameOfItsOwn) {
+  EXPECT_EQ(name(static_cast<LinearKind>(9)), "?");
+  EXPECT_EQ(name(LinearKind::linear_weight_gradient), "LinearWeightGradient");
+}
+
 TEST(CostModel, OptionsOverrideAndImpossibleOnesListWhatIsPossible) {
   const LinearSpec spec{.m = 8, .n = 64, .k = 64};
   EXPECT_EQ(choose(LinearKind::all_gather_linear, spec, 4, gpu, {.algorithm = "pipeline", .groups = 3}).groups, 3);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tandem/base/error.hpp"
 #include "tandem/team/world.hpp"
 
 #include "support/ranks.hpp"
@@ -110,6 +111,29 @@ TEST_F(ForkedChild, LetsGoOfItsCopyWhileAnotherThreadWaits) {
       other->team().barrier();
     }
     world.team().barrier();
+  });
+}
+
+TEST_F(ForkedChild, IsNoRank) {
+  run_ranks(2, [](World& world) {
+    const Team team = world.team();
+    if (world.rank() == 0) {
+      Child child([&] {
+        int refused = 0;
+        const auto use = [&](const auto& body) {
+          try {
+            body();
+          } catch (const InvalidArgument& error) {
+            if (std::string(error.what()).find("that rank 0 forked") != std::string::npos) ++refused;
+          }
+        };
+        use([&] { team.barrier(); });
+        use([&] { team.check(); });  // as plans do at each run
+        ::_exit(refused);
+      });
+      EXPECT_EQ(child.exit_code(20s), 2);
+    }
+    team.barrier();
   });
 }
 

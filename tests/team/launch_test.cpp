@@ -12,6 +12,8 @@
 
 #include "tandem/base/error.hpp"
 
+#include "support/errors.hpp"
+
 namespace tandem {
 namespace {
 
@@ -109,8 +111,11 @@ TEST(Launch, TwoThatSayTheSameAreOne) {
 
 // An MPI launcher that the table does not have: without an error, each process would silently be a world of one.
 TEST(Launch, ManyProcessesOfAnUnknownLauncherAreAnError) {
-  EXPECT_THROW(static_cast<void>(detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}})), InvalidArgument);
-  EXPECT_EQ(detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).launcher, "none");
+  for (const std::string size : {"PMI_SIZE", "WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"}) {
+    testing::expect_error<InvalidArgument>([&] { static_cast<void>(detect({{"RANK", "0"}, {size, "2"}})); },
+                                           {size + " is '2'", "TANDEM_WORLD_SIZE"});
+    EXPECT_EQ(detect({{"RANK", "0"}, {size, "1"}}).launcher, "none");
+  }
 }
 
 // `mpirun -n 2` inside `tandem run -n 4` or a torchrun worker: all its children inherit one rank of the outer launcher.

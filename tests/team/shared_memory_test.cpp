@@ -6,8 +6,13 @@
 #include <gtest/gtest.h>
 #include <span>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
+
+#include "tandem/base/error.hpp"
+
+#include "support/errors.hpp"
 
 namespace tandem {
 namespace {
@@ -24,6 +29,17 @@ TEST(SharedMemory, IsAllocatedInTheBlocksThatItIsAllowed) {
   const std::span bytes(memory.data(), memory.bytes());
   EXPECT_EQ(bytes.size(), 3 * block + 4096);
   EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte value) { return value == std::byte{0}; }));
+}
+
+TEST(SharedMemory, AFileThatIsLargerThanAllowedIsAnErrorAndNoSignal) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = block, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  testing::expect_error<OutOfMemory>(
+      [] { const SharedMemory memory(2 * block, [](std::size_t left) { return left; }); },
+      {"131072 bytes", "ulimit -f"});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 TEST(SharedMemory, LeavesNothingWhenABlockIsRefused) {

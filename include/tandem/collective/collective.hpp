@@ -30,7 +30,8 @@ struct CollectiveOptions {
   /// it leaves them (GemmSpec::leave_sms, LinearOptions::leave_sms). No effect on the host.
   std::optional<int> sms{};
   /// Whether plain views may be strided in the first dimension (each row dense). Only all_gather, all_to_all and
-  /// broadcast support it, and then use only copies of rows: no "one_kernel", "direct_kernel", "mail" or "fetch".
+  /// broadcast support it, and then use only copies of rows: no "one_kernel", "direct_kernel", "mail" or "fetch". Of
+  /// strided views, only those that begin in each other's place are checked for overlap.
   bool strided = false;
 };
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 
 namespace tandem {
@@ -15,8 +16,9 @@ namespace tandem {
 class Buffer {
  public:
   Buffer() = default;
+  /// Throws InvalidArgument for no device, and what Device::allocate throws.
   Buffer(std::shared_ptr<Device> device, std::size_t bytes)
-      : device_(std::move(device)), data_(bytes == 0 ? nullptr : device_->allocate(bytes)), bytes_(bytes) {}
+      : device_(std::move(device)), data_(bytes == 0 ? nullptr : known(device_).allocate(bytes)), bytes_(bytes) {}
   Buffer(Buffer&& other) noexcept
       : device_(std::move(other.device_)),
         data_(std::exchange(other.data_, nullptr)),
@@ -36,6 +38,11 @@ class Buffer {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  [[nodiscard]] static Device& known(const std::shared_ptr<Device>& device) {
+    if (device == nullptr) throw InvalidArgument("no device was given for a buffer");
+    return *device;
+  }
+
   std::shared_ptr<Device> device_;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;

@@ -30,7 +30,8 @@ struct InitOptions {
 /// CUDA context, where the one that ends waits for the other's kernels.) A rank whose world is destroyed by an
 /// exception is lost to the others, as if its process had died: it tells them before it waits for its device, and ends
 /// the waits that it has queued. A process that a rank forks is not a rank: it may destroy its copies, which peers do
-/// not notice, but must not use them. A world that was moved from throws InvalidArgument.
+/// not notice, but must not use them; plans and collective calls on teams throw InvalidArgument there. A world that was
+/// moved from throws InvalidArgument.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const;

@@ -428,6 +428,7 @@ std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec, std::span<const Gem
 }
 
 void CudaDevice::launch(StreamRef stream, std::function<void()> function) {
+  if (!function) throw InvalidArgument("no function was given to launch");
   const CurrentContext current(*context_);
   host_calls_.launch(native(stream), std::move(function));
 }

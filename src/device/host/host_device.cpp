@@ -194,7 +194,7 @@ StreamRef HostDevice::stream_create(StreamPriority priority) {
 
 void HostDevice::stream_destroy(StreamRef stream) noexcept {
   if (::getpid() != process_) return;  // forked child: queued work is its parent's to run
-  static_cast<HostStream*>(stream.native_handle())->abandon();
+  if (HostStream::is_of(*workers_, stream)) static_cast<HostStream*>(stream.native_handle())->abandon();
 }
 
 void HostDevice::stream_synchronize(StreamRef stream) {
@@ -362,6 +362,7 @@ std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec, std::span<const Gem
 }
 
 void HostDevice::launch(StreamRef stream, std::function<void()> function) {
+  if (!function) throw InvalidArgument("no function was given to launch");
   host_stream(stream).enqueue(std::move(function), TaskWeight::heavy);
 }
 

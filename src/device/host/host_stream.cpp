@@ -134,6 +134,7 @@ void HostStream::wake_sleepers() noexcept {
 }
 
 void HostStream::drain(std::uint64_t ticket) noexcept {
+  drainer_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   std::uint64_t completed = completed_.load(std::memory_order_relaxed);
   while (completed < ticket) {
     run_next();
@@ -145,6 +146,7 @@ void HostStream::drain(std::uint64_t ticket) noexcept {
       completed_.store(completed, std::memory_order_release);  // enough: the store below is seq_cst
     }
   }
+  drainer_.store({}, std::memory_order_relaxed);
   draining_.store(false, std::memory_order_seq_cst);
   wake_sleepers();
 }
@@ -242,6 +244,9 @@ void HostStream::rethrow_up_to(std::uint64_t ticket) {
 }
 
 void HostStream::synchronize() {
+  if (drainer_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    throw InvalidArgument("a stream is synchronized by a function that runs on it, which would wait for itself");
+  }
   finish(ticket());
   if (!failed()) return;
   std::exception_ptr failure;

@@ -248,6 +248,7 @@ class HostStream {
 
   // The draining side; head_ and head_used_ belong to the thread that holds `draining_`.
   alignas(64) std::atomic<bool> draining_{false};
+  std::atomic<std::thread::id> drainer_{};  // the thread that holds `draining_`, none while nobody does
   std::atomic<std::uint64_t> completed_{0};
   std::atomic<std::uint32_t> sleepers_{0};
   Segment* head_ = nullptr;
