@@ -2,7 +2,6 @@
 #include "tandem/linear/cost_model.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>

@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <fstream>
 #include <string>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 #include <utility>
 

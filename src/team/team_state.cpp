@@ -413,7 +413,8 @@ Team::State::Failure Team::State::loss(int world_rank, bool left, std::string_vi
 void Team::State::abort(const std::string& reason) noexcept {
   try {
     const PeerInfo& self = core_.bootstrap().peer(core_.launch().rank);
-    const std::string what = format("{} was aborted by {}: {}", describe(), to_string(self), reason);
+    const std::string what =
+        format("{} was aborted by {}{}{}", describe(), to_string(self), reason.empty() ? "" : ": ", reason);
     const Failure failure = Failure::aborted(what).known_to_all();
     fail(failure);
     tell_members(failure);

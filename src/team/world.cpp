@@ -210,6 +210,9 @@ void check_launch(const Launch& launch) {
     throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size",
                                  launch.rank, launch.world_size));
   }
+  if (launch.nodes < 1) {
+    throw InvalidArgument(format("a launch on {} nodes was given on rank {}; allowed: 1", launch.nodes, launch.rank));
+  }
   if (launch.nodes > 1) {
     throw Unsupported(format("rank {}: {} started {} ranks on {} nodes; this version of Tandem runs on one node",
                              launch.rank, launch.launcher, launch.world_size, launch.nodes));

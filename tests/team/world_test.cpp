@@ -309,6 +309,8 @@ TEST(World, RefusesWhatNoLauncherCanMean) {
   options.launch->nodes = 2;
   options.launch->launcher = "srun";
   expect_says(refusal<Unsupported>(options), {"4 ranks on 2 nodes", "srun", "one node"});
+  options.launch->nodes = 0;
+  expect_says(refusal<InvalidArgument>(options), {"a launch on 0 nodes", "rank 0", "allowed: 1"});
   options.launch->nodes = 1;
   expect_says(refusal<InvalidArgument>(options), {"local rank 0 of 1", "rank 0 of 4", "as many local ranks as ranks"});
   options.launch->local_size = 4;
