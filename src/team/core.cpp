@@ -9,7 +9,6 @@
 
 #include "tandem/base/error.hpp"
 
-#include "base/forks.hpp"
 #include "base/format.hpp"
 #include "team/team_state.hpp"
 
@@ -57,7 +56,6 @@ Core::Core(std::unique_ptr<Seat> seat, Launch launch, Env env, Log log, std::uni
       trace_(std::move(trace)),
       device_(std::move(device)),
       resident_blocks_(resident_blocks),
-      fork_number_(fork_number()),
       exceptions_(std::uncaught_exceptions()),
       reclaimer_(device_, log_),
       presence_(static_cast<std::size_t>(launch_.world_size), Presence::here),
@@ -114,7 +112,7 @@ std::optional<Gone> Core::first_gone(std::span<const int> world_ranks) const {
   return Gone{*first, presence_[static_cast<std::size_t>(*first)] == Presence::left};
 }
 
-bool Core::forked() const noexcept { return fork_number() != fork_number_; }
+bool Core::forked() const noexcept { return home_.is_left(); }
 
 void Core::enter(Team::State& team) {
   const std::lock_guard lock(mutex_);

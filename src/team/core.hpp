@@ -16,6 +16,7 @@
 #include "tandem/team/launch.hpp"
 #include "tandem/team/team.hpp"
 
+#include "base/home_process.hpp"
 #include "base/trace_file.hpp"
 #include "team/names.hpp"
 #include "team/reclaimer.hpp"
@@ -89,7 +90,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<TraceFile> trace_;
   std::shared_ptr<Device> device_;
   int resident_blocks_;
-  unsigned fork_number_;
+  HomeProcess home_;
   int exceptions_;  // in flight when this was constructed
   Reclaimer reclaimer_;
 

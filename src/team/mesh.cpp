@@ -93,7 +93,6 @@ struct Mesh::Peer {
 Mesh::Mesh(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds patience)
     : rank_(rank),
       patience_(patience),
-      process_(::getpid()),
       exceptions_(std::uncaught_exceptions()),
       epoll_(FileDescriptor::from_native_handle(::epoll_create1(EPOLL_CLOEXEC))),
       wake_(FileDescriptor::from_native_handle(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
@@ -128,7 +127,7 @@ Mesh::Mesh(int rank, std::vector<PeerSocket> sockets, std::chrono::milliseconds 
 }
 
 Mesh::~Mesh() {
-  if (::getpid() != process_) {  // a forked child destroys its copy: only the parent may say goodbye on these sockets
+  if (home_.is_left()) {  // a forked child destroys its copy: only the parent may say goodbye on these sockets
     // The parent's threads do not exist here, so the thread object and the condition variable must not be touched.
     [[maybe_unused]] const std::thread* const never_freed = thread_.release();
     [[maybe_unused]] const std::condition_variable* const never_destroyed = changed_.release();

@@ -7,13 +7,13 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <sys/types.h>
 #include <thread>
 #include <tuple>
 #include <vector>
 
 #include "tandem/team/bootstrap.hpp"
 
+#include "base/home_process.hpp"
 #include "team/peer_socket.hpp"
 
 namespace tandem {
@@ -79,7 +79,7 @@ class Mesh final : public Bootstrap {
 
   int rank_;
   std::chrono::milliseconds patience_;
-  pid_t process_;
+  HomeProcess home_;
   int exceptions_;
   bool ends_well_ = true;
   std::vector<std::unique_ptr<Peer>> peers_;

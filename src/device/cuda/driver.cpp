@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/home_process.hpp"
 
 // Two macros, so that cuda.h's version macros are expanded before the name is stringified.
 #define TANDEM_DRIVER_TEXT_(name) #name
@@ -44,9 +44,9 @@ const Loaded& loaded() {
   return once;
 }
 
-/// The call to cuInit, and the process that made it.
+/// The call to cuInit, and the process that it was made in.
 struct Started {
-  pid_t process = ::getpid();
+  HomeProcess home;
   std::string why_not = loaded().why_not;
 
   Started() {
@@ -81,7 +81,7 @@ const std::string& Driver::why_not_started() { return started().why_not; }
 
 bool Driver::is_started() noexcept { return Started::is_started; }
 
-bool Driver::is_forked() { return is_started() && started().process != ::getpid(); }
+bool Driver::is_forked() { return is_started() && started().home.is_left(); }
 
 void Driver::check(CUresult result, const char* call, std::source_location where) const {
   if (result == CUDA_SUCCESS) return;

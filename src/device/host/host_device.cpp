@@ -84,13 +84,12 @@ HostDevice::HostDevice(const DeviceOptions& options)
       gemm_library_(choose_gemm_library(options.gemm)),
       ranks_for_each_core_(
           std::max(1.0, static_cast<double>(options.ranks) / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)))),
-      process_(::getpid()),
       crew_(std::make_unique<HostCrew>(gemm_threads(options))) {
   if (options.link) link_.emplace(*options.link);
 }
 
 HostDevice::~HostDevice() {
-  if (::getpid() != process_) {
+  if (home_.is_left()) {
     // A forked child has none of its parent's threads, and locks that they held or slept on are never released.
     [[maybe_unused]] const HostWorkers* const workers = workers_.release();
     [[maybe_unused]] const HostCrew* const crew = crew_.release();
@@ -161,12 +160,12 @@ CostTable HostDevice::costs() const {
 }
 
 void* HostDevice::allocate(std::size_t bytes) {
-  if (::getpid() == process_) deferred_frees_->sweep();  // a forked child's locks may never be released
+  if (!home_.is_left()) deferred_frees_->sweep();  // a forked child's locks may never be released
   return allocate_host_memory(bytes);
 }
 
 void HostDevice::deallocate(void* memory) noexcept {
-  if (::getpid() != process_) return std::free(memory);  // forked child: queued work is its parent's to run
+  if (home_.is_left()) return std::free(memory);  // forked child: queued work is its parent's to run
   try {
     deferred_frees_->sweep();
     deferred_frees_->free_behind(memory, workers_->streams());
@@ -193,7 +192,7 @@ StreamRef HostDevice::stream_create(StreamPriority priority) {
 }
 
 void HostDevice::stream_destroy(StreamRef stream) noexcept {
-  if (::getpid() != process_) return;  // forked child: queued work is its parent's to run
+  if (home_.is_left()) return;  // forked child: queued work is its parent's to run
   if (HostStream::is_of(*workers_, stream)) static_cast<HostStream*>(stream.native_handle())->abandon();
 }
 
@@ -207,7 +206,7 @@ bool HostDevice::stream_query(StreamRef stream) { return host_stream(stream).pol
 void* HostDevice::event_create(Event::Timing timing) { return new HostEvent(timing); }
 
 void HostDevice::event_destroy(void* event) noexcept {
-  if (::getpid() != process_) return;  // forked child: this may be a stream's last reference
+  if (home_.is_left()) return;  // forked child: this may be a stream's last reference
   delete static_cast<HostEvent*>(event);
 }
 

@@ -10,6 +10,7 @@
 
 #include "tandem/device/device.hpp"
 
+#include "base/home_process.hpp"
 #include "device/host/deferred_frees.hpp"
 #include "device/host/emulated_link.hpp"
 #include "device/host/host_crew.hpp"
@@ -97,7 +98,7 @@ class HostDevice final : public Device {
   const double ranks_for_each_core_;  // at least 1
   std::optional<EmulatedLink> link_;
   std::atomic<std::uint64_t> streams_made_{0};
-  const std::int64_t process_;
+  const HomeProcess home_;
   std::unique_ptr<HostCrew> crew_;
   std::unique_ptr<HostWorkers> workers_ = std::make_unique<HostWorkers>();
   std::unique_ptr<DeferredFrees> deferred_frees_ = std::make_unique<DeferredFrees>();
