@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "base/format.hpp"
 
@@ -12,9 +11,10 @@ namespace tandem {
 /// Why `value` is none of its enum, whose values are 0 to `last`, as another language's binding or a file may pass one;
 /// else empty. `what` names it.
 template <typename Enum> std::string why_unknown(std::string_view what, Enum value, Enum last) {
-  const auto number = [](Enum each) { return static_cast<int>(static_cast<std::underlying_type_t<Enum>>(each)); };
-  if (number(value) >= 0 && number(value) <= number(last)) return "";
-  return format("{} number {} is not known; known: 0 to {}", what, number(value), number(last));
+  const auto number = static_cast<int>(value);
+  const auto largest = static_cast<int>(last);
+  if (number >= 0 && number <= largest) return "";
+  return format("{} number {} is not known; known: 0 to {}", what, number, largest);
 }
 
 }  // namespace tandem

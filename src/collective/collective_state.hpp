@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -15,7 +14,6 @@
 #include "tandem/base/trace.hpp"
 #include "tandem/collective/collective.hpp"
 #include "tandem/collective/shard.hpp"
-#include "tandem/device/copy.hpp"
 #include "tandem/device/mail.hpp"
 #include "tandem/device/mailed_exchange.hpp"
 #include "tandem/device/stream.hpp"

@@ -352,26 +352,17 @@ TEST_P(GemmTest, RefusesRunsWithoutTheirOperands) {
   Buffer memory(device_, 1024);
   const GemmOperands whole{
       .a = memory.data(), .b = memory.data(), .d = memory.data(), .bias = memory.data(), .aux = memory.data()};
-  const auto expect_told = [&](const GemmOperands& operands, const char* what) {
-    expect_error<InvalidArgument>([&] { gemm->run(stream, operands); }, {"without", what});
+  const auto expect_told = [&](auto GemmOperands::* operand, const char* what) {
+    GemmOperands run = whole;
+    run.*operand = nullptr;
+    expect_error<InvalidArgument>([&] { gemm->run(stream, run); }, {"without", what});
   };
-  GemmOperands run = whole;
-  run.a = nullptr;
-  expect_told(run, "A;");
-  run = whole;
-  run.b = nullptr;
-  expect_told(run, "B;");
-  run = whole;
-  run.d = nullptr;
-  expect_told(run, "D;");
-  run = whole;
-  run.bias = nullptr;
-  expect_told(run, "a bias;");
-  run = whole;
-  run.aux = nullptr;
-  expect_told(run, "its auxiliary;");
-  run.m = 0;
-  gemm->run(stream, run);  // of no rows
+  expect_told(&GemmOperands::a, "A;");
+  expect_told(&GemmOperands::b, "B;");
+  expect_told(&GemmOperands::d, "D;");
+  expect_told(&GemmOperands::bias, "a bias;");
+  expect_told(&GemmOperands::aux, "its auxiliary;");
+  gemm->run(stream, {.m = 0});
   stream.synchronize();
 }
 

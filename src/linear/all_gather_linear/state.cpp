@@ -19,11 +19,10 @@ AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const Li
       products_(team, leaving(choice().leave_sms, local_gemm(spec)),
                 choice().groups == 0 ? 1 : 1 + gather_.groups().size()),
       communication_(team, choice().algorithm == tandem::sequence ? 0 : 1) {
-  describe_product(products_.gemm(), gather_.communication(),
-                   products_.take_turns() ? "in turns on the caller's stream and on one beside it, where they have a "
-                                            "workspace of their own; in a captured "
-                                            "run all on the caller's stream"
-                                          : "");
+  constexpr const char* in_turns =
+      "in turns on the caller's stream and on one beside it, where they have a workspace of their own; in a captured "
+      "run all on the caller's stream";
+  describe_product(products_.gemm(), gather_.communication(), products_.take_turns() ? in_turns : "");
   Owners owners = gather_.owners();
   append(owners, products_.owners());
   keep_in_graphs(std::move(owners));
