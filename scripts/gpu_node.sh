@@ -15,11 +15,12 @@
 #                (several GPUs) the layer so beside PyTorch
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
-# Stress tests do a tenth of their rounds, and three kills amid each kind of operation, unless TANDEM_TEST_SCALE says
-# otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, and does an Nth of the
-# kinds, all of them in N calls, which may run side by side, on GPUs of their own or on the same ones; a lone GPU is too
-# slow for 50, and `TANDEM_TEST_SCALE=0.06` kills three times. Of the other parts that test, such a call does an Nth of
-# the steps. A test of a GPU's free memory fails if another part runs on that GPU.
+# Stress tests do a tenth of their rounds, and a few kills amid each kind of operation, unless TANDEM_TEST_SCALE says
+# otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, whose forms share them,
+# and does an Nth of the forms, all of them in N calls, which may run side by side, on GPUs of their own or on the same
+# ones: four take seven minutes, and more no less, since the driver starts some four processes a second. Of the other
+# parts that test, such a call does an Nth of the steps. A test of a GPU's free memory fails if another part runs on
+# that GPU.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
 # graphs and replays start one of their own, which ends with them; with a lone GPU bench, tune and peers too. Without it (--no-mps),
 # they take turns of milliseconds on the GPU.
@@ -83,8 +84,8 @@ out="$(cd "$out" && pwd)"
 export PATH="$PATH:/usr/local/cuda/bin"
 # NVLink multicast stays off, also in libraries that might use it by default.
 export NCCL_NVLS_ENABLE=0
-# Killing ranks ends their world, and starting one takes seconds: one world for each kind of operation, unless the kinds
-# are split into shards.
+# Killing ranks ends their world, and starting one takes seconds: one world for each form of an operation, unless the
+# forms are split into shards.
 if [ "$part" = fault ]; then
   if [ "$shards" -gt 1 ]; then
     kills=(env "GTEST_TOTAL_SHARDS=$shards" "GTEST_SHARD_INDEX=$shard")
@@ -315,7 +316,7 @@ fi
 # Errors that tests provoke, such as the driver's refusal of too much memory, are not findings.
 memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
 
-[ "$part" = fault ] || shares_steps=true  # `fault` splits the kinds of kills instead
+[ "$part" = fault ] || shares_steps=true  # `fault` splits the forms of operations instead
 case "$part" in
   check)
     step "info" 60 "$tandem" info
@@ -413,7 +414,7 @@ case "$part" in
         test_steps "$room" '*.*Lost*/cuda*:*.*Dead*/cuda*:*.*Abort*/cuda*:*.*Deadline*/cuda*' 60
       done
     fi
-    test_steps fault '*.*/cuda*' 240
+    test_steps fault '*.*/cuda*' 300
     ;;
   bench)
     for operation in all_gather reduce_scatter all_reduce all_to_all broadcast; do

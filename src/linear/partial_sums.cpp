@@ -229,10 +229,7 @@ void PartialSums::multiply_peers(const Operands& run, std::uint32_t round, Strea
 }
 
 void PartialSums::multiply_adding(const Operands& run, std::uint32_t round, StreamRef stream) {
-  {
-    const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.wait(stream, slot_, slots_.peers(), in_region(round));
-  }
+  wait_for_parts(round, stream);
   const Shard rows = own_rows(run.m, rounds_[round]);
   const std::size_t before = bytes_before(run, team_.rank(), rows);
   const GemmOperands into{.d = (has_tail() ? tail(team_.rank()) : run.y) + before,
@@ -400,12 +397,9 @@ void PartialSums::reduce_by_mail(const Operands& run, StreamRef stream) const {
   lanes_.exchange(stream, exchange);
 }
 
-void PartialSums::reduce(const Operands& run, std::uint32_t round, StreamRef stream) {
-  {
-    const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
-    slots_.wait(stream, slot_, slots_.peers(), in_region(round));
-  }
-  add(run, rounds_[round], stream);
+void PartialSums::wait_for_parts(std::uint32_t round, StreamRef stream) const {
+  const TraceRange range(team_.device(), stream, "wait for partial sums", TraceKind::wait);
+  slots_.wait(stream, slot_, slots_.peers(), in_region(round));
 }
 
 void PartialSums::add(const Operands& run, const ShardPart& part, StreamRef stream) const {

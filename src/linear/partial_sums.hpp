@@ -76,8 +76,15 @@ class PartialSums {
   /// Waits for the peer's partial sums of the round's own rows, and multiplies: GEMM + these + bias, into y or, with
   /// Rows::all, into the slot's tail, from which both ranks copy them.
   void multiply_adding(const Operands& run, std::uint32_t round, StreamRef stream);
-  /// Waits for the peers' partial sums of the round's own rows, and sums: y = activation(Σ + bias).
-  void reduce(const Operands& run, std::uint32_t round, StreamRef stream);
+  /// Waits for the peers' partial sums of the round's own rows.
+  void wait_for_parts(std::uint32_t round, StreamRef stream) const;
+  /// Sums them, after `wait_for_parts`: y = activation(Σ + bias).
+  void add_parts(const Operands& run, std::uint32_t round, StreamRef stream) const { add(run, rounds_[round], stream); }
+  /// `wait_for_parts` and `add_parts`.
+  void reduce(const Operands& run, std::uint32_t round, StreamRef stream) const {
+    wait_for_parts(round, stream);
+    add_parts(run, round, stream);
+  }
 
   /// Whether kernels do what follows the GEMM of `in_sequence`, which then leaves all rows that the caller gets.
   [[nodiscard]] bool takes_kernels() const noexcept { return lanes_.bytes() != 0 || meeting_; }
@@ -89,7 +96,7 @@ class PartialSums {
   /// Multiplies each peer's rows directly into its slot, the own rows last. Nothing is copied.
   void multiply_direct(const Operands& run, StreamRef stream, CommunicationStreams& streams);
   /// `reduce` for what does not run in rounds.
-  void reduce(const Operands& run, StreamRef stream) { reduce(run, 0, stream); }
+  void reduce(const Operands& run, StreamRef stream) const { reduce(run, 0, stream); }
   /// Allows the peers to push into this run's slot again, and to overwrite the tails of their own. After `reduce` and
   /// `take_sums`.
   void finish(StreamRef stream) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -19,11 +20,13 @@ namespace tandem {
 
 /// Runs the independent GEMMs of a run alternately on the caller's stream and on a second one: where the last wave of a
 /// GEMM's tiles leaves SMs idle, the next GEMM begins. All of them run on the caller's stream on the host, where GEMMs
-/// are to leave SMs to other kernels, and in a captured run (see docs/linear_schedules.md).
+/// are to leave SMs to other kernels, and in a captured run, whose waits are on the second stream if the first GEMM
+/// leaves them an SM (see docs/linear_schedules.md).
 class TANDEM_API ProductTurns {
  public:
   struct Turn {
     StreamRef stream;
+    StreamRef waits;  ///< where to queue what the GEMM waits for
     Gemm& gemm;
     Weights& weights;  ///< this Gemm's: what its next run is given
   };
@@ -39,9 +42,9 @@ class TANDEM_API ProductTurns {
 
   // The steps of a run; `stream` is the caller's.
 
-  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm; `capturing`
-  /// says whether the run is captured.
-  void begin(StreamRef stream, Weights weights, bool capturing);
+  /// GEMMs start after what is already queued on `stream`. `weights` is for the first run of each Gemm, `rows` are
+  /// those of the first GEMM, and `capturing` says whether the run is captured.
+  void begin(StreamRef stream, Weights weights, std::int64_t rows, bool capturing);
   /// The stream and Gemm of the next turn. What the turn waits for is ordered after the previous turn's waits: waits
   /// for the same writer count its signals, each from where the previous one stopped.
   [[nodiscard]] Turn next(StreamRef stream);
@@ -63,11 +66,17 @@ class TANDEM_API ProductTurns {
     bool has_waited = false;  ///< `waited` was recorded in this run
   };
 
+  /// Whether the first product leaves SMs idle from its beginning.
+  [[nodiscard]] bool leaves_an_sm(std::int64_t rows) const noexcept;
+
   std::vector<Way> ways_;         ///< each with a workspace of its own
   std::optional<Beside> beside_;  ///< for the second one
+  std::int64_t columns_;          ///< of the products
+  int multiprocessors_;
   // This run's:
   std::size_t in_turn_ = 1;  ///< how many ways take turns
   std::size_t way_ = 0;      ///< the current turn's
+  bool waits_beside_ = false;
 };
 
 }  // namespace tandem

@@ -298,10 +298,11 @@ TEST_F(Kill, AStoppedRankIsNotLostButLate) {
   });
 }
 
-/// One kind of operation, during which 50 ranks are killed (times TANDEM_TEST_SCALE).
+/// One form of an operation, and how many ranks are killed during it (times TANDEM_TEST_SCALE).
 struct Case {
   DeviceType device;
   const Operation* operation;
+  int kills;
 };
 
 class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
@@ -323,7 +324,7 @@ class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
 void KillAmid::at_random_points(Repeat repeat) {
   std::mt19937_64 random(testing::seed());
   const std::set<std::string> before = names_in_shared_memory();
-  const int enough = static_cast<int>(std::ceil(50 * testing::stress_scale()));
+  const int enough = static_cast<int>(std::ceil(GetParam().kills * testing::stress_scale()));
   int left = enough;
   int more = 2;
   for (std::uint64_t round = 0; left > 0 && !HasFailure(); ++round) {
@@ -348,7 +349,7 @@ void KillAmid::at_random_points(Repeat repeat) {
 // The survivors' teams without the dead rank, and their sums, also show that their processes, and on CUDA their
 // contexts, still work.
 void KillAmid::kill_in_turn(const std::vector<int>& victims, int survivor, std::uint64_t round, Repeat repeat) {
-  const auto [device, operation] = GetParam();
+  const auto [device, operation, kills] = GetParam();
   const bool host = device == DeviceType::host;
   const int ranks = static_cast<int>(victims.size()) + 1;
   const Shared<Scenes> scenes;
@@ -417,7 +418,7 @@ class LeaveAmid : public KillAmid {
 
 // The others are told as soon as they wait for a run that it does not take part in, not at their deadline.
 TEST_P(LeaveAmid, Runs) {
-  const auto [device, operation] = GetParam();
+  const auto [device, operation, kills] = GetParam();
   std::mt19937_64 random(testing::seed());
   for (const auto& [ranks, messages] : {std::pair(2, Messages::small), {3, Messages::small}, {2, Messages::large}}) {
     const int leaver = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
@@ -448,11 +449,27 @@ TEST_P(LeaveAmid, Runs) {
   }
 }
 
+bool is_on(DeviceType device, const Operation& operation) {
+  return operation.on == Operation::any_device || device == DeviceType::cuda;
+}
+
+/// 50 ranks are killed during each kind of operation; on the host, during each form of one. A GPU's driver starts some
+/// four processes per second, however many ask it to, so there a kind's forms share the 50, each queued and replayed.
+int kills_during(DeviceType device, const Operation& operation) {
+  constexpr int enough = 50;
+  if (device == DeviceType::host) return enough;
+  const auto forms = static_cast<int>(std::ranges::count_if(
+      all_operations(), [&](const Operation& each) { return is_on(device, each) && each.kind() == operation.kind(); }));
+  const int tests = forms * (operation.of == Operation::runs ? 2 : 1);
+  return (enough + tests - 1) / tests;
+}
+
 std::vector<Case> cases(DeviceType device, bool (*fits)(const Operation&)) {
   std::vector<Case> all;
   for (const Operation& operation : all_operations()) {
-    if (operation.on == Operation::cuda && device != DeviceType::cuda) continue;
-    if (fits(operation)) all.push_back({device, &operation});
+    if (is_on(device, operation) && fits(operation)) {
+      all.push_back({device, &operation, kills_during(device, operation)});
+    }
   }
   return all;
 }

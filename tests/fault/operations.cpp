@@ -204,7 +204,7 @@ constexpr Operation operations[] = {
                       [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.symmetric, t.stream); });
      },
      Operation::runs, Operation::cuda, Messages::bulk},
-    {"AllToAll with counts",
+    {"AllToAll, with counts",
      [](Stage& s) {
        return runs_of(s, AllToAll(s.team, {s.count(), f32}), [](auto& plan, Stage& t) {
          const std::vector<std::int64_t> counts = t.counts();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tandem/device/buffer.hpp"
@@ -81,11 +82,16 @@ class Stage {
 };
 
 struct Operation {
-  const char* name;
+  const char* name;                                             ///< the kind of operation and, after a comma, its form
   Work (*prepare)(Stage& stage);                                ///< collective
   enum Of : std::uint8_t { calls, runs } of = runs;             ///< runs of a plan can be captured
   enum On : std::uint8_t { any_device, cuda } on = any_device;  ///< which devices have it
   Messages most = Messages::large;                              ///< on CUDA; at most large on the host
+
+  [[nodiscard]] std::string_view kind() const {
+    const std::string_view whole(name);
+    return whole.substr(0, whole.find(','));
+  }
 };
 
 /// What ranks do together: barriers; constructing teams, tensors and plans; each collective on symmetric and on plain

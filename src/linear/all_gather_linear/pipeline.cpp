@@ -10,19 +10,20 @@ void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream
   gather_.take_slot(stream);
   // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
   communication_.follow(stream);
-  products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first, capturing());
+  const Shard own = shard_of(operands.m, team().size(), team().rank());
+  products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first, own.count, capturing());
   gather_.start(communication_.last().ref(), operands.x, operands.m);
 
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {
     const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
-    multiply(products_.next(stream), operands, operands.x, shard_of(operands.m, team().size(), team().rank()));
+    multiply(products_.next(stream), operands, operands.x, own);
   }
   for (const ShardGroup& group : gather_.groups()) {
     const ProductTurns::Turn turn = products_.next(stream);
     {
-      const TraceRange range(device(), turn.stream, "wait for shards", TraceKind::wait);
-      gather_.wait(turn.stream, group);
+      const TraceRange range(device(), turn.waits, "wait for shards", TraceKind::wait);
+      gather_.wait(turn.waits, group);
       products_.waited(turn);
     }
     const TraceRange range(device(), turn.stream, "GEMM arrived shards", TraceKind::compute);

@@ -16,7 +16,7 @@ void AllGatherLinear::State::sequence(const Operands& operands, StreamRef stream
     for (const ShardGroup& group : gather_.groups()) gather_.wait(stream, group);
   }
   const TraceRange range(device(), stream, "GEMM", TraceKind::compute);
-  products_.begin(stream, whole || team().size() == 1 ? Weights::once : Weights::first, capturing());
+  products_.begin(stream, whole || team().size() == 1 ? Weights::once : Weights::first, operands.m, capturing());
   const ProductTurns::Turn turn = products_.next(stream);
   if (whole) {
     multiply(turn, operands, gather_.row(0), {0, operands.m});

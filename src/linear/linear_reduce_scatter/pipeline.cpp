@@ -12,7 +12,15 @@ void LinearReduceScatter::State::pipeline(const PartialSums::Operands& operands,
     for (std::uint32_t round = 0; round < sums_.rounds(); ++round) sums_.multiply_adding(operands, round, stream);
   } else {
     sums_.multiply_overlapped(operands, groups_, stream, communication_);
-    sums_.reduce(operands, stream);
+    // In a graph, the wait is over when the last GEMM is, if it is no successor of that; without one, a second stream
+    // to wait for costs more than it gains (docs/linear_schedules.md).
+    if (capturing()) {
+      sums_.wait_for_parts(0, communication_.last().ref());
+      communication_.rejoin(stream);
+      sums_.add_parts(operands, 0, stream);
+    } else {
+      sums_.reduce(operands, stream);
+    }
   }
   communication_.rejoin(stream);
 }

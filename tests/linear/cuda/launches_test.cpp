@@ -23,13 +23,15 @@ namespace {
 using testing::GuardedTensor;
 using testing::is_product;
 using testing::is_wait;
+using testing::is_wait_or_product;
 
 class LinearLaunchesCapture : public testing::OnEachDevice {};
 
-/// What a captured run launches; anything but kernels and copies fails the test.
+/// What a captured run launches; anything else fails the test.
 struct Launches {
   std::size_t kernels = 0;
   std::size_t copies = 0;
+  std::size_t fills = 0;  ///< cuBLASLt's kernels that take tiles in turns have a counter to reset
 };
 
 Launches launches_of(Device& device, StreamRef stream, const std::function<void()>& run) {
@@ -37,8 +39,12 @@ Launches launches_of(Device& device, StreamRef stream, const std::function<void(
   Launches launches;
   for (const cudaGraphNode_t node : graph.nodes()) {
     const cudaGraphNodeType type = testing::RecordedGraph::type_of(node);
-    EXPECT_TRUE(type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) << type;
-    ++(type == cudaGraphNodeTypeKernel ? launches.kernels : launches.copies);
+    switch (type) {
+      case cudaGraphNodeTypeKernel: ++launches.kernels; break;
+      case cudaGraphNodeTypeMemcpy: ++launches.copies; break;
+      case cudaGraphNodeTypeMemset: ++launches.fills; break;
+      default: ADD_FAILURE() << type;
+    }
   }
   return launches;
 }
@@ -87,6 +93,7 @@ class LaunchesBeside {
         launches_of(team_.device(), stream_, [&] { plan(given.view(), weight_.view(), made.view(), stream_); });
     EXPECT_EQ(found.kernels, product_.kernels + launches.kernels) << plan.describe();
     EXPECT_EQ(found.copies, launches.copies) << plan.describe();
+    EXPECT_EQ(found.fills, product_.fills) << plan.describe();
   }
   [[nodiscard]] std::int64_t own_rows(const LinearSpec& spec) const {
     return shard_of(spec.m, team_.size(), team_.rank()).count;
@@ -158,6 +165,26 @@ TEST_P(LinearLaunchesCapture, ProductsOfACapturedGatherFollowEachOther) {
         EXPECT_EQ(graph.most_kernels_at_once(is_product), 1U) << plan.describe();
         EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U) << plan.describe();
       }
+    }
+    team.barrier();  // before any rank releases what was recorded
+  });
+}
+
+// Between the last GEMM and the sum there is no wait, in a graph.
+TEST_P(LinearLaunchesCapture, ACapturedReductionWaitsBesideItsLastProduct) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    const LinearSpec spec{.m = 768, .n = 256, .k = 128, .dtype = bf16};
+    const GuardedTensor x(team, {spec.m, spec.k}, spec.dtype);
+    const GuardedTensor weight(team, {spec.n, spec.k}, spec.dtype);
+    const GuardedTensor y(team, {shard_of(spec.m, team.size(), team.rank()).count, spec.n}, spec.dtype);
+    const Stream stream(team.device());
+    for (const int groups : {1, 2, 6}) {
+      LinearReduceScatter plan(team, spec, {.algorithm = "pipeline", .groups = groups});
+      const testing::RecordedGraph graph(team.device(), stream,
+                                         [&] { plan(x.view(), weight.view(), y.view(), stream); });
+      EXPECT_EQ(graph.most_kernels_at_once(is_product), 1U) << plan.describe();
+      EXPECT_GT(graph.most_kernels_at_once(is_wait_or_product), 1U) << plan.describe();
     }
     team.barrier();  // before any rank releases what was recorded
   });

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/product_turns.hpp"
 
+#include <array>
+#include <cstdint>
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "tandem/memory/symmetric_tensor.hpp"
 
@@ -15,12 +18,13 @@ namespace {
 using testing::GuardedTensor;
 using testing::is_product;
 using testing::is_wait;
+using testing::is_wait_or_product;
 
 class ProductTurnsCapture : public testing::OnEachDevice {};
 
 // A GEMM need not wait for the previous one, but its waits must: each counts signals from where that one stopped.
-// Recorded only, as runs that are captured and as runs that are not.
-TEST_P(ProductTurnsCapture, AreTakenInRunsThatAreNotCapturedAndTheirWaitsAreInOrder) {
+// Recorded only, as runs that are captured, and as runs that are not.
+TEST_P(ProductTurnsCapture, GemmsTakeTurnsOrTheirWaitsAreBesideThemWhereTheFirstLeavesAnSm) {
   on(2, [](World& world) {
     const Team& team = world.team();
     const GemmSpec product{.m = 256, .n = 256, .k = 128, .transpose_b = true, .dtype = bf16, .out_dtype = bf16};
@@ -34,14 +38,17 @@ TEST_P(ProductTurnsCapture, AreTakenInRunsThatAreNotCapturedAndTheirWaitsAreInOr
     const Stream stream(team.device());
     ProductTurns turns(team, product, 4);
     EXPECT_TRUE(turns.take_turns());
-    for (const bool capturing : {false, true, false}) {
+    constexpr std::int64_t many = 1 << 20;
+    const std::array<std::pair<bool, std::int64_t>, 4> runs{
+        {{false, product.m}, {true, product.m}, {true, many}, {false, many}}};
+    for (const auto& [capturing, rows] : runs) {
       int on_stream = 0;
-      const testing::RecordedGraph graph(team.device(), stream, [&] {
-        turns.begin(stream, Weights::once, capturing);
+      const testing::RecordedGraph graph(team.device(), stream, [&, capturing = capturing, rows = rows] {
+        turns.begin(stream, Weights::once, rows, capturing);
         for (int i = 0; i < 4; ++i) {
           const ProductTurns::Turn turn = turns.next(stream);
           on_stream += turn.stream == stream.ref() ? 1 : 0;
-          pad.wait_signals(turn.stream, {&peer, 1}, 0);
+          pad.wait_signals(turn.waits, {&peer, 1}, 0);
           turns.waited(turn);
           turn.gemm.run(
               turn.stream,
@@ -52,6 +59,7 @@ TEST_P(ProductTurnsCapture, AreTakenInRunsThatAreNotCapturedAndTheirWaitsAreInOr
       EXPECT_EQ(on_stream, capturing ? 4 : 2);
       EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U);
       EXPECT_EQ(graph.most_kernels_at_once(is_product) > 1, !capturing);
+      EXPECT_EQ(graph.most_kernels_at_once(is_wait_or_product) > 1, !capturing || rows == product.m);
     }
     team.barrier();  // before any rank releases what was recorded
   });

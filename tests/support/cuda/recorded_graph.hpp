@@ -20,6 +20,7 @@ namespace tandem::testing {
 /// Whether the kernel of this mangled name is a library's GEMM, or one of Tandem's that only wait.
 inline bool is_product(std::string_view kernel) { return kernel.find("tandem") == std::string_view::npos; }
 inline bool is_wait(std::string_view kernel) { return kernel.find("wait_kernel") != std::string_view::npos; }
+inline bool is_wait_or_product(std::string_view kernel) { return is_wait(kernel) || is_product(kernel); }
 
 /// The nodes of a captured run, for inspection. The graph is never launched.
 class RecordedGraph {
