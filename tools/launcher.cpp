@@ -191,7 +191,7 @@ class Launcher {
     started.write = {};
     int reason = 0;
     if (::read(started.read.get(), &reason, sizeof(reason)) == sizeof(reason)) {
-      throw Error(format("'{}' cannot be started: {}", options_.program[0], std::strerror(reason)));
+      throw NotStarted(options_.program[0], reason);
     }
   }
 
@@ -366,12 +366,16 @@ class Launcher {
   Outlet outlet_;
   int first_failure_ = -1;
   std::optional<Clock::time_point> kill_at_;
-  std::optional<Clock::time_point> told_at_;  // when this command was last told to end
-  bool must_end_ =
-      false;  // by SIGTERM or SIGHUP  // by a signal: then we do not wait long for a reader that does not read
+  // When a signal last told this command to end: then it does not wait long for a reader that does not read.
+  std::optional<Clock::time_point> told_at_;
+  bool must_end_ = false;  // by SIGTERM or SIGHUP
 };
 
 }  // namespace
+
+NotStarted::NotStarted(const std::string& program, int reason)
+    : Error(format("'{}' cannot be started: {}", program, std::strerror(reason))),
+      code_(reason == ENOENT ? 127 : 126) {}
 
 int launch(const LaunchOptions& options) { return Launcher(options).run(); }
 

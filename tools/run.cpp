@@ -2,6 +2,7 @@
 #include "tools/run.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,8 +51,9 @@ int run(Arguments arguments) {
   app.footer(
       "After the options: the program and its arguments. Rank 0 reads this command's input unless that is a terminal; "
       "the others read nothing. What a rank starts ends with it; all ranks end with this "
-      "command, even if it is killed. Its exit code is that of the rank that failed first; then stderr says how each "
-      "rank ended.\nExample: tandem run -n 4 --device host -- ./prog --steps 100");
+      "command, even if it is killed. Its exit code is that of the rank that failed first (127 if there is no such "
+      "program, 126 if it cannot be started); then stderr says how each rank ended.\nExample: tandem run -n 4 --device "
+      "host -- ./prog --steps 100");
   app.formatter(std::make_shared<HelpOfRun>());
   app.prefix_command();
   bool counted = false;
@@ -99,7 +101,12 @@ int run(Arguments arguments) {
   if (options.program[0].starts_with('-')) {
     throw InvalidArgument(format("unknown option '{}'; `tandem run --help` shows what there is", options.program[0]));
   }
-  return launch(options);
+  try {
+    return launch(options);
+  } catch (const NotStarted& error) {
+    std::fputs(format("tandem run: {}\n", error.what()).c_str(), stderr);
+    return error.code();
+  }
 }
 
 }  // namespace tandem::tools

@@ -78,6 +78,16 @@ TEST(Launchers, TandemRunReportsHowEachRankEnded) {
   expect_says(failed, "): exit code 1, the first to fail\n");
 }
 
+TEST(Launchers, TandemRunEndsAsAShellDoesWhereThereIsNoSuchProgram) {
+  const tandem::testing::TemporaryFolder folder;
+  const Outcome missing = run(tandem_run + "-n 2 -- " + folder.at("missing"));
+  EXPECT_EQ(missing.code, 127) << missing.out;
+  expect_says(missing, "tandem run: '" + folder.at("missing") + "' cannot be started: No such file or directory\n");
+  const Outcome is_a_folder = run(tandem_run + "-n 2 -- " + folder.at(""));
+  EXPECT_EQ(is_a_folder.code, 126) << is_a_folder.out;
+  expect_says(is_a_folder, "cannot be started: Permission denied\n");
+}
+
 TEST(Launchers, TandemRunStopsTheOthersWhenOneFails) {
   const auto before = std::chrono::steady_clock::now();
   const Outcome outcome = run(tandem_run + "-n 3 -- sh -c 'test $TANDEM_RANK = 1 && exit 7; exec sleep 50'");
