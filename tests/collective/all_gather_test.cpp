@@ -192,7 +192,14 @@ TEST_P(AllGatherTest, SubTeamsInOddOrders) {
       const Team team = world.team(ranks);
       if (!team) continue;
       AllGather gather(team, {.count = 4096, .dtype = bf16}, {.piece_bytes = 512});
-      check_all_forms(team, gather, gather, {3 * team.size() - 1, 33}, bf16, ranks.size());
+      std::uint64_t id = 100 * ranks.size();
+      for (const CollectiveOptions& options : plain_or_mail_options(team, 512)) {
+        AllGather plain(team, {.count = 4096, .dtype = bf16}, options);
+        AllGather& symmetric = takes_all_tensors(options) ? plain : gather;
+        for (const std::int64_t columns : {33, 1203}) {
+          check_all_forms(team, symmetric, plain, {3 * team.size() - 1, columns}, bf16, ++id);
+        }
+      }
     }
   });
 }

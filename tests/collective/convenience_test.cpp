@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
@@ -229,6 +231,38 @@ TEST_P(ConvenienceTest, FunctionsKeepTheirPlans) {
         if (round != 0) team.barrier();
       }
       functions.check();
+    }
+  });
+}
+
+// A plan is one dtype's, and takes counts up to a power of two.
+TEST_P(ConvenienceTest, FunctionsTakeSeveralDtypesAndCounts) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    std::uint64_t id = 9000;
+    for (const auto& [dtype, count] : std::initializer_list<std::pair<DType, std::int64_t>>{
+             {i32, 100}, {bf16, 100}, {f32, 100}, {bf16, 70'001}, {i32, 70'001}, {f32, 99}}) {
+      ++id;
+      std::vector<std::vector<double>> inputs;
+      Bytes all;
+      for (int rank = 0; rank < team.size(); ++rank) {
+        inputs.push_back(summed_values(id, rank, count, dtype));
+        const Bytes each = stored(inputs.back(), dtype);
+        all.insert(all.end(), each.begin(), each.end());
+      }
+      const Bytes mine = stored(inputs[static_cast<std::size_t>(team.rank())], dtype);
+      const std::string what = describe_case(team, {count}, dtype);
+      GuardedTensor sum(team, {count}, dtype);
+      sum.set(mine);
+      GuardedTensor shard(team, {count}, dtype, 1);
+      shard.set(mine);
+      GuardedTensor gathered(team, {team.size() * count}, dtype);
+      all_reduce(team, sum.view(), sum.view(), stream);
+      all_gather(team, shard.view(), gathered.view(), stream);
+      team.synchronize(stream);
+      expect_sums(sum.get(), expected_sum(inputs, dtype), "all_reduce of " + what);
+      expect_bytes(gathered.get(), all, "all_gather of " + what);
     }
   });
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <vector>
 
 namespace tandem {
 namespace {
@@ -20,6 +21,29 @@ TEST(ShardOf, CoversEveryRowOnce) {
       EXPECT_EQ(next, m);
     }
   }
+}
+
+TEST(ShardOf, FirstRanksHaveAsManyRowsAsTheFirst) {
+  const auto counts = [](std::int64_t m, int ranks) {
+    std::vector<std::int64_t> each;
+    for (int rank = 0; rank < ranks; ++rank) each.push_back(shard_of(m, ranks, rank).count);
+    return each;
+  };
+  using Counts = std::vector<std::int64_t>;
+  EXPECT_EQ(counts(10, 4), (Counts{3, 3, 3, 1}));
+  EXPECT_EQ(counts(9, 4), (Counts{3, 3, 3, 0}));
+  EXPECT_EQ(counts(6, 5), (Counts{2, 2, 2, 0, 0}));
+  EXPECT_EQ(counts(2, 3), (Counts{1, 1, 0}));
+  EXPECT_EQ(counts(0, 2), (Counts{0, 0}));
+}
+
+TEST(LongestShard, IsTheFirstRanks) {
+  EXPECT_EQ(longest_shard({10, 3}, 4), 9);
+  EXPECT_EQ(longest_shard({10}, 4), 3);
+  EXPECT_EQ(longest_shard({1, 5, 2}, 3), 10);
+  EXPECT_EQ(longest_shard({0, 5}, 3), 0);
+  EXPECT_EQ(longest_shard({4, 0}, 3), 0);
+  EXPECT_EQ(longest_shard(Dims{}, 3), 1);
 }
 
 }  // namespace

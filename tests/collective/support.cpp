@@ -88,6 +88,11 @@ void expect_values(const Bytes& got, const Expected& expected, const std::string
   EXPECT_EQ(comparison.wrong, 0) << what << ": " << to_string(comparison);
 }
 
+void expect_sums(const Bytes& got, const Expected& expected, const std::string& what) {
+  expect_values(got, expected, what);
+  expect_bytes(got, stored(expected.unfused, expected.dtype), what + ", as summed in rank order");
+}
+
 Expected part_of(const Expected& whole, std::int64_t first, std::int64_t count) {
   const auto cut = [&](const std::vector<double>& values) {
     const auto begin = values.begin() + first;

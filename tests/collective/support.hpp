@@ -45,6 +45,8 @@ void poison(const SymmetricTensor& tensor);
 /// Fail the test unless every byte is equal, or every element is within the oracle's bound.
 void expect_bytes(const Bytes& got, const Bytes& expected, const std::string& what);
 void expect_values(const Bytes& got, const Expected& expected, const std::string& what);
+/// Fails the test unless the elements also have the bits of a sum in rank order, in fp32 or wider.
+void expect_sums(const Bytes& got, const Expected& expected, const std::string& what);
 /// The elements [first, first + count) of `whole`.
 [[nodiscard]] Expected part_of(const Expected& whole, std::int64_t first, std::int64_t count);
 /// Collective. Fails the test unless `bytes` are equal on all ranks.

@@ -49,6 +49,7 @@ void check(World& world, const Team& team, const LinearSpec& spec, GatheredOpera
       testing::maybe_delay(stream, testing::random_bits(key(400 + own), 1));
     }
     plan(dy_on.view(), x_on.view(), dw.view(), stream);
+    for (const GuardedTensor* operand : {&dy_on, &x_on}) operand->poison(stream);
     team.synchronize(stream);
 
     const Matrix a = dy.transposed();
@@ -290,11 +291,15 @@ TEST_P(WeightGradient, FewTokensLeaveShardsShortOrEmpty) {
 
 TEST_P(WeightGradient, RefusesWhatItDoesNotHave) {
   on(1, [](World& world) {
-    EXPECT_THROW(LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .bias = true}, GatheredOperand::x),
-                 Unsupported);
-    EXPECT_THROW(LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .x_layout = Layout::transposed},
-                                      GatheredOperand::x),
-                 Unsupported);
+    testing::expect_error<Unsupported>(
+        [&] { LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .bias = true}, GatheredOperand::x); },
+        {"LinearWeightGradient on rank 0", "bias"});
+    testing::expect_error<Unsupported>(
+        [&] {
+          LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .x_layout = Layout::transposed},
+                               GatheredOperand::x);
+        },
+        {"LinearWeightGradient on rank 0", "layout"});
     testing::expect_error<InvalidArgument>(
         [&] {
           LinearWeightGradient(world.team(), {.m = 4, .n = 4, .k = 4, .dtype = bf16, .tf32 = true}, GatheredOperand::x);

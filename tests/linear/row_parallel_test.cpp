@@ -77,6 +77,7 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
       } else {
         plan(x_on.view(), weight_on.view(), out, stream);
       }
+      for (const GuardedTensor* operand : {&x_on, &weight_on, &bias_on}) operand->poison(stream);
       team.synchronize(stream);
     };
     if constexpr (is_symmetric<Plan>(2)) {
@@ -129,6 +130,58 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
   team.barrier();
 }
 
+/// Sums whole numbers that travel exactly, but whose sums have more bits than the dtype: only a sum that is rounded
+/// once has the right ones.
+template <typename Plan> void check_rounding(const Team& team, DType dtype, const LinearOptions& options) {
+  const LinearSpec spec{.m = 43, .n = 6, .k = 1, .dtype = dtype};
+  const std::uint64_t most = dtype == bf16 ? 1 << 8 : 1 << 11;
+  const Stream stream(team.device());
+  Plan plan(team, spec, options);
+  std::vector<Matrix> xs;
+  for (int rank = 0; rank < team.size(); ++rank) {
+    xs.push_back({spec.m, 1, {}});
+    for (std::int64_t row = 0; row < spec.m; ++row) {
+      const std::uint64_t bits = testing::random_bits(
+          testing::key(testing::seed(), {600 + static_cast<std::uint64_t>(rank)}), static_cast<std::uint64_t>(row));
+      xs.back().values.push_back(static_cast<double>(most / 2 + bits % (most / 2)));
+    }
+  }
+  const Matrix weight{spec.n, 1, {1, -1, 1, -1, 1, -1}};
+  const GuardedTensor x_on = xs[static_cast<std::size_t>(team.rank())].on(team.shared_device(), dtype);
+  const GuardedTensor weight_on = weight.on(team.shared_device(), dtype);
+  const Shard rows = rows_of(plan, team, spec.m);
+  GuardedTensor y(team, {rows.count, spec.n}, dtype);
+  plan(x_on.view(), weight_on.view(), y.view(), stream);
+  team.synchronize(stream);
+
+  const auto rounded = [dtype](double value) {
+    testing::Bytes stored(size_of(dtype));
+    testing::store(std::span(&value, 1), dtype, stored.data());
+    return testing::load(stored.data(), 1, dtype).front();
+  };
+  std::vector<double> once;
+  std::vector<double> each_time;
+  for (std::int64_t row = 0; row < spec.m; ++row) {
+    for (const double factor : weight.values) {
+      double exact = 0;
+      double narrow = 0;
+      for (const Matrix& x : xs) {
+        const double part = factor * x.values[static_cast<std::size_t>(row)];
+        exact += part;
+        narrow = rounded(narrow + part);
+      }
+      once.push_back(rounded(exact));
+      each_time.push_back(narrow);
+    }
+  }
+  if (team.size() > 2) {
+    EXPECT_NE(once, each_time) << "nothing would be seen";
+  }
+  const Matrix own = Matrix{spec.m, spec.n, once}.part(rows);
+  EXPECT_EQ(testing::load(y.get().data(), rows.count * spec.n, dtype), own.values) << plan.describe();
+  team.barrier();
+}
+
 class RowParallel : public ::testing::TestWithParam<std::tuple<LinearKind, DeviceType>> {
  protected:
   void SetUp() override {
@@ -165,6 +218,22 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
   }
 }
 
+TEST_P(RowParallel, SumsOf16BitsAreRoundedOnce) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      for (const std::string& algorithm : algorithms()) {
+        for (const DType dtype : {bf16, f16}) {
+          if (kind() == LinearKind::linear_all_reduce) {
+            check_rounding<LinearAllReduce>(world.team(), dtype, {.algorithm = algorithm});
+          } else {
+            check_rounding<LinearReduceScatter>(world.team(), dtype, {.algorithm = algorithm});
+          }
+        }
+      }
+    });
+  }
+}
+
 // Too much for the kernel that handles small data, where the device has one: more than 4 MiB on a rank's links, and in
 // all. Kernels that access all ranks' memory handle it, but only rows that fit vector accesses.
 TEST_P(RowParallel, WhatIsNotSmallInSequence) {
@@ -176,6 +245,8 @@ TEST_P(RowParallel, WhatIsNotSmallInSequence) {
       check(world, world.team(), spec, {.algorithm = "sequence", .sms = 3}, 2);
       spec.n = 4101;
       check(world, world.team(), spec, {.algorithm = "sequence"}, 2);
+      spec = {.m = 2 * m, .n = 4104, .k = 3, .dtype = bf16, .bias = true, .activation = Activation::gelu_tanh};
+      check(world, world.team(), spec, {.algorithm = "sequence"}, 1);
     });
   }
 }

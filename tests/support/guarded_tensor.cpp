@@ -54,6 +54,8 @@ void GuardedTensor::set(std::span<const double> values) {
 
 void GuardedTensor::poison() { set(Bytes(bytes_, poison_of(dtype_))); }
 
+void GuardedTensor::poison(StreamRef stream) const { device_->fill(stream, view().data(), poison_of(dtype_), bytes_); }
+
 Bytes GuardedTensor::get() const {
   Bytes all(buffer_.bytes());
   device_->download(all.data(), buffer_.data(), all.size());

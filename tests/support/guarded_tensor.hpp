@@ -46,6 +46,8 @@ class GuardedTensor {
     set(std::span<const double>(values));
   }
   void poison();
+  /// Behind what is queued on `stream`, as a program that needs the tensor's values no more may do.
+  void poison(StreamRef stream) const;
   /// The elements; also checks that the guards are intact.
   [[nodiscard]] Bytes get() const;
 

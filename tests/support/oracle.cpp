@@ -215,10 +215,10 @@ Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype)
   expected.magnitude.reserve(count);
   expected.unfused.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    double exact = 0;
-    double magnitude = 0;
-    float narrow = 0;
-    for (const std::vector<double>& source : sources) {
+    double exact = sources[0][i];
+    double magnitude = std::abs(exact);
+    auto narrow = static_cast<float>(exact);
+    for (const std::vector<double>& source : sources.subspan(1)) {
       exact += source[i];
       magnitude += std::abs(source[i]);
       narrow += static_cast<float>(source[i]);

@@ -28,6 +28,13 @@ TEST_P(VerifyOfRanks, TellsAWrongElementAndHowToRepeatIt) {
   EXPECT_EQ(tandem_command(command).code, success);
 }
 
+// Of this seed, no operation's first case has an empty result.
+TEST_P(VerifyOfRanks, TellsAWrongElementOfEveryOperation) {
+  const Outcome outcome = tandem_command("verify all --seed 1 --cases 1" + ranks(), "TANDEM_TEST_CORRUPT=1");
+  EXPECT_EQ(outcome.code, failure);
+  EXPECT_TRUE(contains(outcome.out, "0 passed, 9 failed")) << outcome.out;
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, VerifyOfRanks, ::testing::Values(1, 2, 3), ::testing::PrintToStringParamName());
 
 }  // namespace
