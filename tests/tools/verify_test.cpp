@@ -28,6 +28,19 @@ TEST_P(VerifyOfRanks, TellsAWrongElementAndHowToRepeatIt) {
   EXPECT_EQ(tandem_command(command).code, success);
 }
 
+// More ranks than a kernel or a wait takes at once. (Sums are of at most 64.)
+TEST(Verify, PassesSeventyRanks) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "70 processes would want gigabytes for AddressSanitizer";
+#endif
+  for (const std::string operation : {"all_gather", "all_to_all", "broadcast", "all_gather_linear"}) {
+    const Outcome outcome =
+        tandem_command("run -n 70 -- " TANDEM_TEST_CLI " verify " + operation + " --seed 3 --cases 2");
+    EXPECT_EQ(outcome.code, success) << operation;
+    EXPECT_TRUE(contains(outcome.out, "2 passed, 0 failed")) << operation << ": " << outcome.out;
+  }
+}
+
 // Of this seed, no operation's first case has an empty result.
 TEST_P(VerifyOfRanks, TellsAWrongElementOfEveryOperation) {
   const Outcome outcome = tandem_command("verify all --seed 1 --cases 1" + ranks(), "TANDEM_TEST_CORRUPT=1");
