@@ -2,7 +2,10 @@
 # The build's options. As a subproject, Tandem builds only the library.
 
 set(compiler "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER})")
-if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+  message(FATAL_ERROR "Tandem needs GCC 12 or later, or Clang 16; the C++ compiler is ${compiler}; set CMAKE_CXX_COMPILER "
+                      "to another")
+elseif(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   message(WARNING "Tandem is tested with GCC 12 and later only; the C++ compiler is ${compiler}")
 elseif(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "Tandem needs GCC 12 or later; the C++ compiler is ${compiler}; set CMAKE_CXX_COMPILER to another")
@@ -24,6 +27,8 @@ option(TANDEM_UNITY_PROGRAMS "Compile several sources at a time, but for the lib
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+elseif(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  message(WARNING "CMAKE_BUILD_TYPE is not set, so Tandem is compiled without optimization; -DCMAKE_BUILD_TYPE=Release sets it")
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 

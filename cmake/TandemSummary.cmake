@@ -17,7 +17,11 @@ else()
   set(packing "without its headers it packs the weights of products in pieces for each")
 endif()
 
-message(STATUS "Tandem ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}")
+if(CMAKE_BUILD_TYPE)
+  message(STATUS "Tandem ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}")
+else()
+  message(STATUS "Tandem ${PROJECT_VERSION}")
+endif()
 tandem_summary_row("host device " TRUE
   "always; GEMM by oneDNN if libdnnl is there at run time, else built in; ${packing}")
 tandem_summary_row("CUDA devices" ${TANDEM_WITH_CUDA} "${TANDEM_CUDA_REASON}")

@@ -25,6 +25,13 @@ std::optional<int> parse(CLI::App& app, Arguments arguments) {
     throw InvalidArgument(format("{} '{}'; `tandem {} --help` shows what there is",
                                  first.starts_with("-") ? "unknown option" : "unexpected argument", first,
                                  app.get_name()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    // It begins with the option's name.
+    const std::string why = error.what();
+    const CLI::Option* const option = app.get_option_no_throw(why.substr(0, why.find(':')));
+    if (option == nullptr || option->get_expected_max() != 1) throw InvalidArgument(why);
+    throw InvalidArgument(format("{} takes one {}, and is given once; `tandem {} --help` shows what there is",
+                                 option->get_name(false, true), option->get_type_name(), app.get_name()));
   } catch (const CLI::ParseError& error) {
     throw InvalidArgument(format("{}; `tandem {} --help` shows what there is", error.what(), app.get_name()));
   }

@@ -15,11 +15,10 @@ TensorView::TensorView(void* data, const Dims& sizes, const Dims& strides, DType
   if (sizes.size() != strides.size()) {
     throw InvalidArgument(format("sizes {} and strides {} differ in length", to_string(sizes), to_string(strides)));
   }
-  if (data == nullptr) expect_no_elements();
+  if (numel() != 0 && data == nullptr) refuse_null();  // numel() also refuses negative extents
 }
 
-void TensorView::expect_no_elements() const {
-  if (numel() == 0) return;
+void TensorView::refuse_null() const {
   throw InvalidArgument(format("a null pointer was given for a tensor of sizes {}", to_string(sizes_)));
 }
 
@@ -47,8 +46,9 @@ std::int64_t TensorView::stride(std::size_t dim) const {
 
 TensorView TensorView::narrow(std::size_t dim, std::int64_t start, std::int64_t length) const {
   if (dim >= this->dim() || start < 0 || length < 0 || start > sizes_[dim] - length) {
-    throw InvalidArgument(format("elements [{}, {} + {}) of dimension {} were asked of a tensor of sizes {}", start,
-                                 start, length, dim, to_string(sizes_)));
+    throw InvalidArgument(
+        format("elements [{}, {} + {}) of dimension {} were asked of a tensor of sizes {}; allowed: those that it has",
+               start, start, length, dim, to_string(sizes_)));
   }
   Dims sizes = sizes_;
   sizes[dim] = length;
@@ -59,8 +59,9 @@ TensorView TensorView::narrow(std::size_t dim, std::int64_t start, std::int64_t 
 
 TensorView TensorView::reshaped(const Dims& sizes) const {
   if (!is_dense() || sizes.numel() != numel()) {
-    throw InvalidArgument(format("a {} tensor of sizes {} cannot be seen as {}", is_dense() ? "dense" : "strided",
-                                 to_string(sizes_), to_string(sizes)));
+    throw InvalidArgument(
+        format("a {} tensor of sizes {} cannot be seen as {}; allowed: a dense one, as one of as many elements",
+               is_dense() ? "dense" : "strided", to_string(sizes_), to_string(sizes)));
   }
   return {data_, sizes, dtype_, device_};
 }

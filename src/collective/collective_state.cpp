@@ -165,8 +165,10 @@ void CollectiveState::expect(const SymmetricTensor& tensor, std::string_view arg
 
 void CollectiveState::expect_rows(const TensorView& view, std::string_view argument, std::int64_t elements) const {
   if (!Rows::fits(view)) {
-    refuse(format("{} has sizes {} with strides {}; each row must be dense, and begin behind the one before", argument,
-                  to_string(view.sizes()), to_string(view.strides())));
+    refuse(
+        format("{} has sizes {} with strides {}; each row must be dense, begin behind the one before, and lie below "
+               "2^63 bytes",
+               argument, to_string(view.sizes()), to_string(view.strides())));
   }
   PlanState::expect({view.data(), view.sizes(), view.dtype(), view.device()}, argument, dtype_, elements);
 }

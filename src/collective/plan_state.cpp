@@ -43,7 +43,7 @@ void PlanState::set_description(std::string text) {
 void PlanState::refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const {
   if (!tensor) refuse(format("{} is a symmetric tensor that was never made", argument));
   if (!(tensor.team() == team_)) {
-    refuse(format("{} is a symmetric tensor of team {:x}; this plan is of team {:x}", argument, tensor.team().id(),
+    refuse(format("{} is a symmetric tensor of team {}; this plan is of team {}", argument, tensor.team().id(),
                   team_.id()));
   }
   refuse(format("{} had no rendezvous; call rendezvous() on all ranks of the team first", argument));
@@ -103,8 +103,7 @@ std::uint64_t PlanState::capture_of(StreamRef stream) const {
   }
   const std::uint64_t capture = device_->stream_capture(stream);
   if (capture == 0 && !device_->owns(stream)) {
-    refuse(format("a stream of another device, or one that was destroyed, was given; this rank's device is {}",
-                  to_string(device_->id())));
+    refuse(format("a stream of another device was given; this rank's device is {}", to_string(device_->id())));
   }
   return capture;
 }

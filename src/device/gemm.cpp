@@ -45,8 +45,8 @@ void check_gemm(const GemmSpec& spec) {
     throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
   }
   if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
-    throw InvalidArgument(format("a GEMM of {} into {}; the result is {} or f32", name(spec.dtype),
-                                 name(spec.out_dtype), name(spec.dtype)));
+    throw InvalidArgument(format("a GEMM of {} into {}; allowed: into {}{}", name(spec.dtype), name(spec.out_dtype),
+                                 name(spec.dtype), spec.dtype == f32 ? "" : " or f32"));
   }
   if (spec.tf32 && spec.dtype != f32) {
     throw InvalidArgument(format("a GEMM of {} in TF32; that is a way to multiply f32", name(spec.dtype)));

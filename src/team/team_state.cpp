@@ -87,7 +87,7 @@ void Team::State::meet(std::string_view what) {
   }
 }
 
-std::string Team::State::describe() const { return format("team {:x} of ranks {}", id_, list_ranks(members_)); }
+std::string Team::State::describe() const { return format("team {} of ranks {}", id_, list_ranks(members_)); }
 
 std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) {
   std::vector<int> members;
@@ -130,7 +130,7 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
     team = make(core_.shared_from_this(), id, members);
   } catch (const std::exception& error) {
     // The other members have agreed on this team as well, and wait for this rank.
-    const Aborted why(format("it could not make team {:x}: {}", id, error.what()));
+    const Aborted why(format("it could not make team {}: {}", id, error.what()));
     tell(core_, members, {id, -1, why.what()});
     core_.bootstrap().drop_beyond(id, 0);
     formation_.withdraw(why);
@@ -411,6 +411,7 @@ Team::State::Failure Team::State::loss(int world_rank, bool left, std::string_vi
 }
 
 void Team::State::abort(const std::string& reason) noexcept {
+  if (core_.forked()) return;  // a forked child is no member
   try {
     const PeerInfo& self = core_.bootstrap().peer(core_.launch().rank);
     const std::string what =

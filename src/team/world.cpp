@@ -215,7 +215,8 @@ void check_launch(const Launch& launch) {
   }
   if (launch.nodes > 1) {
     throw Unsupported(format("rank {}: {} started {} ranks on {} nodes; this version of Tandem runs on one node",
-                             launch.rank, launch.launcher, launch.world_size, launch.nodes));
+                             launch.rank, launch.launcher.empty() ? "the program" : launch.launcher, launch.world_size,
+                             launch.nodes));
   }
   if (launch.local_size != launch.world_size || launch.local_rank < 0 || launch.local_rank >= launch.local_size) {
     throw InvalidArgument(format(

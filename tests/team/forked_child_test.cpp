@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process forked by a rank has copies of everything that the rank has, but none of its threads.
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/team/world.hpp"
 
 #include "support/ranks.hpp"
@@ -117,23 +119,34 @@ TEST_F(ForkedChild, LetsGoOfItsCopyWhileAnotherThreadWaits) {
 TEST_F(ForkedChild, IsNoRank) {
   run_ranks(2, [](World& world) {
     const Team team = world.team();
+    const Stream stream(world.device());
+    std::atomic<int> ran = 0;
     if (world.rank() == 0) {
+      world.device().launch(stream, [&ran] { ++ran; });
       Child child([&] {
         int refused = 0;
-        const auto use = [&](const auto& body) {
+        const auto use = [&](const std::string& why, const auto& body) {
           try {
             body();
           } catch (const InvalidArgument& error) {
-            if (std::string(error.what()).find("that rank 0 forked") != std::string::npos) ++refused;
+            if (std::string(error.what()).find(why) != std::string::npos) ++refused;
           }
         };
-        use([&] { team.barrier(); });
-        use([&] { team.check(); });  // as plans do at each run
-        ::_exit(refused);
+        use("that rank 0 forked", [&] { team.barrier(); });
+        use("that rank 0 forked", [&] { team.check(); });  // as plans do at each run
+        ran = 0;
+        use("that its owner forked", [&] { stream.synchronize(); });
+        use("that its owner forked", [&] { world.device().synchronize(); });
+        use("that its owner forked", [&] { world.device().launch(stream, [] {}); });
+        team.abort("by a process that is no rank");
+        ::_exit(ran == 0 ? refused : -1);
       });
-      EXPECT_EQ(child.exit_code(20s), 2);
+      EXPECT_EQ(child.exit_code(20s), 5);
+      stream.synchronize();
+      EXPECT_EQ(ran, 1);
     }
     team.barrier();
+    EXPECT_FALSE(team.failed());
   });
 }
 

@@ -44,6 +44,7 @@ const std::vector<Row>& base_rows() {
       {"TooManyDimensions", 0, alone([] { const Dims dims{1, 1, 1, 1, 1, 1, 1, 1, 1}; }), {"9 dimensions", "at most"}},
       {"NegativeExtent", 0, alone([] { static_cast<void>(Dims{2, -3}.numel()); }), {"[2, -3]", "negative"}},
       {"TooManyElements", 0, alone([] { static_cast<void>(Dims{1LL << 40, 1LL << 40}.numel()); }), {"2^63"}},
+      {"NegativeTensor", 0, alone([] { const TensorView x(memory().data(), {-10}, f32); }), {"[-10]", "negative"}},
       {"NullTensor", 0, alone([] { const TensorView x(nullptr, {4}, f32); }), {"null pointer", "[4]"}},
       {"StridesOfAnotherLength", 0, alone([] { const TensorView x(memory().data(), {4, 2}, {1}, f32); }), {"differ"}},
       {"NarrowedTooFar", 0, alone([] { static_cast<void>(view({4}).narrow(0, 3, 2)); }), {"dimension 0", "[4]"}},

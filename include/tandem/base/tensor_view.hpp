@@ -16,10 +16,11 @@ namespace tandem {
 class TANDEM_API TensorView {
  public:
   TensorView() = default;
-  /// A dense row-major tensor at `data`. Throws InvalidArgument if `data` is null and the tensor has elements.
+  /// A dense row-major tensor at `data`. Throws InvalidArgument for a negative extent, more than 2^63 - 1 elements, and
+  /// a null `data` of a tensor that has elements.
   TensorView(void* data, const Dims& sizes, DType dtype, DeviceId device = {})
       : data_(data), sizes_(sizes), strides_(sizes.dense_strides()), dtype_(dtype), device_(device) {
-    if (data == nullptr) expect_no_elements();
+    if (numel() != 0 && data == nullptr) refuse_null();
   }
   /// A strided tensor at `data`. Throws InvalidArgument likewise, and unless there are as many strides as sizes.
   TensorView(void* data, const Dims& sizes, const Dims& strides, DType dtype, DeviceId device = {});
@@ -59,7 +60,7 @@ class TANDEM_API TensorView {
   [[nodiscard]] TensorView reshaped(const Dims& sizes) const;
 
  private:
-  void expect_no_elements() const;
+  [[noreturn]] void refuse_null() const;
   void expect_bytes_below_limit(std::int64_t elements) const;
   void check(std::size_t dim) const;
 

@@ -100,7 +100,8 @@ class TANDEM_API Team {
   /// each member. A failure that only this rank has detected is reported to the other members, which then fail with the
   /// same PeerLost, or with Aborted.
   void check() const;
-  /// Marks the team as failed on every member and ends all their waits. Never blocks; callable from any thread.
+  /// Marks the team as failed on every member and ends all their waits. Never blocks; callable from any thread. Does
+  /// nothing in a process that a rank forked.
   void abort(const std::string& reason) const noexcept;
   /// Waits for `stream`, then calls `check`: after this, results are valid. Rethrows what queued work threw, and
   /// aborts the team for it.

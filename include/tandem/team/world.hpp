@@ -29,9 +29,11 @@ struct InitOptions {
 /// so. (Two ranks that end while each has queued a wait for the other wait until the deadline, as do two that share a
 /// CUDA context, where the one that ends waits for the other's kernels.) A rank whose world is destroyed by an
 /// exception is lost to the others, as if its process had died: it tells them before it waits for its device, and ends
-/// the waits that it has queued. A process that a rank forks is not a rank: it may destroy its copies, which peers do
-/// not notice, but must not use them; plans and collective calls on teams throw InvalidArgument there. A world that was
-/// moved from throws InvalidArgument.
+/// the waits that it has queued. What else it has queued still runs: memory that the exception frees before (a
+/// std::vector's) must not be in use by then, a Buffer's may, which is freed behind queued work. A process that a rank
+/// forks is not a rank: it may destroy its copies, which peers do not notice, but must not use them; plans, collective
+/// calls on teams, and the host's streams and device throw InvalidArgument there. A world that was moved from throws
+/// InvalidArgument.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const;

@@ -81,7 +81,9 @@ AllReduce::State::Way AllReduce::State::way(std::int64_t count, Tensors tensors)
 void AllReduce::State::expect_taken(Tensors tensors) const {
   switch (tensors) {
     case Tensors::plain: expect_algorithm(algorithms(tensors), "two plain views"); break;
-    case Tensors::symmetric_input: expect_algorithm(algorithms(tensors), "a plain output"); break;
+    case Tensors::symmetric_input:
+      expect_algorithm(algorithms(tensors), "a symmetric input with a plain output");
+      break;
     case Tensors::symmetric_output: return expect_algorithm(algorithms(tensors), "a symmetric tensor");
   }
   expect_staging();

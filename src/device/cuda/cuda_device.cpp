@@ -35,6 +35,7 @@
 #include "device/cuda/properties.hpp"
 #include "device/cuda/stream_trace.hpp"
 #include "device/hopper_costs.hpp"
+#include "device/work_check.hpp"
 
 namespace tandem {
 namespace {
@@ -368,11 +369,13 @@ bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
 }
 
 void CudaDevice::copy(StreamRef stream, const Copy& copy) {
+  check_copy(copy);
   const CurrentContext current(*context_);
   enqueue_copy(native(stream), copy, properties_);
 }
 
 void CudaDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
+  for (const Copy& copy : copies) check_copy(copy);
   const CurrentContext current(*context_);
   enqueue_copies(native(stream), copies, properties_);
 }
@@ -384,6 +387,7 @@ void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 }
 
 void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
+  check_reduction(reduction);
   const ReduceArguments arguments = arguments_of(reduction);
   if (reduction.count == 0) return;
   // One thread per pack: fewer threads in a loop, if not all are resident, would access distant places in turns. But if
@@ -398,6 +402,7 @@ void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
 }
 
 void CudaDevice::map(StreamRef stream, const Map& map) {
+  check_map(map);
   if (!can_map(map.dtype, map.stored())) {
     throw Unsupported(
         format("a map of {} into {} on CUDA; there is f32, f16 and bf16", name(map.dtype), name(map.stored())));
@@ -408,6 +413,7 @@ void CudaDevice::map(StreamRef stream, const Map& map) {
 }
 
 void CudaDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
+  check_column_sum(sum);
   if (!can_map(sum.dtype, f32)) {
     throw Unsupported(format("a column sum of {} on CUDA; there is f32, f16 and bf16", name(sum.dtype)));
   }

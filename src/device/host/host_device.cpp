@@ -28,6 +28,7 @@
 #include "device/host/host_memory.hpp"
 #include "device/host/host_signal.hpp"
 #include "device/host/host_stream.hpp"
+#include "device/work_check.hpp"
 
 namespace tandem {
 
@@ -86,6 +87,11 @@ HostDevice::HostDevice(const DeviceOptions& options)
           std::max(1.0, static_cast<double>(options.ranks) / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)))),
       crew_(std::make_unique<HostCrew>(gemm_threads(options))) {
   if (options.link) link_.emplace(*options.link);
+}
+
+void HostDevice::refuse_forked_child() const {
+  if (!home_.is_left()) return;
+  throw InvalidArgument("a host device was used in a process that its owner forked; such a process has no streams");
 }
 
 HostDevice::~HostDevice() {
@@ -224,6 +230,7 @@ double HostDevice::event_elapsed_ms(void* begin, void* end) {
 
 // Throws only after all streams are finished: a caller that frees memory next relies on nothing being left to run.
 void HostDevice::synchronize() {
+  refuse_forked_child();
   const std::vector<HostStreamPtr> streams = workers_->streams();
   for (const HostStreamPtr& stream : streams) stream->finish(stream->ticket());
   deferred_frees_->sweep();
@@ -232,6 +239,7 @@ void HostDevice::synchronize() {
 
 // This thread drains nothing itself: a queued wait could last longer than the limit.
 bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
+  refuse_forked_child();
   constexpr std::chrono::microseconds between_looks{50};
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (const HostStreamPtr& stream : workers_->streams()) {
@@ -245,6 +253,7 @@ bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
 }
 
 void HostDevice::copy(StreamRef stream, const Copy& copy) {
+  check_copy(copy);
   if (link_ && copy.path == Path::link) {
     host_stream(stream).enqueue(
         [copy, transfer = transfer(stream, bytes_of(copy))] {
@@ -262,6 +271,7 @@ void HostDevice::copy_batch(StreamRef stream, std::span<const Copy> copies) {
   std::size_t bytes = 0;
   std::size_t link_bytes = 0;
   for (const Copy& copy : copies) {
+    check_copy(copy);
     bytes += bytes_of(copy);
     if (link_ && copy.path == Path::link) link_bytes += bytes_of(copy);
   }
@@ -316,17 +326,14 @@ void HostDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 }
 
 void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
-  const std::size_t operands = reduction.sources.size() + reduction.destinations.size();
-  if (std::max(reduction.sources.size(), reduction.destinations.size()) > max_reduce_operands) {
-    throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} of each",
-                                 reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
-  }
+  check_reduction(reduction);
   const bool widens = reduction.out_dtype == f32 && (reduction.dtype == f16 || reduction.dtype == bf16);
   if (reduction.out_dtype != reduction.dtype && !widens) {
     throw Unsupported(
         format("a reduction of {} into {} on the host", name(reduction.dtype), name(reduction.out_dtype)));
   }
   expect_sums_of(reduction.dtype);
+  const std::size_t operands = reduction.sources.size() + reduction.destinations.size();
   const std::size_t bytes = operands * static_cast<std::size_t>(reduction.count) * size_of(reduction.dtype);
   host_stream(stream).enqueue_with(
       link_ && reduction.link_bytes != 0 ? TaskWeight::heavy : weight_of(bytes),
@@ -341,12 +348,14 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
 }
 
 void HostDevice::map(StreamRef stream, const Map& map) {
+  check_map(map);
   for (const DType dtype : {map.dtype, map.stored()}) expect_elementwise(dtype);
   host_stream(stream).enqueue([map] { map_now(map); },
                               map.count >= heavy_elements ? TaskWeight::heavy : TaskWeight::light);
 }
 
 void HostDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
+  check_column_sum(sum);
   expect_elementwise(sum.dtype);
   const std::size_t bytes = static_cast<std::size_t>(sum.rows * sum.columns) * size_of(sum.dtype);
   host_stream(stream).enqueue([sum] { column_sum_now(sum); }, weight_of(bytes));

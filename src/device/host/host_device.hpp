@@ -85,7 +85,12 @@ class HostDevice final : public Device {
   void trace_collect() override;
 
  private:
-  [[nodiscard]] HostStream& host_stream(StreamRef stream) const { return HostStream::from(stream, *workers_); }
+  [[nodiscard]] HostStream& host_stream(StreamRef stream) const {
+    refuse_forked_child();
+    return HostStream::from(stream, *workers_);
+  }
+  /// A forked child has copies of the queued work, which is its parent's to run.
+  void refuse_forked_child() const;
   /// The transfer of a task that is queued now; one that waits for nothing if there is no link, or no bytes.
   [[nodiscard]] EmulatedLink::Transfer transfer(StreamRef stream, std::size_t bytes) {
     return link_ && bytes != 0 ? link_->transfer(host_stream(stream).pace, bytes) : EmulatedLink::Transfer();

@@ -45,7 +45,9 @@ void HostStream::refuse(StreamRef stream) {
   if (stream.native_handle() == nullptr) {
     throw InvalidArgument("a stream that was never made was given to the host device");
   }
-  throw InvalidArgument("a stream of another host device was given; allowed: streams made on the rank's own device");
+  throw InvalidArgument(
+      "a stream of another host device was given; allowed: streams made on the rank's own device, "
+      "while they live");
 }
 
 bool HostStream::try_add_reference() noexcept {
