@@ -220,19 +220,32 @@ CollectiveRun::CollectiveRun(const Team& team, const CollectiveProblem& problem,
 CollectiveRun::Tensor CollectiveRun::tensor(bool symmetric, std::int64_t elements, std::int64_t room,
                                             bool whole) const {
   const Dims sizes = whole ? Dims{problem_.rows, problem_.row} : Dims{elements};
+  const std::size_t element = size_of(problem_.dtype);
+  const auto bytes_around = [&](std::int64_t own) {
+    return static_cast<std::size_t>(own + offset_ + 2 * guard_elements) * element;
+  };
+  const std::size_t before = static_cast<std::size_t>(guard_elements + offset_) * element;
   Tensor tensor;
   if (symmetric) {
-    tensor.symmetric = SymmetricTensor::empty(team_, whole ? sizes : Dims{room}, problem_.dtype);
+    const Dims all = whole ? sizes : Dims{room};
+    if (offset_ == 0) {
+      tensor.symmetric = SymmetricTensor::empty(team_, all, problem_.dtype);
+    } else {
+      tensor.allocation = SymmetricMemory::allocate(team_, bytes_around(all.numel()));
+      std::byte* const begin = tensor.allocation.data();
+      tensor.around = {begin, tensor.allocation.bytes()};
+      fill_bytes(team_.device(), begin, guard, tensor.around.size());
+      tensor.symmetric = SymmetricTensor::wrap(team_, begin + before, all, problem_.dtype);
+    }
     tensor.symmetric.rendezvous();
     tensor.view = whole ? tensor.symmetric.local() : tensor.symmetric.local().narrow(0, 0, elements);
     return tensor;
   }
-  const std::size_t element = size_of(problem_.dtype);
   const std::int64_t row = whole ? problem_.row : 1;
-  const std::int64_t taken = sizes[0] * (row + gap_) + offset_ + 2 * guard_elements;
-  tensor.buffer = Buffer(team_.shared_device(), static_cast<std::size_t>(taken) * element);
+  tensor.buffer = Buffer(team_.shared_device(), bytes_around(sizes[0] * (row + gap_)));
+  tensor.around = {tensor.buffer.data_as<std::byte>(), tensor.buffer.bytes()};
   fill_bytes(team_.device(), tensor.buffer.data(), guard, tensor.buffer.bytes());
-  std::byte* begin = tensor.buffer.data_as<std::byte>() + static_cast<std::size_t>(guard_elements + offset_) * element;
+  std::byte* begin = tensor.buffer.data_as<std::byte>() + before;
   const Dims strides = whole ? Dims{row + gap_, 1} : Dims{row + gap_};
   tensor.view = TensorView(begin, sizes, strides, problem_.dtype, team_.device().id());
   return tensor;
@@ -304,14 +317,14 @@ std::vector<std::byte> CollectiveRun::elements_of(const TensorView& view) const 
 }
 
 bool CollectiveRun::guards_stand(const Tensor& tensor) const {
-  if (tensor.buffer.bytes() == 0) return true;
-  const auto* begin = tensor.buffer.data_as<const std::byte>();
+  if (tensor.around.empty()) return true;
+  const std::byte* begin = tensor.around.data();
   bool stand = true;
   for_each_row(tensor.view, [&](const std::byte* data, std::size_t bytes) {
     stand = stand && all_bytes(team_.device(), begin, guard, static_cast<std::size_t>(data - begin));
     begin = data + bytes;
   });
-  const std::byte* const end = tensor.buffer.data_as<const std::byte>() + tensor.buffer.bytes();
+  const std::byte* const end = tensor.around.data() + tensor.around.size();
   return stand && all_bytes(team_.device(), begin, guard, static_cast<std::size_t>(end - begin));
 }
 

@@ -87,7 +87,8 @@ class CollectivePlan {
 class CollectiveRun {
  public:
   /// Collective if the form is symmetric. Plain tensors begin `offset` elements into their allocation, surrounded by
-  /// guards, with `gap` elements between their rows.
+  /// guards, with `gap` elements between their rows. So do symmetric ones, without gaps, if there is an offset; else
+  /// they are allocations of their own.
   CollectiveRun(const Team& team, const CollectiveProblem& problem, const Form& form, std::int64_t offset = 0,
                 std::int64_t gap = 0);
 
@@ -104,8 +105,10 @@ class CollectiveRun {
 
  private:
   struct Tensor {
-    Buffer buffer;  // of a plain tensor
+    Buffer buffer;               // of a plain tensor
+    SymmetricMemory allocation;  // in which a symmetric one lies
     SymmetricTensor symmetric;
+    std::span<std::byte> around;  // either, with its guards; empty if there are none
     TensorView view;
   };
   [[nodiscard]] Tensor tensor(bool symmetric, std::int64_t elements, std::int64_t room, bool whole) const;
