@@ -14,10 +14,16 @@ bool leaves_idle(const Team& team, const GemmSpec& product) {
   return team.device().hardware().blocks_at_once > 0 && product.leave_sms == 0;
 }
 
+/// Where ranks share a GPU, none: there copies may be kernels, and those must not be queued behind a wait.
+int multiprocessors_for_waits(const Team& team) {
+  const int all = team.device().hardware().blocks_at_once;
+  return team.resident_blocks() == all ? all : 0;
+}
+
 }  // namespace
 
 ProductTurns::ProductTurns(const Team& team, const GemmSpec& product, std::size_t products)
-    : columns_(product.n), multiprocessors_(team.device().hardware().blocks_at_once) {
+    : columns_(product.n), multiprocessors_(multiprocessors_for_waits(team)) {
   const bool turns = products > 1 && leaves_idle(team, product);
   for (std::unique_ptr<Gemm>& gemm : tuned_gemms(team, product, turns ? 2 : 1)) {
     ways_.push_back({.gemm = Reclaimed<Gemm>(team, std::move(gemm))});

@@ -72,7 +72,7 @@ class TANDEM_API ProductTurns {
   std::vector<Way> ways_;         ///< each with a workspace of its own
   std::optional<Beside> beside_;  ///< for the second one
   std::int64_t columns_;          ///< of the products
-  int multiprocessors_;
+  int multiprocessors_;           ///< if waits may be beside GEMMs, else 0
   // This run's:
   std::size_t in_turn_ = 1;  ///< how many ways take turns
   std::size_t way_ = 0;      ///< the current turn's

@@ -37,6 +37,7 @@ TEST_P(ProductTurnsCapture, GemmsTakeTurnsOrTheirWaitsAreBesideThemWhereTheFirst
     const int peer = 1 - team.rank();
     const Stream stream(team.device());
     ProductTurns turns(team, product, 4);
+    const bool alone = team.resident_blocks() == team.device().hardware().blocks_at_once;  // no rank shares its GPU
     EXPECT_TRUE(turns.take_turns());
     constexpr std::int64_t many = 1 << 20;
     const std::array<std::pair<bool, std::int64_t>, 4> runs{
@@ -59,7 +60,7 @@ TEST_P(ProductTurnsCapture, GemmsTakeTurnsOrTheirWaitsAreBesideThemWhereTheFirst
       EXPECT_EQ(on_stream, capturing ? 4 : 2);
       EXPECT_EQ(graph.most_kernels_at_once(is_wait), 1U);
       EXPECT_EQ(graph.most_kernels_at_once(is_product) > 1, !capturing);
-      EXPECT_EQ(graph.most_kernels_at_once(is_wait_or_product) > 1, !capturing || rows == product.m);
+      EXPECT_EQ(graph.most_kernels_at_once(is_wait_or_product) > 1, !capturing || (alone && rows == product.m));
     }
     team.barrier();  // before any rank releases what was recorded
   });
