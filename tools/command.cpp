@@ -29,9 +29,11 @@ std::optional<int> parse(CLI::App& app, Arguments arguments) {
     // It begins with the option's name.
     const std::string why = error.what();
     const CLI::Option* const option = app.get_option_no_throw(why.substr(0, why.find(':')));
-    if (option == nullptr || option->get_expected_max() != 1) throw InvalidArgument(why);
-    throw InvalidArgument(format("{} takes one {}, and is given once; `tandem {} --help` shows what there is",
-                                 option->get_name(false, true), option->get_type_name(), app.get_name()));
+    const std::string said =
+        option != nullptr && option->get_expected_max() == 1
+            ? format("{} takes one {}, and is given once", option->get_name(false, true), option->get_type_name())
+            : why;
+    throw InvalidArgument(format("{}; `tandem {} --help` shows what there is", said, app.get_name()));
   } catch (const CLI::ParseError& error) {
     throw InvalidArgument(format("{}; `tandem {} --help` shows what there is", error.what(), app.get_name()));
   }

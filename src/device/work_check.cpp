@@ -49,6 +49,10 @@ void check_reduction(const Reduction& reduction) {
   }
   expect_count(what, reduction.count);
   if (reduction.count == 0) return;
+  if (reduction.sources.empty() || reduction.destinations.empty()) {
+    throw InvalidArgument(format("a reduction of {} sources into {} destinations; allowed: 1 and more of each",
+                                 reduction.sources.size(), reduction.destinations.size()));
+  }
   for (const void* const source : reduction.sources) expect_given(what, source, "a source");
   for (const void* const destination : reduction.destinations) expect_given(what, destination, "a destination");
   expect_columns(what, reduction.bias, reduction.columns);

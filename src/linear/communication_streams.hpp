@@ -33,6 +33,12 @@ class CommunicationStreams {
   }
   /// The stream for copies to or from all peers: all copies of a run, or those that follow the first ones to each peer.
   [[nodiscard]] SideStream& last() noexcept { return streams_.back(); }
+  /// Work queued on `last` from now on starts after what is already queued on all of them.
+  void gather_on_last() {
+    for (SideStream& each : streams_) {
+      if (&each != &last()) last().follow(each.ref());
+    }
+  }
   void follow(StreamRef stream) {
     for (SideStream& each : streams_) each.follow(stream);
   }

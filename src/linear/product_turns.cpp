@@ -14,7 +14,8 @@ bool leaves_idle(const Team& team, const GemmSpec& product) {
   return team.device().hardware().blocks_at_once > 0 && product.leave_sms == 0;
 }
 
-/// Where ranks share a GPU, none: there copies may be kernels, and those must not be queued behind a wait.
+/// None unless the world's GPUs are alike and no ranks share one: there copies may be kernels, and those must not be
+/// queued behind a wait.
 int multiprocessors_for_waits(const Team& team) {
   const int all = team.device().hardware().blocks_at_once;
   return team.resident_blocks() == all ? all : 0;

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <optional>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 
 #include "device/on_device.hpp"
 
@@ -28,6 +32,24 @@ TEST_P(TraceRangeTest, AddsNothingWhileOff) {
   stream.synchronize();
   device().trace_collect();
   EXPECT_TRUE(device().trace().events().empty());
+}
+
+TEST_P(TraceRangeTest, MayBeOpenInAForkedChild) {
+  if (!on_host()) GTEST_SKIP() << "a child of a process that has started CUDA can do nothing with it";
+  device().trace().enable(true);
+  const Stream stream(device());
+  std::optional<TraceRange> range(std::in_place, device(), stream, "the parent's", TraceKind::other);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    range.reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  range.reset();
+  device().trace_collect();
+  EXPECT_EQ(device().trace().events().size(), 1U);
 }
 
 TEST_P(TraceRangeTest, NestsAndTellsTime) {

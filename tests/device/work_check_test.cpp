@@ -3,6 +3,10 @@
 #include "device/work_check.hpp"
 
 #include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -41,6 +45,8 @@ TEST_P(WorkCheck, WhatNoDeviceCanDoIsNotQueued) {
 
   const auto reduction = [&](const Reduction& wrong) { return [&, wrong] { device().reduce(stream, wrong); }; };
   refused({"a reduction of -1 elements"}, reduction({.sources = sources, .destinations = destinations, .count = -1}));
+  refused({"a reduction of 0 sources into 1"}, reduction({.destinations = destinations, .count = 8}));
+  refused({"a reduction of 1 sources into 0"}, reduction({.sources = sources, .count = 8}));
   refused({"a reduction without a source"},
           reduction({.sources = no_sources, .destinations = destinations, .count = 8}));
   refused({"a reduction with a bias of 0 columns"},

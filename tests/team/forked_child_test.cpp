@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tandem/base/error.hpp"
+#include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/team/world.hpp"
 
@@ -123,6 +124,8 @@ TEST_F(ForkedChild, IsNoRank) {
     std::atomic<int> ran = 0;
     if (world.rank() == 0) {
       world.device().launch(stream, [&ran] { ++ran; });
+      Event event(world.device());
+      event.record(stream);
       Child child([&] {
         int refused = 0;
         const auto use = [&](const std::string& why, const auto& body) {
@@ -138,10 +141,12 @@ TEST_F(ForkedChild, IsNoRank) {
         use("that its owner forked", [&] { stream.synchronize(); });
         use("that its owner forked", [&] { world.device().synchronize(); });
         use("that its owner forked", [&] { world.device().launch(stream, [] {}); });
+        use("that its owner forked", [&] { event.synchronize(); });
+        use("that its owner forked", [&] { const Stream another(world.device()); });
         team.abort("by a process that is no rank");
         ::_exit(ran == 0 ? refused : -1);
       });
-      EXPECT_EQ(child.exit_code(20s), 5);
+      EXPECT_EQ(child.exit_code(20s), 7);
       stream.synchronize();
       EXPECT_EQ(ran, 1);
     }

@@ -30,8 +30,8 @@ TEST_P(VerifyOfRanks, TellsAWrongElementAndHowToRepeatIt) {
 
 // More ranks than a kernel or a wait takes at once. (Sums are of at most 64.)
 TEST(Verify, PassesSeventyRanks) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "70 processes would want gigabytes for AddressSanitizer";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "70 processes would want gigabytes for what the sanitizer remembers";
 #endif
   for (const std::string operation : {"all_gather", "all_to_all", "broadcast", "all_gather_linear"}) {
     const Outcome outcome =

@@ -42,9 +42,9 @@ struct Hardware {
 
 /// One rank's device: the small interface on which all schedules are built. All operations that are not documented as
 /// blocking are asynchronous and stream-ordered; they allocate nothing, do not block the host and, on CUDA, can be
-/// captured in a graph. They throw InvalidArgument for negative counts and missing operands; what operands point to,
-/// and whether they overlap, the higher layers check. Thread-safe. Made by `open_device`; lives until the last object
-/// made from it is destroyed.
+/// captured in a graph. Copies, reductions, maps and column sums throw InvalidArgument for negative counts and
+/// missing operands; all else, such as what operands point to, the higher layers check. Thread-safe. Made by
+/// `open_device`; lives until the last object made from it is destroyed.
 class TANDEM_API Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device();

@@ -191,6 +191,7 @@ void HostDevice::download(void* host_memory, const void* device_memory, std::siz
 }
 
 StreamRef HostDevice::stream_create(StreamPriority priority) {
+  refuse_forked_child();
   const std::uint64_t number = streams_made_.fetch_add(1, std::memory_order_relaxed) + 1;
   HostStreamPtr stream = HostStreamPtr::adopt(new HostStream(*workers_, priority, number));
   workers_->remember(*stream.get());
@@ -220,9 +221,15 @@ void HostDevice::event_record(void* event, StreamRef stream) { host_event(event)
 
 void HostDevice::event_wait(void* event, StreamRef stream) { host_event(event).wait(host_stream(stream)); }
 
-bool HostDevice::event_query(void* event) { return host_event(event).query(); }
+bool HostDevice::event_query(void* event) {
+  refuse_forked_child();
+  return host_event(event).query();
+}
 
-void HostDevice::event_synchronize(void* event) { host_event(event).synchronize(); }
+void HostDevice::event_synchronize(void* event) {
+  refuse_forked_child();
+  host_event(event).synchronize();
+}
 
 double HostDevice::event_elapsed_ms(void* begin, void* end) {
   return host_event(end).elapsed_ms_since(host_event(begin));
@@ -490,6 +497,7 @@ void HostDevice::trace_begin(StreamRef stream, const char* name, TraceKind kind)
 }
 
 void HostDevice::trace_end(StreamRef stream) noexcept {
+  if (home_.is_left()) return;  // forked child: the range is its parent's
   HostStream& mine = host_stream(stream);
   const auto end = [&mine, this] {
     const std::int64_t now = Trace::now_ns();
@@ -505,6 +513,7 @@ void HostDevice::trace_end(StreamRef stream) noexcept {
 
 // Ranges are added to the trace as they end, so it is enough to finish what is queued.
 void HostDevice::trace_collect() {
+  refuse_forked_child();
   for (const HostStreamPtr& stream : workers_->streams()) stream->finish(stream->ticket());
 }
 

@@ -13,8 +13,9 @@ void LinearReduceScatter::State::pipeline(const PartialSums::Operands& operands,
   } else {
     sums_.multiply_overlapped(operands, groups_, stream, communication_);
     // In a graph, the wait is over when the last GEMM is, if it is no successor of that; without one, a second stream
-    // to wait for costs more than it gains (docs/linear_schedules.md).
+    // to wait for costs more than it gains (docs/linear_schedules.md). Behind the pushes: none may queue behind it.
     if (capturing()) {
+      communication_.gather_on_last();
       sums_.wait_for_parts(0, communication_.last().ref());
       communication_.rejoin(stream);
       sums_.add_parts(operands, 0, stream);

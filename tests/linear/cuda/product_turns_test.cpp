@@ -37,7 +37,7 @@ TEST_P(ProductTurnsCapture, GemmsTakeTurnsOrTheirWaitsAreBesideThemWhereTheFirst
     const int peer = 1 - team.rank();
     const Stream stream(team.device());
     ProductTurns turns(team, product, 4);
-    const bool alone = team.resident_blocks() == team.device().hardware().blocks_at_once;  // no rank shares its GPU
+    const bool alone = team.resident_blocks() == team.device().hardware().blocks_at_once;  // no ranks share a GPU
     EXPECT_TRUE(turns.take_turns());
     constexpr std::int64_t many = 1 << 20;
     const std::array<std::pair<bool, std::int64_t>, 4> runs{
