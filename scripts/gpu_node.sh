@@ -18,7 +18,7 @@
 # Stress tests do a tenth of their rounds, and a few kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, whose forms share them,
 # and does an Nth of the forms, all of them in N calls, which may run side by side, on GPUs of their own or on the same
-# ones: four take seven minutes, and more no less, since the driver starts some four processes a second. Of the other
+# ones: four take up to eight minutes, and more no less, since the driver starts some four processes a second. Of the other
 # parts that test, such a call does an Nth of the steps. A test of a GPU's free memory fails if another part runs on
 # that GPU.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,

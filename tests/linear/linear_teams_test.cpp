@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers of two teams of the same ranks, on streams that are not ordered with each other.
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
@@ -25,7 +27,7 @@ class Layer {
         plan_(team_, spec, {.algorithm = "sequence"}),
         x_(own(1, plan_.spec().m)),
         weight_(own(2, plan_.spec().n)),
-        y_(team_, {shard_of(plan_.spec().m, team_.size(), team_.rank()).count, plan_.spec().n}, bf16),
+        y_(team_, {rows_of_this_rank().count, plan_.spec().n}, bf16),
         stream_(world.device()) {
     const bool meets = plan_.describe().find("communication: one kernel") != std::string::npos;
     EXPECT_EQ(meets, world.device().meets()) << plan_.describe();
@@ -43,8 +45,10 @@ class Layer {
     team_.synchronize(stream_);
     return y_.get();
   }
-  /// Whether the first and the last of its rows are right.
+  /// Fails the test unless all of it is written, and its first and last rows are right.
   void check(const Bytes& got) const {
+    const std::vector<double> elements = load(got.data(), plan_.spec().n * rows_of_this_rank().count, bf16);
+    EXPECT_EQ(std::ranges::count_if(elements, [](double each) { return std::isnan(each); }), 0) << "still poisoned";
     const LinearSpec& spec = plan_.spec();
     std::vector<Matrix> xs;
     std::vector<Matrix> weights;
@@ -54,7 +58,7 @@ class Layer {
     }
     const Matrix x = joined(xs);
     const Matrix b = joined(weights).transposed();
-    const Shard own = shard_of(spec.m, team_.size(), team_.rank());
+    const Shard own = rows_of_this_rank();
     constexpr std::int64_t some = 16;
     for (const std::int64_t before : {std::int64_t{0}, own.count - some}) {
       const Matrix rows = x.part({own.begin + before, some});
@@ -74,6 +78,7 @@ class Layer {
   }
 
  private:
+  [[nodiscard]] Shard rows_of_this_rank() const { return shard_of(plan_.spec().m, team_.size(), team_.rank()); }
   [[nodiscard]] Matrix matrix(int rank, std::uint64_t which, std::int64_t rows) const {
     return Matrix::random(key(seed(), {number_, static_cast<std::uint64_t>(rank), which}), rows, plan_.spec().k, bf16);
   }
@@ -103,6 +108,7 @@ TEST_P(LinearTeams, AProductFindsRoomBesideAnotherTeamsWait) {
       alone[which] = layers[which].result();
       layers[which].check(alone[which]);
     }
+    EXPECT_FALSE(alone[0] == alone[1]);
     for (int run = 0; run < 3; ++run) {
       for (std::size_t which = 0; which < layers.size(); ++which) {
         if (static_cast<int>(which) == world.rank()) {
