@@ -387,7 +387,6 @@ void CudaDevice::fill(StreamRef stream, void* memory, std::byte value, std::size
 }
 
 void CudaDevice::reduce(StreamRef stream, const Reduction& reduction) {
-  check_reduction(reduction);
   const ReduceArguments arguments = arguments_of(reduction);
   if (reduction.count == 0) return;
   // One thread per pack: fewer threads in a loop, if not all are resident, would access distant places in turns. But if

@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/work_check.hpp"
 
 namespace tandem::cuda {
 
@@ -49,10 +50,7 @@ WaitArguments arguments_of(std::span<const SignalWait> waits, WaitControl* contr
 }
 
 ReduceArguments arguments_of(const Reduction& reduction) {
-  if (reduction.sources.size() > max_reduce_operands || reduction.destinations.size() > max_reduce_operands) {
-    throw InvalidArgument(format("a reduction of {} sources into {} destinations; at most {} each",
-                                 reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
-  }
+  check_reduction(reduction);
   if (!can_reduce(reduction.dtype, reduction.out_dtype)) {
     throw Unsupported(format("a reduction of {} into {} on CUDA", name(reduction.dtype), name(reduction.out_dtype)));
   }
