@@ -6,8 +6,9 @@ set -uo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|node] [--rounds N] [--limit SECONDS]
-                               [--build DIR] [--python PROGRAM] [--out DIR] [--iters N] [--calls N] [--launches N] [--rows N]
+usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|node] [--only PATTERN] [--rounds N]
+                               [--limit SECONDS] [--build DIR] [--python PROGRAM] [--out DIR] [--iters N] [--calls N]
+                               [--launches N] [--rows N]
 
 all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, a gather beside a product, and linear layers with their
 communication: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
@@ -19,11 +20,13 @@ rounds are printed, then for each place the peer that is fastest there, and wher
 its own sequence. Every result is checked first (--rows N: N rows of each product), and a wrong one has no time. A peer that
 is missing is a line that says why. Where ranks share GPUs, what can run so is checked, and nothing is timed. cuBLASMp is
 looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
---size node is what others publish, small (default) is for machines without GPUs. --calls and --launches are of CUDA
-graphs. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
+--size node is what others publish, small (default) is for machines without GPUs. --only PATTERN: only the cases whose
+names, such as eager.all_gather and graph.linear_reduce_scatter.64x8192x28672, match this shell pattern. --calls and
+--launches are of CUDA graphs. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
 Examples:
   benchmarks/peers/run.sh --ranks 2 --rounds 2
   benchmarks/peers/run.sh --build build/cuda --device cuda --size node --ranks 4
+  benchmarks/peers/run.sh --build build/cuda --device cuda --size node --ranks 4 --only 'graph.*linear*'
 USAGE
 }
 
@@ -34,6 +37,7 @@ device=host
 python=python3
 out=
 limit=3600
+only='*'
 plan=()     # arguments for all programs
 pytorch=()  # additional arguments for PyTorch
 while (($#)); do
@@ -41,6 +45,7 @@ while (($#)); do
     --ranks) ranks=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --limit) limit=$2; shift 2 ;;
+    --only) only=$2; shift 2 ;;
     --build) build=$2; shift 2 ;;
     --device) device=$2; shift 2 ;;
     --python) python=$2; shift 2 ;;
@@ -82,6 +87,6 @@ fi
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
 status=0
 python3 "$here/turns.py" --tandem "$tandem" --out "$out" --ranks "$ranks" --rounds "$rounds" --limit $((limit - SECONDS)) \
-  --python "$python" "${memories[@]/#/--memory=}" --device "$device" "${plan[@]}" -- "${pytorch[@]}" || status=1
+  --only "$only" --python "$python" "${memories[@]/#/--memory=}" --device "$device" "${plan[@]}" -- "${pytorch[@]}" || status=1
 python3 "$here/table.py" "$out" || status=1
 exit $status

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds of Tandem and its peers: each case of the plan in turns, and who comes first changes from round to round.
 
-    turns.py --tandem build/release/tools/tandem --out DIR [--ranks N] [--rounds N] [--limit SECONDS] [--python PROGRAM]
-             [--memory symmetric] [--memory registered] [ARGUMENT OF THE PLAN]... [-- ARGUMENT OF pytorch.py...]
+    turns.py --tandem build/release/tools/tandem --out DIR [--ranks N] [--only PATTERN] [--rounds N] [--limit SECONDS]
+             [--python PROGRAM] [--memory symmetric] [--memory registered] [ARGUMENT OF THE PLAN]...
+             [-- ARGUMENT OF pytorch.py...]
 
 leaves DIR/tandem.ROUND.CASE.json of `tandem bench`, DIR/pytorch.ROUND.MEMORY.START.json of PyTorch's ranks, and a line in
 DIR/left_out.txt for what the limit has cut off. Without torch. The exit status says whether nothing failed.
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import plan
@@ -162,6 +164,7 @@ def arguments():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=3600, help="seconds, after which no case begins")
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="a shell pattern of the cases' names")
     parser.add_argument("--python", default="python3", help="with torch")
     parser.add_argument("--memory", action="append", default=[], help="of a world of PyTorch's ranks")
     parser.add_argument("pytorch", nargs="*", metavar="-- ARGUMENT", help="what pytorch.py is told besides")
@@ -192,7 +195,10 @@ def run_round(options, number, cases, is_over):
 def main():
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # also ends what it started
-    cases = plan.cases(plan.PLANS[options.size], options.device, options.ranks)
+    every = plan.cases(plan.PLANS[options.size], options.device, options.ranks)
+    cases = [case for case in every if fnmatchcase(case.name, options.only)]
+    if not cases:
+        sys.exit(f"turns.py: no case matches --only '{options.only}'; there are {', '.join(case.name for case in every)}")
     over = time.monotonic() + options.limit
     for number in range(1, options.rounds + 1):
         missing = run_round(options, number, cases, lambda: time.monotonic() > over)

@@ -59,7 +59,7 @@ bool in_whole_shards(std::span<const ShardGroup> groups) {
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-                         Meanwhile meanwhile, Kept kept, std::uint32_t operation)
+                         Meanwhile meanwhile, Kept kept, std::uint32_t operation, std::optional<int> captured_groups)
     : team_(team),
       meeting_(meeting_of(team, max_m, row_bytes, choice, meanwhile, operation)),
       lanes_(meeting_ ? MailLanes() : lanes_of(team, max_m, row_bytes, choice, operation)),
@@ -71,6 +71,7 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
                  : checked_mul(static_cast<std::size_t>(max_m), row_bytes),
              signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
+      captured_groups_(arriving_groups(team.size() - 1, std::max(captured_groups.value_or(choice.groups), 1))),
       counts_ahead_((choice.groups > 0 || meanwhile == Meanwhile::something) && in_whole_shards(groups_)),
       row_bytes_(row_bytes),
       sms_(choice.sms) {}
@@ -98,7 +99,8 @@ void ShardGather::finish(StreamRef stream, int slot) const {
   if (!is_one_kernel()) slots_.grant(stream, slot, slots_.peers());
 }
 
-void ShardGather::take_slot(StreamRef stream) {
+void ShardGather::take_slot(StreamRef stream, bool captured) {
+  captured_ = captured;
   if (is_one_kernel()) return;
   slot_ = slots_.next();
   if (counts_ahead_) {
@@ -113,7 +115,7 @@ void ShardGather::start(StreamRef communication, const void* shard, std::int64_t
   if (meeting_) return gather_in_meeting(communication, shard);
   if (is_one_kernel()) return gather_by_mail(communication, shard);
   const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
-  if (groups_.size() > 1) {
+  if (groups().size() > 1) {
     push_in_turn(communication, shard);
   } else {
     push_at_once(communication, shard);
@@ -161,7 +163,7 @@ void ShardGather::push_at_once(StreamRef communication, const void* shard) const
 
 void ShardGather::push_in_turn(StreamRef communication, const void* shard) const {
   std::vector<Push> pushes;
-  for (const ShardGroup& group : groups_) {
+  for (const ShardGroup& group : groups()) {
     for (const ShardPart& part : group) {
       // The previous rank waits for this rank's shard first, and so on.
       const int peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];

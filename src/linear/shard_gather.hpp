@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,9 +34,10 @@ class ShardGather {
   enum class Kept : bool { no, yes };
 
   /// Collective. For at most `max_m` rows of `row_bytes` over all ranks, which arrive in `choice.groups` groups; 0: all
-  /// together.
+  /// together. In `captured_groups` in runs that are captured, if that is given: then both are of whole shards.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-              Meanwhile meanwhile, Kept kept, std::uint32_t operation);
+              Meanwhile meanwhile, Kept kept, std::uint32_t operation,
+              std::optional<int> captured_groups = std::nullopt);
 
   /// Owners of what its runs use.
   [[nodiscard]] Owners owners() const;
@@ -45,14 +47,16 @@ class ShardGather {
 
   /// Synchronises with all ranks, before `take_slot`: for a plan that granted slots before their last reader.
   void open(StreamRef stream) const;
-  /// Begins a run: takes a slot at each peer. On the caller's stream, before the fork: on a GPU, a kernel that is
-  /// launched as a GEMM begins may have to wait until that one ends.
-  void take_slot(StreamRef stream);
+  /// Begins a run, which is `captured` or not: takes a slot at each peer. On the caller's stream, before the fork: on a
+  /// GPU, a kernel that is launched as a GEMM begins may have to wait until that one ends.
+  void take_slot(StreamRef stream, bool captured = false);
   /// Starts a run of `m` rows whose own shard is `shard`, after `take_slot`: queues its pushes on `communication`.
   void start(StreamRef communication, const void* shard, std::int64_t m);
-  /// What arrives, in this order; empty in a team of one. The next rank pushes here first, then the one after it, so
-  /// that shards that arrive consecutively are contiguous.
-  [[nodiscard]] std::span<const ShardGroup> groups() const noexcept { return groups_; }
+  /// What arrives in this run, in this order; empty in a team of one. The next rank pushes here first, then the one
+  /// after it, so that shards that arrive consecutively are contiguous.
+  [[nodiscard]] std::span<const ShardGroup> groups() const noexcept { return captured_ ? captured_groups_ : groups_; }
+  /// In a run of any kind.
+  [[nodiscard]] std::size_t most_groups() const noexcept { return std::max(groups_.size(), captured_groups_.size()); }
   /// Work queued on `stream` from now on may read this group's rows. Call once for each group of a run, in order.
   void wait(StreamRef stream, const ShardGroup& group) const;
   /// The rows of a group in as few ranges as possible, none empty.
@@ -95,11 +99,13 @@ class ShardGather {
   Reclaimed<Buffer> gathered_;  ///< what arrived by lanes_
   Slots slots_;
   std::vector<ShardGroup> groups_;
+  std::vector<ShardGroup> captured_groups_;
   bool counts_ahead_;  ///< pushes' signals are counted in advance: a kernel that counts may find no free SM
   std::size_t row_bytes_;
   std::optional<int> sms_;
   std::int64_t m_ = 0;
   int slot_ = 0;
+  bool captured_ = false;  ///< this run is
 };
 
 }  // namespace tandem

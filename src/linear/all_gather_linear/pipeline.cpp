@@ -7,7 +7,7 @@ namespace tandem {
 
 void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream) {
   if (opens_) gather_.open(stream);
-  gather_.take_slot(stream);
+  gather_.take_slot(stream, capturing());
   // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
   communication_.follow(stream);
   const Shard own = shard_of(operands.m, team().size(), team().rank());

@@ -123,6 +123,17 @@ class Turns(unittest.TestCase):
         self.assertEqual([name for name in self.NAMES if f"tandem {name}" in notes], self.NAMES[:3])
         self.assertEqual(left_out, f"of round 1 of 3 {', '.join(self.NAMES[3:])}: the limit of 4 s came first\n")
 
+    def test_take_only_the_cases_asked_for(self):
+        wanted = [name for name in self.NAMES if name.startswith("eager.linear_")]
+        self.assertTrue(wanted)
+        status, _, notes, left_out = self.run_turns("--rounds", "1", "--only", "eager.linear_*")
+        self.assertEqual((status, left_out), (0, ""))
+        self.assertEqual([note.split()[1] for note in notes if note.startswith("tandem ")], wanted)
+
+    def test_say_which_cases_there_are_if_none_is_asked_for(self):
+        with self.assertRaisesRegex(SystemExit, rf"no case matches --only 'eagr\.\*'; there are {', '.join(self.NAMES)}$"):
+            self.run_turns("--only", "eagr.*")
+
     def test_leave_nobody_behind_if_killed(self):
         with tempfile.TemporaryDirectory() as folder:
             stand_in, notes = Path(folder) / "stand-in", Path(folder) / "notes"
