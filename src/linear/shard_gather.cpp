@@ -59,7 +59,7 @@ bool in_whole_shards(std::span<const ShardGroup> groups) {
 }  // namespace
 
 ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-                         Meanwhile meanwhile, Kept kept, std::uint32_t operation, std::optional<int> captured_groups)
+                         Meanwhile meanwhile, Kept kept, std::uint32_t operation)
     : team_(team),
       meeting_(meeting_of(team, max_m, row_bytes, choice, meanwhile, operation)),
       lanes_(meeting_ ? MailLanes() : lanes_of(team, max_m, row_bytes, choice, operation)),
@@ -71,10 +71,11 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
                  : checked_mul(static_cast<std::size_t>(max_m), row_bytes),
              signals, operation),
       groups_(arriving_groups(team.size() - 1, std::max(choice.groups, 1))),
-      captured_groups_(arriving_groups(team.size() - 1, std::max(captured_groups.value_or(choice.groups), 1))),
       counts_ahead_((choice.groups > 0 || meanwhile == Meanwhile::something) && in_whole_shards(groups_)),
       row_bytes_(row_bytes),
-      sms_(choice.sms) {}
+      sms_(choice.sms) {
+  if (counts_ahead_ && groups_.size() == 1 && team.size() > 2 && engines_copy(team.device())) signals_.emplace(team);
+}
 
 std::string ShardGather::communication() const {
   if (slots_.peers().empty()) return "none";
@@ -99,8 +100,7 @@ void ShardGather::finish(StreamRef stream, int slot) const {
   if (!is_one_kernel()) slots_.grant(stream, slot, slots_.peers());
 }
 
-void ShardGather::take_slot(StreamRef stream, bool captured) {
-  captured_ = captured;
+void ShardGather::take_slot(StreamRef stream) {
   if (is_one_kernel()) return;
   slot_ = slots_.next();
   if (counts_ahead_) {
@@ -110,13 +110,15 @@ void ShardGather::take_slot(StreamRef stream, bool captured) {
   }
 }
 
-void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m) {
+void ShardGather::start(StreamRef communication, const void* shard, std::int64_t m, bool captured) {
   m_ = m;
   if (meeting_) return gather_in_meeting(communication, shard);
   if (is_one_kernel()) return gather_by_mail(communication, shard);
   const TraceRange range(team_.device(), communication, "push own shard", TraceKind::communication);
-  if (groups().size() > 1) {
+  if (groups_.size() > 1) {
     push_in_turn(communication, shard);
+  } else if (captured && signals_) {
+    push_captured(communication, shard);
   } else {
     push_at_once(communication, shard);
   }
@@ -161,9 +163,20 @@ void ShardGather::push_at_once(StreamRef communication, const void* shard) const
   }
 }
 
+void ShardGather::push_captured(StreamRef communication, const void* shard) {
+  rejoin_if_thrown(*signals_, communication, [&] {
+    for (const int& peer : slots_.peers()) {
+      team_.device().copy(communication, to(peer, shard, own_rows()));
+      signals_->follow(communication);
+      slots_.signal_counted(signals_->ref(), slot_, std::span(&peer, 1), arrived);
+    }
+  });
+  signals_->rejoin(communication);
+}
+
 void ShardGather::push_in_turn(StreamRef communication, const void* shard) const {
   std::vector<Push> pushes;
-  for (const ShardGroup& group : groups()) {
+  for (const ShardGroup& group : groups_) {
     for (const ShardPart& part : group) {
       // The previous rank waits for this rank's shard first, and so on.
       const int peer = slots_.peers()[slots_.peers().size() - 1 - static_cast<std::size_t>(part.shard)];

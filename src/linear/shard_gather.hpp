@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "tandem/device/buffer.hpp"
 #include "tandem/linear/cost_model.hpp"
 
+#include "collective/side_stream.hpp"
 #include "linear/groups.hpp"
 #include "memory/mail_lanes.hpp"
 #include "memory/meeting_place.hpp"
@@ -34,10 +34,9 @@ class ShardGather {
   enum class Kept : bool { no, yes };
 
   /// Collective. For at most `max_m` rows of `row_bytes` over all ranks, which arrive in `choice.groups` groups; 0: all
-  /// together. In `captured_groups` in runs that are captured, if that is given: then both are of whole shards.
+  /// together.
   ShardGather(const Team& team, std::int64_t max_m, std::size_t row_bytes, const LinearChoice& choice,
-              Meanwhile meanwhile, Kept kept, std::uint32_t operation,
-              std::optional<int> captured_groups = std::nullopt);
+              Meanwhile meanwhile, Kept kept, std::uint32_t operation);
 
   /// Owners of what its runs use.
   [[nodiscard]] Owners owners() const;
@@ -47,16 +46,14 @@ class ShardGather {
 
   /// Synchronises with all ranks, before `take_slot`: for a plan that granted slots before their last reader.
   void open(StreamRef stream) const;
-  /// Begins a run, which is `captured` or not: takes a slot at each peer. On the caller's stream, before the fork: on a
-  /// GPU, a kernel that is launched as a GEMM begins may have to wait until that one ends.
-  void take_slot(StreamRef stream, bool captured = false);
+  /// Begins a run: takes a slot at each peer. On the caller's stream, before the fork: on a GPU, a kernel that is
+  /// launched as a GEMM begins may have to wait until that one ends.
+  void take_slot(StreamRef stream);
   /// Starts a run of `m` rows whose own shard is `shard`, after `take_slot`: queues its pushes on `communication`.
-  void start(StreamRef communication, const void* shard, std::int64_t m);
-  /// What arrives in this run, in this order; empty in a team of one. The next rank pushes here first, then the one
-  /// after it, so that shards that arrive consecutively are contiguous.
-  [[nodiscard]] std::span<const ShardGroup> groups() const noexcept { return captured_ ? captured_groups_ : groups_; }
-  /// In a run of any kind.
-  [[nodiscard]] std::size_t most_groups() const noexcept { return std::max(groups_.size(), captured_groups_.size()); }
+  void start(StreamRef communication, const void* shard, std::int64_t m, bool captured);
+  /// What arrives, in this order; empty in a team of one. The next rank pushes here first, then the one after it, so
+  /// that shards that arrive consecutively are contiguous.
+  [[nodiscard]] std::span<const ShardGroup> groups() const noexcept { return groups_; }
   /// Work queued on `stream` from now on may read this group's rows. Call once for each group of a run, in order.
   void wait(StreamRef stream, const ShardGroup& group) const;
   /// The rows of a group in as few ranges as possible, none empty.
@@ -86,6 +83,8 @@ class ShardGather {
   void gather_in_meeting(StreamRef stream, const void* shard) const;
   /// Pushes to all peers in one unordered batch, if all shards are awaited together.
   void push_at_once(StreamRef communication, const void* shard) const;
+  /// In a graph the copies follow each other. Signals by copy engines do not hold up the next copy there.
+  void push_captured(StreamRef communication, const void* shard);
   /// Pushes part by part, each with its signal, in the order in which parts are awaited.
   void push_in_turn(StreamRef communication, const void* shard) const;
   [[nodiscard]] Copy to(int peer, const void* shard, const Shard& rows) const;
@@ -99,13 +98,12 @@ class ShardGather {
   Reclaimed<Buffer> gathered_;  ///< what arrived by lanes_
   Slots slots_;
   std::vector<ShardGroup> groups_;
-  std::vector<ShardGroup> captured_groups_;
   bool counts_ahead_;  ///< pushes' signals are counted in advance: a kernel that counts may find no free SM
+  std::optional<SideStream> signals_;  ///< of `push_captured`; none if there is nothing to gain
   std::size_t row_bytes_;
   std::optional<int> sms_;
   std::int64_t m_ = 0;
   int slot_ = 0;
-  bool captured_ = false;  ///< this run is
 };
 
 }  // namespace tandem

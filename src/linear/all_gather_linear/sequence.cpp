@@ -9,7 +9,7 @@ void AllGatherLinear::State::sequence(const Operands& operands, StreamRef stream
   const bool whole = spec().x_layout == Layout::normal && team().size() > 1;  // all of x is contiguous, for one GEMM
   if (opens_) gather_.open(stream);
   gather_.take_slot(stream);
-  gather_.start(stream, operands.x, operands.m);
+  gather_.start(stream, operands.x, operands.m, capturing());
   if (whole || keep_gathered_) gather_.keep_own(stream, operands.x);
   {
     const TraceRange range(device(), stream, "wait for shards", TraceKind::wait);

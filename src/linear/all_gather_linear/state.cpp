@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/all_gather_linear/state.hpp"
 
-#include <algorithm>
-#include <string>
 #include <utility>
 
 #include "base/format.hpp"
@@ -10,14 +8,6 @@
 #include "linear/local_gemm.hpp"
 
 namespace tandem {
-namespace {
-
-/// In a graph pushes follow each other, which two groups hide; outside graphs a single group's are one batch.
-int captured_groups(const LinearChoice& choice, const LinearOptions& options, int ranks) {
-  return choice.groups == 1 && !options.groups ? std::min(2, ranks - 1) : choice.groups;
-}
-
-}  // namespace
 
 AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const LinearOptions& options)
     : LinearPlanState(team, LinearKind::all_gather_linear, spec, options, OwnShare::n),
@@ -25,15 +15,13 @@ AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const Li
       algorithm_(algorithm_named(choice().algorithm, gathering_algorithms, {&State::pipeline, &State::sequence})),
       gather_(team, spec.m, static_cast<std::size_t>(spec.k) * size_of(spec.dtype), choice(),
               ShardGather::Meanwhile::nothing, keep_gathered_ ? ShardGather::Kept::yes : ShardGather::Kept::no,
-              operation(), captured_groups(choice(), options, team.size())),
+              operation()),
       products_(team, leaving(choice().leave_sms, local_gemm(spec)),
-                choice().groups == 0 ? 1 : 1 + gather_.most_groups()),
+                choice().groups == 0 ? 1 : 1 + gather_.groups().size()),
       communication_(team, choice().algorithm == tandem::sequence ? 0 : 1) {
-  const int captured = captured_groups(choice(), options, team.size());
-  const std::string in_turns = format(
+  constexpr const char* in_turns =
       "in turns on the caller's stream and on one beside it, where they have a workspace of their own; in a captured "
-      "run all on the caller's stream{}",
-      captured != choice().groups ? format(", in {} groups", captured) : "");
+      "run all on the caller's stream";
   describe_product(products_.gemm(), gather_.communication(), products_.take_turns() ? in_turns : "");
   Owners owners = gather_.owners();
   append(owners, products_.owners());

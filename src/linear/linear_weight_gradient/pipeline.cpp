@@ -8,7 +8,7 @@ namespace tandem {
 void LinearWeightGradient::State::pipeline(const Operands& operands, StreamRef stream) {
   gather_.take_slot(stream);
   communication_.follow(stream);
-  gather_.start(communication_.ref(), operands.shard, operands.m);
+  gather_.start(communication_.ref(), operands.shard, operands.m, capturing());
 
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   Operands parts = operands;

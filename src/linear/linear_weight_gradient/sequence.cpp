@@ -7,7 +7,7 @@ namespace tandem {
 
 void LinearWeightGradient::State::sequence(const Operands& operands, StreamRef stream) {
   gather_.take_slot(stream);
-  gather_.start(stream, operands.shard, operands.m);
+  gather_.start(stream, operands.shard, operands.m, capturing());
   if (team().size() > 1) gather_.keep_own(stream, operands.shard);
   multiply_gathered(operands, stream);
 }

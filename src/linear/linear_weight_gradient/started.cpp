@@ -7,7 +7,7 @@ void LinearWeightGradient::State::gather_early(const std::byte* shard, std::int6
   gather_.take_slot(stream);
   if (team().size() > 1) {
     communication_.follow(stream);
-    gather_.start(communication_.ref(), shard, m);
+    gather_.start(communication_.ref(), shard, m, capturing());
     gather_.keep_own_beside(communication_.ref(), shard);
     device().yield(stream);  // as in the pipeline: all pushes before the work that they overlap with
   }

@@ -72,6 +72,29 @@ class RecordedGraph {
     return static_cast<std::size_t>(std::ranges::count(behind, true));
   }
 
+  /// The most memcpy nodes on one path.
+  [[nodiscard]] std::size_t longest_chain_of_copies() const {
+    const std::vector<std::vector<bool>> before = order();
+    std::vector<std::size_t> copies;
+    for (std::size_t node = 0; node < nodes_.size(); ++node) {
+      if (type_of(nodes_[node]) == cudaGraphNodeTypeMemcpy) copies.push_back(node);
+    }
+    // Of two on a path, more copies are before the second one.
+    const auto copies_before = [&](std::size_t node) {
+      return std::ranges::count_if(copies, [&](std::size_t copy) { return before[copy][node]; });
+    };
+    std::ranges::sort(copies, {}, copies_before);
+    std::vector<std::size_t> longest(nodes_.size());  // of the chains that end at a copy
+    std::size_t most = 0;
+    for (const std::size_t copy : copies) {
+      for (const std::size_t earlier : copies) {
+        if (before[earlier][copy]) longest[copy] = std::max(longest[copy], longest[earlier]);
+      }
+      most = std::max(most, ++longest[copy]);
+    }
+    return most;
+  }
+
  private:
   /// The largest sum of `weight` over a kernel and all that may run concurrently with it.
   template <typename Weight> [[nodiscard]] std::size_t most_at_once(const Weight& weight) const {
