@@ -6,6 +6,8 @@
 
 #include <array>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -26,7 +28,11 @@ constexpr std::array<spdlog::level::level_enum, 5> levels{spdlog::level::off, sp
 }  // namespace
 
 struct Log::Sink {
+  explicit Sink(spdlog::sink_ptr sink) : logger("tandem", std::move(sink)) {}
+
   spdlog::logger logger;
+  std::mutex mutex;
+  std::set<std::string> said;  ///< by write_once
 };
 
 Log::Log() = default;
@@ -54,7 +60,7 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
       throw InvalidArgument(format("the log file '{}' could not be opened: {}", expand_path(file, rank), error.what()));
     }
   }
-  sink_ = std::make_unique<Sink>(Sink{spdlog::logger("tandem", std::move(sink))});
+  sink_ = std::make_unique<Sink>(std::move(sink));
   sink_->logger.set_level(spdlog::level::trace);
   sink_->logger.set_pattern(format("[%H:%M:%S.%e] [tandem] [rank {}] [%l] %v", rank));
   sink_->logger.flush_on(spdlog::level::trace);
@@ -63,6 +69,15 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
 void Log::write(LogLevel level, std::string_view text) const {
   if (!enabled(level) || sink_ == nullptr) return;
   sink_->logger.log(levels[static_cast<std::size_t>(level)], spdlog::string_view_t(text.data(), text.size()));
+}
+
+void Log::write_once(LogLevel level, const std::string& text) const {
+  if (!enabled(level) || sink_ == nullptr) return;
+  {
+    const std::lock_guard lock(sink_->mutex);
+    if (!sink_->said.insert(text).second) return;
+  }
+  write(level, text);
 }
 
 }  // namespace tandem

@@ -129,7 +129,7 @@ std::vector<std::optional<TunedChoice>> PlanCache::find_all(std::span<const std:
   if (path_.empty() || keys.empty()) return all;
   const Content content = content_of(path_);
   if (!content.trouble.empty()) {
-    log.write(LogLevel::warn, format("the plan cache '{}' is ignored: {}", path_, content.trouble));
+    log.write_once(LogLevel::warn, format("the plan cache '{}' is ignored: {}", path_, content.trouble));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (const auto found = content.choices.find(keys[i]); found != content.choices.end()) all[i] = found->second;

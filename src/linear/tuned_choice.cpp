@@ -47,7 +47,8 @@ LinearChoice choose_tuned(LinearKind kind, const LinearSpec& spec, int ranks, co
   kept.algorithm = tuned->algorithm;
   if (tuned->groups != 0) kept.groups = tuned->groups;
   if (const std::string why = why_impossible(kind, spec, ranks, kept); !why.empty()) {
-    log.write(LogLevel::warn, format("the plan cache '{}': what it has of {} is ignored: {}", cache.path(), key, why));
+    log.write_once(LogLevel::warn,
+                   format("the plan cache '{}': what it has of {} is ignored: {}", cache.path(), key, why));
     return choice;
   }
   choice = choose(kind, spec, ranks, device.costs(), kept);

@@ -102,7 +102,7 @@ std::vector<std::unique_ptr<Gemm>> tuned_gemms(const Team& team, const GemmSpec&
     std::erase_if(algorithms, [&](const GemmAlgorithm& kept) {
       const std::vector<std::string> offered = gemms.front()->algorithms(kept.m);
       if (std::ranges::find(offered, kept.name) != offered.end()) return false;
-      team.log().write(
+      team.log().write_once(
           LogLevel::warn,
           format("what the plan cache has of the local product {} is ignored: the library does not offer '{}'",
                  text_of(spec, kept.m), kept.name));

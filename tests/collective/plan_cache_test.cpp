@@ -83,8 +83,12 @@ TEST_F(PlanCaches, IgnoreDamagedAndForeignFilesAndLeaveThemAsTheyAre) {
         std::string("\0\xff\0\n", 4)}) {
     const PlanCache cache(write(content));
     fs::resize_file(at("log"), 0);
-    EXPECT_FALSE(cache.find("one", log())) << content;
+    const Log log(LogLevel::warn, at("log"), 0);
+    EXPECT_FALSE(cache.find("one", log)) << content;
     expect_says(logged(), {cache.path(), "is ignored"});
+    const std::string said = logged();
+    EXPECT_FALSE(cache.find("two", log)) << content;
+    EXPECT_EQ(logged(), said) << "each plan looks for its choice";
     EXPECT_NE(cache.trouble(), "") << content;
     expect_error<InvalidArgument>([&] { cache.keep("two", some); }, {cache.path(), "is not a plan cache", "remove it"});
     EXPECT_EQ(contents_of(cache.path()), content);

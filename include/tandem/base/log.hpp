@@ -26,6 +26,8 @@ class TANDEM_API Log {
   [[nodiscard]] bool enabled(LogLevel level) const noexcept { return level <= level_; }
   /// Writes a line and flushes it before returning; does nothing if `level` is not enabled.
   void write(LogLevel level, std::string_view text) const;
+  /// `write`, unless this log has written `text` through it before: for what would be said again by each plan.
+  void write_once(LogLevel level, const std::string& text) const;
 
  private:
   struct Sink;
