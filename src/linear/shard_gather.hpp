@@ -49,8 +49,8 @@ class ShardGather {
   /// Begins a run: takes a slot at each peer. On the caller's stream, before the fork: on a GPU, a kernel that is
   /// launched as a GEMM begins may have to wait until that one ends.
   void take_slot(StreamRef stream);
-  /// Starts a run of `m` rows whose own shard is `shard`, after `take_slot`: queues its pushes on `communication`, which
-  /// is being captured or not.
+  /// Starts a run of `m` rows whose own shard is `shard`, after `take_slot`: queues its pushes on `communication`,
+  /// which is being captured or not.
   void start(StreamRef communication, const void* shard, std::int64_t m, bool captured);
   /// What arrives, in this order; empty in a team of one. The next rank pushes here first, then the one after it, so
   /// that shards that arrive consecutively are contiguous.
