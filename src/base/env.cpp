@@ -82,7 +82,7 @@ template <class Enum> Refused refused_name(std::span<const std::string_view> nam
 constexpr std::chrono::nanoseconds longest_latency = std::chrono::seconds(60);
 constexpr double least_bandwidth = 1e3;
 
-bool is_link(double latency_seconds, double bytes_per_second) {
+bool is_link(double latency_seconds, double bytes_per_second) noexcept {
   const double longest = std::chrono::duration<double>(longest_latency).count();
   return latency_seconds >= 0 && latency_seconds <= longest && bytes_per_second >= least_bandwidth &&
          std::isfinite(bytes_per_second);
@@ -118,8 +118,6 @@ Refused refused_timeout(const Env& env) {
   return allowed ? std::nullopt : Refused(format("{}ms", env.timeout.count()));
 }
 
-constexpr int most_threads = 1024;
-
 void read_gemm_threads(Env& env, const Variable& self, const std::string& value) {
   if (value == "auto") return;
   const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), env.gemm_threads);
@@ -128,15 +126,14 @@ void read_gemm_threads(Env& env, const Variable& self, const std::string& value)
 }
 
 Refused refused_gemm_threads(const Env& env) {
-  const bool allowed = env.gemm_threads >= 0 && env.gemm_threads <= most_threads;
+  const bool allowed = env.gemm_threads >= 0 && env.gemm_threads <= most_gemm_threads;
   return allowed ? std::nullopt : Refused(std::to_string(env.gemm_threads));
 }
 
 Refused refused_link(const Env& env) {
   if (!env.link) return std::nullopt;
-  const auto [latency, bandwidth] = *env.link;
-  const bool allowed = is_link(std::chrono::duration<double>(latency).count(), bandwidth);
-  return allowed ? std::nullopt : Refused(format("{}ns,{}B/s", latency.count(), bandwidth));
+  return is_link(*env.link) ? std::nullopt
+                            : Refused(format("{}ns,{}B/s", env.link->latency.count(), env.link->bytes_per_second));
 }
 
 Refused any_path(const Env&) { return std::nullopt; }
@@ -191,7 +188,7 @@ int openmp_threads(const Env::Lookup& lookup) {
   int threads = 0;
   const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), threads);
   const bool ends = rest == value.data() + value.size() || *rest == ',';
-  return error == std::errc{} && ends && threads > 0 ? std::min(threads, most_threads) : 0;
+  return error == std::errc{} && ends && threads > 0 ? std::min(threads, most_gemm_threads) : 0;
 }
 
 std::string known_names() {
@@ -269,6 +266,10 @@ Env Env::from(const Lookup& lookup) {
   }
   if (env.gemm_threads == 0) env.gemm_threads = openmp_threads(lookup);
   return env;
+}
+
+bool is_link(const LinkOptions& link) noexcept {
+  return is_link(std::chrono::duration<double>(link.latency).count(), link.bytes_per_second);
 }
 
 void check_env(const Env& env) {

@@ -3,6 +3,8 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/enum_check.hpp"
+#include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "device/host/host_device.hpp"
 
@@ -25,6 +27,23 @@ void check_index(DeviceId id, int count) {
   if (id.index >= 0 && id.index < count) return;
   throw InvalidArgument(
       format("device {} of type {}; this process can use {}, numbered from 0", id.index, name(id.type), count));
+}
+
+void check_options(DeviceId id, const DeviceOptions& options) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(format("device {} was to be opened {}", to_string(id), why));
+  };
+  if (options.link && !is_link(*options.link)) {
+    refuse(format("with a link of {}ns,{}B/s; allowed: a latency from 0 to 60 s, 1 KB/s and more",
+                  options.link->latency.count(), options.link->bytes_per_second));
+  }
+  if (const std::string why = why_unknown("its GEMM", options.gemm, GemmChoice::builtin); !why.empty()) {
+    refuse("where " + why);
+  }
+  if (options.gemm_threads < 0 || options.gemm_threads > most_gemm_threads) {
+    refuse(format("with {} threads for a GEMM; allowed: 0 to {}", options.gemm_threads, most_gemm_threads));
+  }
+  if (options.ranks < 1) refuse(format("for {} ranks; allowed: 1 and more", options.ranks));
 }
 
 }  // namespace
@@ -110,6 +129,7 @@ int device_count(DeviceType type) noexcept { return type == DeviceType::host ? 1
 std::string why_no_device(DeviceType type) { return type == DeviceType::host ? std::string() : why_no_cuda_device(); }
 
 std::shared_ptr<Device> open_device(DeviceId id, const DeviceOptions& options) {
+  check_options(id, options);
   if (id.type == DeviceType::host) {
     check_index(id, 1);
     return std::make_shared<HostDevice>(options);

@@ -15,8 +15,9 @@ Event::Event(Event&& other) noexcept
     : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
 
 Event& Event::operator=(Event&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(handle_, other.handle_);
+  Event taken(std::move(other));  // and then destroys what this had
+  std::swap(device_, taken.device_);
+  std::swap(handle_, taken.handle_);
   return *this;
 }
 

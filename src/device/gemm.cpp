@@ -36,6 +36,16 @@ std::vector<std::int64_t> planned_rows(std::int64_t m) {
   return rows;
 }
 
+namespace {
+
+void check_pitch(std::int64_t given, std::int64_t dense, const char* what) {
+  if (given != 0 && given < dense) {
+    throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
+  }
+}
+
+}  // namespace
+
 void check_gemm(const GemmSpec& spec) {
   for (const std::string& why : {why_unknown("a GEMM's activation", spec.activation, Activation::gelu_tanh),
                                  why_unknown("a GEMM's auxiliary", spec.auxiliary, Auxiliary::gradient)}) {
@@ -54,11 +64,6 @@ void check_gemm(const GemmSpec& spec) {
   if (spec.leave_sms < 0) {
     throw InvalidArgument(format("a GEMM is to leave {} SMs; it must be 0 or more", spec.leave_sms));
   }
-  const auto check_pitch = [](std::int64_t given, std::int64_t dense, const char* what) {
-    if (given != 0 && given < dense) {
-      throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
-    }
-  };
   check_pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
   check_pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
   check_pitch(spec.ldd, spec.n, "ldd");
@@ -81,6 +86,7 @@ GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
     throw InvalidArgument(
         format("GEMM run with m = {}, k = {}; it was planned for 0 to {} and 0 to {}", m, k, spec.m, spec.k));
   }
+  check_pitch(operands.lda, spec.transpose_a ? m : k, "lda");
   if (operands.c != nullptr && spec.auxiliary != Auxiliary::none) {
     throw InvalidArgument(
         format("a GEMM run with a C of its own; with auxiliary {} it is what D holds", name(spec.auxiliary)));

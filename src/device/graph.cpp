@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 
 namespace tandem {
@@ -14,8 +15,9 @@ Graph::Graph(Graph&& other) noexcept
     : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
 
 Graph& Graph::operator=(Graph&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(handle_, other.handle_);
+  Graph taken(std::move(other));  // and then destroys what this had
+  std::swap(device_, taken.device_);
+  std::swap(handle_, taken.handle_);
   return *this;
 }
 
@@ -23,6 +25,9 @@ Graph::~Graph() {
   if (handle_ != nullptr) device_->graph_destroy(handle_);
 }
 
-void Graph::launch(StreamRef stream) const { device_->graph_launch(handle_, stream); }
+void Graph::launch(StreamRef stream) const {
+  if (device_ == nullptr) throw InvalidArgument("a graph was launched that was moved from");
+  device_->graph_launch(handle_, stream);
+}
 
 }  // namespace tandem

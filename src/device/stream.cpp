@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/stream.hpp"
 
+#include <utility>
+
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 
@@ -16,8 +18,9 @@ Stream Stream::from_native_handle(Device& device, StreamRef handle) noexcept {
 Stream::Stream(Stream&& other) noexcept : device_(std::move(other.device_)), ref_(other.ref_) {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(ref_, other.ref_);
+  Stream taken(std::move(other));  // and then destroys what this had
+  std::swap(device_, taken.device_);
+  std::swap(ref_, taken.ref_);
   return *this;
 }
 

@@ -47,6 +47,10 @@ void check_reduction(const Reduction& reduction) {
     throw InvalidArgument(format("a reduction of {} sources into {} destinations; allowed: at most {} of each",
                                  reduction.sources.size(), reduction.destinations.size(), max_reduce_operands));
   }
+  if (epsilon(reduction.dtype) == 0 && (reduction.bias != nullptr || reduction.activation != Activation::none)) {
+    throw InvalidArgument(format("a reduction of {} with {}; allowed with floating-point dtypes only",
+                                 name(reduction.dtype), reduction.bias != nullptr ? "a bias" : "an activation"));
+  }
   expect_count(what, reduction.count);
   if (reduction.count == 0) return;
   if (reduction.sources.empty() || reduction.destinations.empty()) {

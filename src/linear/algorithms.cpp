@@ -69,6 +69,10 @@ std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, c
     return format("sms is {}; allowed: {} or more{}", *options.sms, fewest_sms,
                   is_reduction(kind) ? ", since sums need 1" : "");
   }
+  if (options.keep_gathered && kind != LinearKind::all_gather_linear) {
+    return format("keep_gathered was asked for; of the linear plans only {} keeps what it gathers",
+                  name(LinearKind::all_gather_linear));
+  }
   if (options.leave_sms < 0) return format("leave_sms is {}; allowed: 0 or more", options.leave_sms);
   return "";
 }

@@ -147,10 +147,6 @@ LinearPlanState::LinearPlanState(const Team& team, LinearKind kind, const Linear
                 shared_arguments(spec, options, own_share == OwnShare::n, extra)),
       spec_(validated(team, kind, spec)),
       choice_(agreed_choice(team, kind, as_costed(kind, spec, own_share == OwnShare::n), options)) {
-  if (options.keep_gathered && kind != LinearKind::all_gather_linear) {
-    refuse(format("keep_gathered was asked for; of the linear plans only {} keeps what it gathers",
-                  name(LinearKind::all_gather_linear)));
-  }
   if (options.keep_gathered && spec.x_layout == Layout::transposed) {
     throw Unsupported(
         format("{} on {}: the gathered x of a transposed layout has no one shape; keep_gathered goes with "

@@ -10,6 +10,7 @@
 #include "base/dtype_check.hpp"
 #include "base/format.hpp"
 #include "team/names.hpp"
+#include "team/rethrow.hpp"
 
 namespace tandem {
 namespace {
@@ -24,16 +25,24 @@ SymmetricTensor::SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DTyp
     : memory_(std::move(memory)), local_(memory_.data(), sizes, dtype, memory_.team().device().id()) {}
 
 SymmetricTensor SymmetricTensor::empty(const Team& team, const Dims& sizes, DType dtype, const MemoryOptions& options) {
-  return {SymmetricMemory::allocate(team, bytes_of(sizes, dtype), options), sizes, dtype};
+  try {
+    return {SymmetricMemory::allocate(team, bytes_of(sizes, dtype), options), sizes, dtype};
+  } catch (const Error&) {
+    rethrow_from(team, format("a symmetric tensor of {}", to_string(sizes)));
+  }
 }
 
 SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
                                       const MemoryOptions& options) {
-  if (reinterpret_cast<std::uintptr_t>(data) % size_of(known_dtype(dtype)) != 0) {
-    throw InvalidArgument(format("memory at {} was given for {} elements on {}; their alignment is {}", data,
-                                 name(dtype), name_own_rank(team), size_of(dtype)));
+  try {
+    if (reinterpret_cast<std::uintptr_t>(data) % size_of(known_dtype(dtype)) != 0) {
+      throw InvalidArgument(format("memory at {} was given for {} elements on {}; their alignment is {}", data,
+                                   name(dtype), name_own_rank(team), size_of(dtype)));
+    }
+    return {SymmetricMemory::wrap(team, data, bytes_of(sizes, dtype), options), sizes, dtype};
+  } catch (const Error&) {
+    rethrow_from(team, format("a symmetric tensor of {} in memory at {}", to_string(sizes), data));
   }
-  return {SymmetricMemory::wrap(team, data, bytes_of(sizes, dtype), options), sizes, dtype};
 }
 
 void SymmetricTensor::rendezvous() {

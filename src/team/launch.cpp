@@ -136,8 +136,6 @@ std::optional<int> largest_count(std::string_view text) {
   }
 }
 
-constexpr int max_ranks = 1 << 16;
-
 int number_in(const Launcher& launcher, const Value& value, int low, int high) {
   const auto number = whole_number(value.text);
   if (!number || *number < low || *number > high) {

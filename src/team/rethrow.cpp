@@ -28,6 +28,8 @@ void rethrow_from(const Team& team, std::string_view what) {
     rethrow_as(error, team, what);
   } catch (const Unsupported& error) {
     rethrow_as(error, team, what);
+  } catch (const InvalidArgument& error) {
+    rethrow_as(error, team, what);
   }
 }
 

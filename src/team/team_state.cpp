@@ -90,6 +90,7 @@ void Team::State::meet(std::string_view what) {
 std::string Team::State::describe() const { return format("team {} of ranks {}", id_, list_ranks(members_)); }
 
 std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) {
+  refuse_forked_child();
   std::vector<int> members;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= static_cast<int>(members_.size())) {
@@ -278,6 +279,7 @@ std::chrono::milliseconds Team::State::timeout() const noexcept {
 }
 
 void Team::State::set_timeout(std::chrono::milliseconds timeout) {
+  refuse_forked_child();
   if (timeout.count() < 1 || timeout > longest_timeout) {
     throw InvalidArgument(format("a team's timeout was given as {} ms on rank {}; allowed: 1 ms to 365 days ({} ms)",
                                  timeout.count(), core_.launch().rank, longest_timeout.count()));
@@ -293,11 +295,14 @@ bool Team::State::peer_failed() const noexcept {
                      [](const auto& peer) { return load(peer.second.data()->abort) != 0; });
 }
 
+void Team::State::refuse_forked_child() const {
+  if (!core_.forked()) return;
+  throw InvalidArgument(format("{} was used in a process that rank {} forked; such a process is not a rank", describe(),
+                               core_.launch().rank));
+}
+
 void Team::State::check() {
-  if (core_.forked()) {
-    throw InvalidArgument(format("{} was used in a process that rank {} forked; such a process is not a rank",
-                                 describe(), core_.launch().rank));
-  }
+  refuse_forked_child();
   if (load(control()->abort) == 0) {
     if (!peer_failed()) return;
     fail_like_peer();

@@ -57,6 +57,8 @@ class Team::State {
   void set_timeout(std::chrono::milliseconds timeout);
 
   [[nodiscard]] bool failed() const noexcept;
+  /// Throws InvalidArgument in a forked child, whose messages would be taken for its parent's.
+  void refuse_forked_child() const;
   void check();
   void abort(const std::string& reason) noexcept;
   /// As `abort`, for a rank whose world an exception ends: the members fail with a PeerLost that names it.

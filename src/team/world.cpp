@@ -206,9 +206,10 @@ Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& min
 
 /// Rejects several nodes, and values that no launcher gives: ranks could share a GPU or cores, or join another job.
 void check_launch(const Launch& launch) {
-  if (launch.world_size < 1 || launch.rank < 0 || launch.rank >= launch.world_size) {
-    throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size",
-                                 launch.rank, launch.world_size));
+  const bool is_world = launch.world_size >= 1 && launch.world_size <= max_ranks;
+  if (!is_world || launch.rank < 0 || launch.rank >= launch.world_size) {
+    throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size ≤ {}",
+                                 launch.rank, launch.world_size, max_ranks));
   }
   if (launch.nodes < 1) {
     throw InvalidArgument(format("a launch on {} nodes was given on rank {}; allowed: 1", launch.nodes, launch.rank));

@@ -37,6 +37,11 @@ TEST(ShardOf, FirstRanksHaveAsManyRowsAsTheFirst) {
   EXPECT_EQ(counts(0, 2), (Counts{0, 0}));
 }
 
+TEST(ShardOf, AnEmptyTeamIsEmpty) {
+  EXPECT_EQ(shard_of(10, 0, -1), Shard{});
+  EXPECT_EQ(longest_shard({10, 3}, 0), 0);
+}
+
 TEST(LongestShard, IsTheFirstRanks) {
   EXPECT_EQ(longest_shard({10, 3}, 4), 9);
   EXPECT_EQ(longest_shard({10}, 4), 3);

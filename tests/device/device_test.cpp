@@ -8,6 +8,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -127,6 +128,14 @@ TEST_P(DeviceTest, ThrowsWhenMemoryIsShort) {
   EXPECT_THROW(static_cast<void>(device().allocate(std::size_t{1} << 60)), OutOfMemory);
 }
 
+TEST_P(DeviceTest, SynchronizesForAsLongAsAClockCanCount) {
+  const Stream stream(device());
+  device().launch(stream, [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  EXPECT_FALSE(device().synchronize_for(std::chrono::milliseconds(1)));
+  EXPECT_TRUE(device().synchronize_for(std::chrono::milliseconds::max()));
+  EXPECT_TRUE(stream.query());
+}
+
 TEST_P(DeviceTest, RefusesAnIndexOutOfRange) {
   EXPECT_THROW(static_cast<void>(open_device({GetParam(), device_count(GetParam())})), InvalidArgument);
   EXPECT_THROW(static_cast<void>(open_device({GetParam(), -1})), InvalidArgument);
@@ -165,12 +174,27 @@ TEST(OpenDevice, NamesTheCudaDriverIfThatIsMissing) {
 }
 
 TEST(OpenDevice, RefusesTheHostsOptionsForCuda) {
-  EXPECT_THROW(static_cast<void>(open_device({DeviceType::cuda, 0}, {.link = LinkOptions{}})), InvalidArgument);
+  EXPECT_THROW(
+      static_cast<void>(open_device({DeviceType::cuda, 0}, {.link = LinkOptions{std::chrono::microseconds(1), 1e9}})),
+      InvalidArgument);
   EXPECT_THROW(static_cast<void>(open_device({DeviceType::cuda, 0}, {.gemm = GemmChoice::builtin})), InvalidArgument);
 }
 
-TEST(OpenDevice, TakesNoNumberOfThreadsOrRanksForOneOfTheMachines) {
-  EXPECT_GT(open_device({}, {.gemm_threads = -1, .ranks = 0})->costs().gemm_flops_per_second, 0);
+TEST(OpenDevice, RefusesOptionsThatNoDeviceTakes) {
+  using namespace std::chrono_literals;
+  const auto refused = [](const DeviceOptions& options, const std::string& given, const std::string& allowed) {
+    expect_error<InvalidArgument>([&] { static_cast<void>(open_device({}, options)); },
+                                  {"device host", given, allowed});
+  };
+  refused({.gemm_threads = -1}, "-1 threads", "0 to 1024");
+  refused({.gemm_threads = 1025}, "1025 threads", "0 to 1024");
+  refused({.ranks = 0}, "0 ranks", "1 and more");
+  refused({.gemm = static_cast<GemmChoice>(9)}, "number 9", "0 to 2");
+  constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+  for (const LinkOptions& link : {LinkOptions{-5ns, 1e9}, LinkOptions{24h, 1e9}, LinkOptions{1us, -1e9},
+                                  LinkOptions{1us, 1e-9}, LinkOptions{1us, not_a_number}}) {
+    refused({.link = link}, "a link of", "0 to 60 s");
+  }
 }
 
 TEST(OpenDevice, DescribesTheGemmThatRuns) {

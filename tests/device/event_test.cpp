@@ -45,7 +45,8 @@ TEST_P(EventTest, NeverRecordedCountsAsPassed) {
 TEST_P(EventTest, OneThatWasMovedFromSaysSo) {
   Stream stream(device());
   Event event(device());
-  const Event moved = std::move(event);
+  Event moved(device());
+  moved = std::move(event);
   EXPECT_TRUE(moved.query());
   // NOLINTBEGIN(bugprone-use-after-move)
   for (const std::function<void()>& use : std::vector<std::function<void()>>{

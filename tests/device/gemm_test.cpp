@@ -369,6 +369,14 @@ TEST_P(GemmTest, RefusesRunsWithoutTheirOperands) {
 TEST_P(GemmTest, RefusesWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(device().gemm({.m = -1, .n = 1, .k = 1})), InvalidArgument);
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .lda = 3})), InvalidArgument);
+  const Stream stream(device());
+  const auto squares = device().gemm({.m = 4, .n = 4, .k = 4});
+  const Buffer one = upload(std::vector<float>(16, 1.0F));
+  for (const std::int64_t lda : {std::int64_t{3}, std::int64_t{1}, -(std::int64_t{1} << 40)}) {
+    expect_error<InvalidArgument>(
+        [&] { squares->run(stream, {.a = one.data(), .b = one.data(), .d = one.data(), .lda = lda}); },
+        {"lda is " + std::to_string(lda), "4 elements"});
+  }
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = bf16, .out_dtype = f16})),
                InvalidArgument);
   GemmSpec kept{.m = 4, .n = 4, .k = 4, .auxiliary = Auxiliary::output};
@@ -381,7 +389,6 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
       [&] { static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .activation = static_cast<Activation>(77)})); },
       {"activation number 77"});
   const auto none = device().gemm({.m = 0, .n = 4, .k = 4});
-  const Stream stream(device());
   expect_error<InvalidArgument>([&] { none->run(stream, {.m = 1}); }, {"m = 1, k = 4", "0 to 0 and 0 to 4"});
   expect_error<InvalidArgument>([&] { none->run(stream, {.k = 5}); }, {"m = 0, k = 5", "0 to 0 and 0 to 4"});
   expect_error<InvalidArgument>([&] { none->run(stream, {.k = -1}); }, {"m = 0, k = -1", "0 to 0 and 0 to 4"});

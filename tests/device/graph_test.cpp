@@ -99,6 +99,22 @@ TEST_P(GraphTest, WhatCannotBeRecordedIsAnErrorAndTheDeviceGoesOn) {
   EXPECT_EQ(content(memory), std::vector<std::byte>(filled, std::byte{6}));
 }
 
+TEST_P(GraphTest, OneThatWasMovedFromSaysSo) {
+  const Stream stream(device());
+  const Buffer memory = upload(random_bytes(filled));
+  const auto fills = [&](std::byte value) {
+    return Graph(device(), stream, [&, value] { device().fill(stream, memory.data(), value, filled); });
+  };
+  Graph graph = fills(std::byte{1});
+  Graph moved = fills(std::byte{2});
+  moved = std::move(graph);
+  moved.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(content(memory), std::vector<std::byte>(filled, std::byte{1}));
+  // NOLINTNEXTLINE(bugprone-use-after-move)
+  expect_error<InvalidArgument>([&] { graph.launch(stream); }, {"moved from"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, GraphTest, ::testing::Values(DeviceType::cuda), type_name);
 
 TEST(HostGraph, IsUnsupportedAndSaysSo) {

@@ -99,8 +99,12 @@ TEST_P(StreamTest, OneThatWasMovedFromOrReleasedSaysSo) {
   Stream second(device());
   const Stream moved = std::move(first);
   const Stream taken = Stream::from_native_handle(device(), second.release());
+  Stream third(device());
+  Stream assigned(device());
+  assigned = std::move(third);
+  EXPECT_TRUE(assigned.query());
   // NOLINTBEGIN(bugprone-use-after-move)
-  for (const Stream* stream : {&first, &second}) {
+  for (const Stream* stream : {&first, &second, &third}) {
     expect_error<InvalidArgument>([&] { static_cast<void>(stream->device()); }, {"moved from, or released"});
     expect_error<InvalidArgument>([&] { stream->synchronize(); }, {"moved from, or released"});
     expect_error<InvalidArgument>([&] { static_cast<void>(stream->query()); }, {"moved from, or released"});

@@ -56,6 +56,15 @@ TEST_P(WorkCheck, WhatNoDeviceCanDoIsNotQueued) {
       reduction(
           {.sources = sources, .destinations = destinations, .count = 8, .activation = static_cast<Activation>(9)}));
 
+  for (const Reduction& of_integers : {Reduction{.bias = x}, Reduction{.activation = Activation::gelu_erf}}) {
+    Reduction wrong = of_integers;
+    wrong.sources = sources;
+    wrong.destinations = destinations;
+    wrong.count = 8;
+    wrong.dtype = wrong.out_dtype = i32;
+    refused({"a reduction of i32 with a", "floating-point"}, reduction(wrong));
+  }
+
   refused({"a column sum of [-1, 2]"},
           [&] { device().column_sum(stream, {.out = x, .x = x, .rows = -1, .columns = 2}); });
   refused({"a column sum without an out"}, [&] { device().column_sum(stream, {.x = x, .rows = 1, .columns = 2}); });

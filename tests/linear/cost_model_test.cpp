@@ -442,6 +442,16 @@ TEST(CostModel, ProductsGoStraightToPeersWhereStoresKeepUp) {
       InvalidArgument);
 }
 
+TEST(CostModel, OnlyAGatherKeepsWhatItGathers) {
+  const LinearSpec spec{.m = 64, .n = 64, .k = 64};
+  const LinearOptions keeps{.keep_gathered = true};
+  EXPECT_NO_THROW(static_cast<void>(choose(LinearKind::all_gather_linear, spec, 2, gpu, keeps)));
+  for (const LinearKind kind :
+       {LinearKind::linear_reduce_scatter, LinearKind::linear_all_reduce, LinearKind::linear_weight_gradient}) {
+    EXPECT_THROW(static_cast<void>(choose(kind, spec, 2, gpu, keeps)), InvalidArgument) << name(kind);
+  }
+}
+
 TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   CostTable far = gpu;
   far.link_latency_seconds = 1;  // everything else takes microseconds

@@ -137,6 +137,8 @@ TEST_F(ForkedChild, IsNoRank) {
         };
         use("that rank 0 forked", [&] { team.barrier(); });
         use("that rank 0 forked", [&] { team.check(); });  // as plans do at each run
+        use("that rank 0 forked", [&] { static_cast<void>(team.team({0, 1})); });
+        use("that rank 0 forked", [&] { team.set_timeout(7ms); });
         ran = 0;
         use("that its owner forked", [&] { stream.synchronize(); });
         use("that its owner forked", [&] { world.device().synchronize(); });
@@ -146,10 +148,12 @@ TEST_F(ForkedChild, IsNoRank) {
         team.abort("by a process that is no rank");
         ::_exit(ran == 0 ? refused : -1);
       });
-      EXPECT_EQ(child.exit_code(20s), 7);
+      EXPECT_EQ(child.exit_code(20s), 9);
       stream.synchronize();
       EXPECT_EQ(ran, 1);
     }
+    EXPECT_GT(team.timeout(), 7ms);
+    EXPECT_EQ(team.team({0, 1}).size(), 2);
     team.barrier();
     EXPECT_FALSE(team.failed());
   });

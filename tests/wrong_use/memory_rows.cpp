@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "tandem/memory/signal_pad.hpp"
@@ -16,7 +17,15 @@ const std::vector<Row>& memory_rows() {
       {"UnknownBackend",
        1,
        [](World& world) { static_cast<void>(SymmetricMemory::allocate(world.team(), 64, {.backend = "rdma"})); },
-       {"'rdma' is not known", "host"}},
+       {"symmetric memory on rank {rank} of 1", "'rdma' is not known", "host"}},
+      {"NegativeSizes",
+       2,
+       [](World& world) { static_cast<void>(SymmetricTensor::empty(world.team(), {4, -1}, f32)); },
+       {"a symmetric tensor of [4, -1] on rank {rank} of 2", "negative extent"}},
+      {"SizesBeyondAllMemory",
+       2,
+       [](World& world) { static_cast<void>(SymmetricTensor::empty(world.team(), {std::int64_t{1} << 62}, f64)); },
+       {"a symmetric tensor of [4611686018427387904] on rank {rank} of 2", "does not fit in 64 bits"}},
       {"NoChannels",
        1,
        [](World& world) { static_cast<void>(SymmetricMemory::allocate(world.team(), 64, {.channels = 0})); },

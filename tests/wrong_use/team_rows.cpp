@@ -44,6 +44,13 @@ const std::vector<Row>& team_rows() {
          static_cast<void>(init({.launch = Launch{3, 2, 0, 1, 1, "wrong.use", "tests"}, .env = Env{}, .device = {}}));
        }),
        {"rank 3 in a world of 2"}},
+      {"LaunchOfTooManyRanks",
+       0,
+       alone([] {
+         static_cast<void>(
+             init({.launch = Launch{0, 65537, 0, 65537, 1, "wrong.use", "tests"}, .env = Env{}, .device = {}}));
+       }),
+       {"a world of 65537", "65536"}},
       {"SeveralNodes",
        0,
        alone([] {

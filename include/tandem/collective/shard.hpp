@@ -17,8 +17,9 @@ struct Shard {
 };
 
 /// How `total` items are split over `ranks`: ceil(total / ranks) each, in rank order; the last ranks have fewer or
-/// none.
+/// none. Empty for the size and rank of an empty team.
 [[nodiscard]] constexpr Shard shard_of(std::int64_t total, int ranks, int rank) noexcept {
+  if (ranks < 1) return {};
   const std::int64_t full = total / ranks + (total % ranks != 0 ? 1 : 0);
   const std::int64_t begin = std::min(total, full * rank);
   return {begin, std::min(full, total - begin)};

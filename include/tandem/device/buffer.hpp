@@ -24,9 +24,10 @@ class Buffer {
         data_(std::exchange(other.data_, nullptr)),
         bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
+    Buffer taken(std::move(other));  // and then frees what this had
+    std::swap(device_, taken.device_);
+    std::swap(data_, taken.data_);
+    std::swap(bytes_, taken.bytes_);
     return *this;
   }
   ~Buffer() {

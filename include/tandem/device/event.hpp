@@ -22,13 +22,15 @@ class TANDEM_API Event {
 
   /// Captures the work queued on `stream` so far; replaces an earlier `record`.
   void record(StreamRef stream);
-  /// Work queued on `stream` from now on starts after the recorded work.
+  /// Work queued on `stream` from now on starts after the recorded work. On the host it fails if that has failed, and
+  /// `stream` throws the same exception.
   void wait(StreamRef stream) const;
   /// True if the recorded work has completed.
   [[nodiscard]] bool query() const;
-  /// Blocks the host until the recorded work has completed.
+  /// Blocks the host until the recorded work has completed, or failed: the stream's `synchronize` tells which.
   void synchronize() const;
-  /// Milliseconds from `begin` to this event; both must have been made with Timing::on, and be recorded and complete.
+  /// Milliseconds from `begin` to this event; both must have been made with Timing::on, and be recorded and complete
+  /// (InvalidArgument).
   [[nodiscard]] double elapsed_since(const Event& begin) const;
   /// The device's own handle: a cudaEvent_t on CUDA.
   [[nodiscard]] void* native_handle() const noexcept { return handle_; }

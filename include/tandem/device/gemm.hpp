@@ -107,8 +107,8 @@ class TANDEM_API Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  /// Throws InvalidArgument for an m or k that is negative or larger than the spec's, and for a C together with an
-  /// auxiliary.
+  /// Throws InvalidArgument for an m or k that is negative or larger than the spec's, an lda that is neither 0 nor as
+  /// long as a stored row, a C together with an auxiliary, and an operand that is needed and missing.
   virtual void run(StreamRef stream, const GemmOperands& operands) = 0;
   /// "cublasLt algo 21, workspace 32 MiB", "oneDNN sgemm, bf16 through f32 panels", …
   [[nodiscard]] virtual std::string describe() const = 0;

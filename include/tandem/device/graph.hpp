@@ -24,13 +24,14 @@ class TANDEM_API Graph {
   Graph& operator=(Graph&& other) noexcept;
   ~Graph();
 
-  /// Queues one run of the graph. Launches of one graph run one after the other, even on different streams.
+  /// Queues one run of the graph. Launches of one graph run one after the other, even on different streams. Throws
+  /// InvalidArgument if the graph was moved from.
   void launch(StreamRef stream) const;
   /// The device's own handle: a cudaGraphExec_t.
   [[nodiscard]] void* native_handle() const noexcept { return handle_; }
 
  private:
-  std::shared_ptr<Device> device_;
+  std::shared_ptr<Device> device_;  // null once moved from
   void* handle_;
 };
 

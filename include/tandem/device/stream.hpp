@@ -60,8 +60,9 @@ class TANDEM_API Stream {
   [[nodiscard]] StreamRef release() noexcept;
 
   /// Blocks until all queued work has run; bounded, since each wait in the queue has a deadline. Throws DeviceError, or
-  /// the first exception of a `Device::launch` function that was queued, or recorded into a graph, on this stream.
-  /// Results of communication are valid only after `Team::synchronize` or `Team::check`, which know of lost peers.
+  /// the first exception of a `Device::launch` function that was queued, or recorded into a graph, on this stream or,
+  /// on the host, on one that an event made it wait for. Results of communication are valid only after
+  /// `Team::synchronize` or `Team::check`, which know of lost peers.
   void synchronize() const;
   /// True if all queued work has run.
   [[nodiscard]] bool query() const;

@@ -47,7 +47,8 @@ class TANDEM_API Team {
 
   /// A sub-team of these ranks *of this team*, in this order. Only its members need to call it (collective among them);
   /// any other rank that calls it gets an empty team at once. Throws InvalidArgument for a rank out of range or named
-  /// twice, and Aborted if this team is aborted meanwhile; one that has failed before can still make teams.
+  /// twice, and for lists that differ between members, Timeout or PeerLost for a member that does not come, and Aborted
+  /// if this team is aborted meanwhile; one that has failed before can still make teams.
   [[nodiscard]] Team team(std::span<const int> ranks) const;
   [[nodiscard]] Team team(std::initializer_list<int> ranks) const {
     return team(std::span(ranks.begin(), ranks.size()));

@@ -12,6 +12,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "base/signals_blocked.hpp"
 #include "device/cuda/blas_handle.hpp"
@@ -353,7 +354,7 @@ void CudaDevice::synchronize() {
 // CUDA has no device synchronisation with a timeout, so a separate thread waits. A wait that an earlier call began does
 // not cover work queued since, so another one follows it.
 bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const auto deadline = std::chrono::steady_clock::now() + std::min(limit, longest_timeout);
   const std::lock_guard lock(idle_mutex_);
   if (idle_->valid() && idle_->wait_until(deadline) != std::future_status::ready) return false;
   {

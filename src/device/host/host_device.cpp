@@ -18,6 +18,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "device/host/core_offer.hpp"
 #include "device/host/host_copy.hpp"
@@ -248,7 +249,7 @@ void HostDevice::synchronize() {
 bool HostDevice::synchronize_for(std::chrono::milliseconds limit) {
   refuse_forked_child();
   constexpr std::chrono::microseconds between_looks{50};
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  const auto deadline = std::chrono::steady_clock::now() + std::min(limit, longest_timeout);
   for (const HostStreamPtr& stream : workers_->streams()) {
     for (const std::uint64_t ticket = stream->ticket(); !stream->poll(ticket);) {
       if (std::chrono::steady_clock::now() >= deadline) return false;
