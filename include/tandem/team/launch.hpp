@@ -13,8 +13,8 @@ inline constexpr int max_ranks = 1 << 16;
 
 /// What the launcher told this process about its place in the job.
 struct TANDEM_API Launch {
-  int rank = 0;  ///< in the world, 0 ≤ rank < world_size
-  int world_size = 1;  ///< at most `max_ranks`
+  int rank = 0;            ///< in the world, 0 ≤ rank < world_size
+  int world_size = 1;      ///< at most `max_ranks`
   int local_rank = 0;      ///< among the ranks of this node
   int local_size = 1;      ///< how many ranks this node has
   int nodes = 1;           ///< how many nodes the job spans
