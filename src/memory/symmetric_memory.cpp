@@ -106,22 +106,14 @@ Allocations& allocations() {
   return all;
 }
 
-/// What `make` returns; its errors are given the rank.
-template <typename Make> auto made_on(const Team& team, const Make& make) {
-  try {
-    return make();
-  } catch (const Error&) {
-    rethrow_from(team, "symmetric memory");
-  }
-}
-
 }  // namespace
 
 class SymmetricMemory::State {
  public:
   State(const Team& its_team, const MemoryOptions& options, std::size_t size)
       : team(its_team),
-        backend(made_on(its_team, [&] { return open_memory_backend(options.backend, its_team.shared_device()); })),
+        backend(or_rethrow(its_team, "symmetric memory",
+                           [&] { return open_memory_backend(options.backend, its_team.shared_device()); })),
         channels(options.channels),
         bytes(size) {
     if (channels < 1 || channels > max_channels) {
@@ -297,7 +289,7 @@ SymmetricMemory SymmetricMemory::wrap(const Team& team, void* data, std::size_t 
     throw InvalidArgument(format("{} bytes at {} were to be wrapped on {}; the allocation there has {} from there on",
                                  bytes, data, name_own_rank(team), *left));
   }
-  state->held->segment = made_on(team, [&] { return state->backend->adopt(data, bytes); });
+  state->held->segment = or_rethrow(team, "symmetric memory", [&] { return state->backend->adopt(data, bytes); });
   state->data = static_cast<std::byte*>(data);
   // Another team may be using the pad of that allocation, so this one gets a pad of its own.
   make_room_for_descriptors(1, team.log());

@@ -9,7 +9,6 @@
 #include "base/checked.hpp"
 #include "base/dtype_check.hpp"
 #include "base/format.hpp"
-#include "team/names.hpp"
 #include "team/rethrow.hpp"
 
 namespace tandem {
@@ -25,24 +24,20 @@ SymmetricTensor::SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DTyp
     : memory_(std::move(memory)), local_(memory_.data(), sizes, dtype, memory_.team().device().id()) {}
 
 SymmetricTensor SymmetricTensor::empty(const Team& team, const Dims& sizes, DType dtype, const MemoryOptions& options) {
-  try {
-    return {SymmetricMemory::allocate(team, bytes_of(sizes, dtype), options), sizes, dtype};
-  } catch (const Error&) {
-    rethrow_from(team, format("a symmetric tensor of {}", to_string(sizes)));
-  }
+  return or_rethrow(team, format("a symmetric tensor of {}", to_string(sizes)), [&] {
+    return SymmetricTensor(SymmetricMemory::allocate(team, bytes_of(sizes, dtype), options), sizes, dtype);
+  });
 }
 
 SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
                                       const MemoryOptions& options) {
-  try {
+  return or_rethrow(team, format("a symmetric tensor of {}", to_string(sizes)), [&] {
     if (reinterpret_cast<std::uintptr_t>(data) % size_of(known_dtype(dtype)) != 0) {
-      throw InvalidArgument(format("memory at {} was given for {} elements on {}; their alignment is {}", data,
-                                   name(dtype), name_own_rank(team), size_of(dtype)));
+      throw InvalidArgument(
+          format("memory at {} was given for {} elements; their alignment is {}", data, name(dtype), size_of(dtype)));
     }
-    return {SymmetricMemory::wrap(team, data, bytes_of(sizes, dtype), options), sizes, dtype};
-  } catch (const Error&) {
-    rethrow_from(team, format("a symmetric tensor of {} in memory at {}", to_string(sizes), data));
-  }
+    return SymmetricTensor(SymmetricMemory::wrap(team, data, bytes_of(sizes, dtype), options), sizes, dtype);
+  });
 }
 
 void SymmetricTensor::rendezvous() {

@@ -97,7 +97,7 @@ const std::vector<Row>& memory_rows() {
       {"WrappedMalloc",
        1,
        [](World& world) { static_cast<void>(SymmetricMemory::wrap(world.team(), memory().data(), 64)); },
-       {"64 bytes", "SymmetricTensor::empty"},
+       {"symmetric memory on rank {rank} of 1", "64 bytes", "SymmetricTensor::empty"},
        Kind::unsupported},
       {"WrappedMisaligned",
        1,
@@ -105,7 +105,7 @@ const std::vector<Row>& memory_rows() {
          auto* bytes = reinterpret_cast<std::byte*>(memory().data());
          static_cast<void>(SymmetricTensor::wrap(world.team(), bytes + 1, {4}, f32));
        },
-       {"alignment is 4", "rank {rank}"}},
+       {"a symmetric tensor of [4] on rank {rank} of 1", "alignment is 4"}},
       {"NeverMade", 0, alone([] { static_cast<void>(SymmetricMemory().bytes()); }), {"never made"}},
   };
   return table;
