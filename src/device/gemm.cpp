@@ -8,6 +8,15 @@
 #include "device/gemm_check.hpp"
 
 namespace tandem {
+namespace {
+
+void check_pitch(std::int64_t given, std::int64_t dense, const char* what) {
+  if (given != 0 && given < dense) {
+    throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
+  }
+}
+
+}  // namespace
 
 const char* name(Activation activation) noexcept {
   switch (activation) {
@@ -35,16 +44,6 @@ std::vector<std::int64_t> planned_rows(std::int64_t m) {
   }
   return rows;
 }
-
-namespace {
-
-void check_pitch(std::int64_t given, std::int64_t dense, const char* what) {
-  if (given != 0 && given < dense) {
-    throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
-  }
-}
-
-}  // namespace
 
 void check_gemm(const GemmSpec& spec) {
   for (const std::string& why : {why_unknown("a GEMM's activation", spec.activation, Activation::gelu_tanh),

@@ -10,7 +10,7 @@ namespace tandem {
 /// Throws InvalidArgument for a spec that is invalid on every device.
 void check_gemm(const GemmSpec& spec);
 
-/// What one run has, the spec's where it has none of its own. Throws InvalidArgument as Gemm::run does.
+/// What one run has, the spec's where it has none of its own. Throws what Gemm::run throws.
 struct GemmRun {
   std::int64_t m;
   std::int64_t k;
