@@ -11,6 +11,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tandem/base/error.hpp"
@@ -49,6 +50,17 @@ TEST_P(DeviceTest, GivesMemory) {
     EXPECT_EQ(back, data);
     device().deallocate(memory);
   }
+}
+
+TEST_P(DeviceTest, AMovedBufferOwnsNothing) {
+  Buffer given(device().shared_from_this(), 128);
+  void* const memory = given.data();
+  Buffer taking(device().shared_from_this(), 64);
+  taking = std::move(given);
+  EXPECT_EQ(taking.data(), memory);
+  EXPECT_EQ(taking.bytes(), 128U);
+  EXPECT_EQ(given.data(), nullptr);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(given.bytes(), 0U);
 }
 
 TEST_P(DeviceTest, CopiesTheElementsOfATensor) {
