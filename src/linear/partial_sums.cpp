@@ -209,8 +209,8 @@ void PartialSums::multiply_overlapped(const Operands& run, std::span<const Shard
       multiply_staged(run, rows, stream);
     }
     communication.follow(stream);
-    // Before the last pushes are queued: in a graph, a sum that follows the own GEMM on the same stream starts sooner
-    // if it is not the latest of what the sum waits for (docs/linear_schedules.md).
+    // In a graph, the sum starts sooner behind the own GEMM if that was captured before the last pushes
+    // (docs/linear_schedules.md).
     if (&group == &groups.back()) multiply_own(run, 0, stream);
     // One signal for all parts of a shard: earlier pushes on this stream arrive before it.
     for (const ShardPart& part : group) {

@@ -244,8 +244,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link
   GemmChoice gemm{};                  ///< host: which GEMM (see Env::gemm)
-  int gemm_threads = 0;               ///< host: threads of one GEMM (see Env::gemm_threads); 0: as many as free cores
-  int ranks = 1;                      ///< host: ranks that share the machine's cores; `costs` takes it into account
+  int gemm_threads = 0;               ///< host: threads of one GEMM, at most 1024; 0: as many as free cores
+  int ranks = 1;                      ///< host: how many (≥ 1) share the machine's cores; for `costs`, too
 };
 
 /// How many devices of this type this process can use; 0 if none. Never throws.

@@ -32,8 +32,8 @@ struct InitOptions {
 /// the waits that it has queued. What else it has queued still runs: memory that the exception frees before (a
 /// std::vector's) must not be in use by then, a Buffer's may, which is freed behind queued work. A process that a rank
 /// forks is not a rank: it may destroy its copies, which peers do not notice, but must not use them; plans, collective
-/// calls on teams, and the host's streams and device throw InvalidArgument there. A world that was moved from throws
-/// InvalidArgument.
+/// calls on teams, `Team::set_timeout`, and the host's streams and device throw InvalidArgument there. A world that was
+/// moved from throws InvalidArgument.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const;
@@ -70,8 +70,8 @@ class TANDEM_API World {
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
 /// environment or InitOptions::launch, for world sizes, kinds of devices, TANDEM_LINK or TANDEM_CHECK that differ
 /// between ranks (timeouts may), for a rank that another process has, or if this process has a world of this rank and
-/// job already, Unsupported for ranks on several nodes or for a device that cannot
-/// be used (with the reason), Timeout naming the ranks that did not come, PeerLost naming one that died meanwhile.
+/// job already, Unsupported for ranks on several nodes or for a device that cannot be used (with the reason), Timeout
+/// naming the ranks that did not come, PeerLost naming one that died meanwhile.
 /// Raises this process's soft limit of open files (RLIMIT_NOFILE) towards its hard limit where the ranks need more, and
 /// says so in the log at info.
 [[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
