@@ -12,6 +12,7 @@
 #include "base/format.hpp"
 #include "tools/collective_run.hpp"
 #include "tools/options.hpp"
+#include "tools/provenance.hpp"
 #include "tools/timeline_plot.hpp"
 #include "tools/timing.hpp"
 
@@ -256,6 +257,7 @@ int bench(Arguments arguments) {
   }
   const World world = join(options.ranks, env, "bench", arguments);
   expect_possible(options, world.size(), world.device().id().type);
+  options.report.run = provenance("bench", arguments, env);
   if (options.beside) return bench_beside(world, options);
   return is_linear(options.operation) ? bench_linear(world, options) : bench_collective(world, options);
 }

@@ -4,13 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -18,15 +16,16 @@
 #include "tandem/base/env.hpp"
 #include "tandem/base/log.hpp"
 #include "tandem/base/version.hpp"
-#include "tandem/collective/plan_cache.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/gpu_link.hpp"
 #include "tandem/memory/backend.hpp"
 #include "tandem/team/launch.hpp"
 
 #include "base/format.hpp"
+#include "tools/commit.hpp"
 #include "tools/options.hpp"
 #include "tools/parse.hpp"
+#include "tools/provenance.hpp"
 #include "tools/report.hpp"
 
 namespace tandem::tools {
@@ -161,52 +160,20 @@ std::string why_no_world() {
   }
 }
 
-/// Where tuned choices are stored, and how many there are.
-std::string plan_cache() {
-  return found([]() -> std::string {
-    const PlanCache cache(Env::from_process().plan_cache);
-    if (cache.path().empty()) return "none: plans run what the cost model chooses";
-    const std::string trouble = cache.trouble();
-    return trouble.empty() ? format("{}: {} tuned plans and products", cache.path(), cache.size())
-                           : format("{} is ignored: {}", cache.path(), trouble);
-  });
-}
-
-/// The rows of Env's table, one for each variable, with its current value.
-Json environment() {
-  Json rows = Json::array();
-  std::istringstream table(Env::table());
-  for (std::string line; std::getline(table, line);) {
-    if (!line.starts_with("| `")) continue;
-    std::vector<std::string> cells;
-    std::istringstream row(line.substr(2));
-    for (std::string cell; std::getline(row, cell, '|');) {
-      const std::size_t begin = cell.find_first_not_of(" `");
-      if (begin != std::string::npos) cells.push_back(cell.substr(begin, cell.find_last_not_of(" `") + 1 - begin));
-    }
-    const char* value = std::getenv(cells.at(0).c_str());
-    rows.push_back({{"variable", cells[0]},
-                    {"value", value == nullptr ? Json() : Json(value)},
-                    {"allowed", cells.at(1)},
-                    {"default", cells.at(2)},
-                    {"meaning", cells.at(3)}});
-  }
-  return rows;
-}
-
 Json gather() {
   const Devices all = devices();
   Json document;
   document["version"] = version();
-  document["compiler"] = "GCC " __VERSION__;
+  document["commit"] = commit();
+  document["compiler"] = compiler();
   document["launcher"] = launcher();
   document["devices"] = all.lines;
   document["links"] = links(all);
   document["cost_model"] = cost_model(all);
   document["memory_backends"] = memory_backends(all);
   document["gemm"] = gemm_libraries(all);
-  document["plan_cache"] = plan_cache();
-  document["environment"] = environment();
+  document["plan_cache"] = found([] { return plan_cache(Env::from_process().plan_cache); });
+  document["environment"] = environment_rows();
   document["error"] = why_no_world();
   return document;
 }
@@ -222,10 +189,10 @@ void print_section(const char* title, const Json& lines) {
 }
 
 void print_text(const Json& document) {
-  std::fputs(format("tandem {}, built by {}\nlauncher: {}\n", document["version"].get<std::string>(),
-                    document["compiler"].get<std::string>(), document["launcher"].get<std::string>())
-                 .c_str(),
-             stdout);
+  std::fputs(
+      format("tandem {}, built by {}\nlauncher: {}\n", build(), compiler(), document["launcher"].get<std::string>())
+          .c_str(),
+      stdout);
   if (const auto why = document["error"].get<std::string>(); why.empty()) {
     std::fputs(format("plan cache: {}\n", document["plan_cache"].get<std::string>()).c_str(), stdout);
   } else {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
-#include "tandem/base/version.hpp"
 
 #include "base/format.hpp"
 #include "tools/bench.hpp"
@@ -19,6 +18,7 @@
 #include "tools/demo.hpp"
 #include "tools/info.hpp"
 #include "tools/plan.hpp"
+#include "tools/provenance.hpp"
 #include "tools/run.hpp"
 #include "tools/tune.hpp"
 #include "tools/verify.hpp"
@@ -68,7 +68,7 @@ int dispatch(const std::vector<std::string>& words) {
     if (help) {
       print_help();
     } else {
-      std::printf("tandem %s\n", tandem::version());
+      std::printf("tandem %s\n", build().c_str());
     }
     return success;
   }

@@ -10,6 +10,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "tools/provenance.hpp"
 #include "tools/timing.hpp"
 
 namespace tandem::tools {
@@ -51,10 +52,12 @@ Report::Report(const World& world, const std::string& title, const Options& opti
   document_["device"] = setting(world);
   document_["launcher"] = launch.launcher;
   document_["devices"] = devices;
+  document_["run"] = options.run;
   document_["rows"] = nlohmann::ordered_json::array();
   comment(title);
   comment(format("{} ranks on {}, started by {}", world.size(), setting(world), launch.launcher));
   for (const std::string& device : devices) comment(" " + device);
+  comment(format("tandem {}; plan cache: {}", build(), options.run.at("plan_cache").get<std::string>()));
 }
 
 void Report::comment(const std::string& text) {

@@ -17,7 +17,8 @@ class Report {
  public:
   struct Options {
     bool csv = false;
-    std::string json;  ///< a path, "-" for stdout, or empty
+    std::string json;            ///< a path, "-" for stdout, or empty
+    nlohmann::ordered_json run;  ///< `provenance` of what is reported on
   };
   Report(const World& world, const std::string& title, const Options& options);
 

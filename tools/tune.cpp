@@ -23,6 +23,7 @@
 #include "tools/options.hpp"
 #include "tools/parse.hpp"
 #include "tools/product_times.hpp"
+#include "tools/provenance.hpp"
 #include "tools/ranks.hpp"
 #include "tools/report.hpp"
 #include "tools/timing.hpp"
@@ -366,6 +367,7 @@ int tune(Arguments arguments) {
   }
   options.dtype = linear_dtype(options.dtype, options.tf32, world.device().id().type);
 
+  options.report.run = provenance("tune", arguments, env);
   Report report(world,
                 format("tandem tune {}{}{}: for about {} s a shape, longer where one run takes long, kept in {}",
                        name(options.operation), in_words(options.layouts), in_words(options.gradient), options.seconds,

@@ -25,7 +25,8 @@ from pathlib import Path
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("common", "transformer_layer")]
 
 # Multicast stays off, and async TP is the variant that overlaps chunks with GEMMs.
-os.environ |= {"NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+os.environ |= NO_MULTICAST
 os.environ.pop("TORCH_SYMM_MEM_ENABLE_NATIVE_ASYNC_TP", None)
 
 import plan as plans  # noqa: E402
@@ -301,6 +302,8 @@ class Comparison:
 
     def finish(self):
         """Adds the final notes."""
+        if self.device.type == "cuda":
+            self.notes.append("NVLink multicast is off: " + " ".join(f"{name}={value}" for name, value in NO_MULTICAST.items()))
         if self.cublasmp:
             algorithms = ", ".join(f"{operation} {' and '.join(names)}"
                                    for operation, names in self.cublasmp.algorithms.items())

@@ -22,7 +22,7 @@ is missing is a line that says why. Where ranks share GPUs, what can run so is c
 looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
 --size node is what others publish, small (default) is for machines without GPUs. --only PATTERN: only the cases whose
 names, such as eager.all_gather and graph.linear_reduce_scatter.64x8192x28672, match this shell pattern. --calls and
---launches are of CUDA graphs. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
+--launches are of CUDA graphs. Tandem's plans are not tuned, unless TANDEM_PLAN_CACHE names a plan cache. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
 Examples:
   benchmarks/peers/run.sh --ranks 2 --rounds 2
   benchmarks/peers/run.sh --build build/cuda --device cuda --size node --ranks 4
@@ -84,7 +84,7 @@ if ! has_torch "$python" >"$folder/torch"; then
   memories=()
 fi
 
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
+export TANDEM_PLAN_CACHE="${TANDEM_PLAN_CACHE:-none}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
 status=0
 python3 "$here/turns.py" --tandem "$tandem" --out "$out" --ranks "$ranks" --rounds "$rounds" --limit $((limit - SECONDS)) \
   --only "$only" --python "$python" "${memories[@]/#/--memory=}" --device "$device" "${plan[@]}" -- "${pytorch[@]}" || status=1

@@ -130,11 +130,13 @@ def miss_lines(places):
 
 def remarks(tandem, pytorch, left_out):
     """What readers must know about the figures, without duplicates."""
-    said = [f"{name}: left out, {reason}" for name, _, reason in (line.partition(": ") for line in left_out)]
+    said = [f"tandem {run['version']}, commit {run['commit'] or 'unknown'}; plan cache: {run['plan_cache']}"
+            for run in (document["run"] for _, _, document in tandem)]
+    said += [f"{name}: left out, {reason}" for name, _, reason in (line.partition(": ") for line in left_out)]
     for document in pytorch:
         said += [f"PyTorch {document['torch']}, {document['library']}"] + document["left_out"] + document["notes"]
     lines = [f"# {line}" for line in dict.fromkeys(said)]
-    rounds = max(tandem, default=0)
+    rounds = max((number for number, _, _ in tandem), default=0)
     if any(document["shared"] for document in pytorch):
         lines.append("# ranks share GPUs: what is right and what is wrong, no times")
     elif rounds:
@@ -160,7 +162,7 @@ def render(tandem, pytorch, left_out=(), ratios=False):
     collectives = {place: peers for place, peers in places.items() if not is_overlap(place)}
     ranks = documents[0]["ranks"]
     lines = [f"# {ranks} ranks on {documents[0]['device']}"]
-    lines += remarks([number for number, _, _ in tandem], pytorch, left_out)
+    lines += remarks(tandem, pytorch, left_out)
     if not ratios:
         lines += collective_lines(collectives, ranks) + overlap_lines(overlaps)
     lines += ratio_lines(places) + miss_lines(places)

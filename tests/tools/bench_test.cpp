@@ -5,12 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/version.hpp"
+
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/processes.hpp"
 #include "support/temporary_folder.hpp"
 #include "tools/command.hpp"
+#include "tools/commit.hpp"
 #include "tools/operation.hpp"
+#include "tools/provenance.hpp"
 #include "tools/support.hpp"
 
 namespace tandem::tools {
@@ -24,6 +28,18 @@ TEST(Bench, PrintsTheColumnsOfNcclTests) {
   for (const char* part : {"algbw", "busbw", "#wrong", "redop", "out-of-place", "in-place", "# Avg bus bandwidth"}) {
     EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
   }
+}
+
+TEST(Bench, SaysWhatItsFiguresAreOf) {
+  const std::string command = "bench all_reduce -n 2 -b 4 -e 4 --iters 1";
+  EXPECT_TRUE(contains(tandem_command(command).out, "# tandem " + build() + "; plan cache: none: "));
+  const auto run = nlohmann::json::parse(tandem_command(command + " --json -", "TANDEM_LOG='warn'").out)["run"];
+  EXPECT_EQ(run["command"], "tandem " + command + " --json -");
+  EXPECT_EQ(run["version"], version());
+  EXPECT_EQ(run["commit"], commit());
+  EXPECT_EQ(run["environment"]["TANDEM_LOG"], "warn");
+  EXPECT_EQ(run["environment"]["TANDEM_PLAN_CACHE"], "none");
+  EXPECT_FALSE(run["environment"].contains("TANDEM_LINK")) << run;
 }
 
 TEST_P(BenchOfRanks, MeasuresEveryCollective) {

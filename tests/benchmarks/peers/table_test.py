@@ -66,6 +66,7 @@ class Table(unittest.TestCase):
         self.assertTrue(right)
         self.assertEqual(lines.count("# two-shot: left out of everything: RuntimeError: no"), 1)
         self.assertIn("# cublasmp: left out, it is not installed", lines)
+        self.assertEqual(lines.count("# tandem 0.1.0, commit fedcba9; plan cache: none"), 1)
 
     def test_times_nothing_where_ranks_share_gpus(self):
         pytorch = [pytorch_round([(GATHER, "two-shot", 0, {})], shared=True)]
