@@ -101,8 +101,18 @@ std::uint64_t PlanState::capture_of(StreamRef stream) const {
   if (stream.type() != device_->id().type) {
     refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
   }
-  const std::uint64_t capture = device_->stream_capture(stream);
-  if (capture == 0 && !device_->owns(stream)) {
+  std::uint64_t capture = 0;
+  bool owned = true;
+  try {
+    capture = device_->stream_capture(stream);
+    owned = capture != 0 || device_->owns(stream);
+  } catch (const InvalidArgument&) {
+    rethrow_from(team_, kind_);
+  } catch (...) {  // what this rank has queued has failed on the device
+    abort_midway();
+    rethrow_from(team_, kind_);
+  }
+  if (!owned) {
     refuse(format("a stream of another device was given; this rank's device is {}", to_string(device_->id())));
   }
   return capture;

@@ -94,7 +94,7 @@ class PlanState {
   [[noreturn]] void refuse(const std::string& text) const;
 
   /// The first and the last call of a run. `begin` throws if the team has failed, and InvalidArgument if the stream is
-  /// of another device; if it throws for another reason, the team fails.
+  /// of another device or its capture is invalid; if it throws for another reason, the team fails.
   void begin(StreamRef stream);
   void end(StreamRef stream) { (capturing() ? last_captured_ : last_).record(stream); }
   /// Orders `stream`, another stream of the same run, after the last call of `end`.

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/gemm.hpp"
 
+#include <algorithm>
+
 #include "tandem/base/error.hpp"
 
 #include "base/enum_check.hpp"
 #include "base/format.hpp"
+#include "base/most_elements.hpp"
 #include "device/gemm_check.hpp"
 
 namespace tandem {
 namespace {
 
-void check_pitch(std::int64_t given, std::int64_t dense, const char* what) {
-  if (given != 0 && given < dense) {
-    throw InvalidArgument(format("a GEMM's {} is {}, but a row as stored has {} elements", what, given, dense));
+/// Checks a matrix as it is stored: `rows` of `row` elements, `pitch` elements from one to the next; 0: dense.
+void check_stored(char name, std::int64_t rows, std::int64_t row, std::int64_t pitch) {
+  const char leading = static_cast<char>(name - 'A' + 'a');
+  if (pitch != 0 && pitch < row) {
+    throw InvalidArgument(format("a GEMM's ld{} is {}, but a row as stored has {} elements", leading, pitch, row));
+  }
+  if (rows > most_elements / std::max({row, pitch, std::int64_t{1}})) {
+    throw InvalidArgument(format("a GEMM's {} has {} rows of {} elements, with ld{} {}; allowed: {} elements in all",
+                                 name, rows, row, leading, pitch, most_elements));
   }
 }
 
@@ -63,9 +72,9 @@ void check_gemm(const GemmSpec& spec) {
   if (spec.leave_sms < 0) {
     throw InvalidArgument(format("a GEMM is to leave {} SMs; it must be 0 or more", spec.leave_sms));
   }
-  check_pitch(spec.lda, spec.transpose_a ? spec.m : spec.k, "lda");
-  check_pitch(spec.ldb, spec.transpose_b ? spec.k : spec.n, "ldb");
-  check_pitch(spec.ldd, spec.n, "ldd");
+  check_stored('A', spec.transpose_a ? spec.k : spec.m, spec.transpose_a ? spec.m : spec.k, spec.lda);
+  check_stored('B', spec.transpose_b ? spec.n : spec.k, spec.transpose_b ? spec.k : spec.n, spec.ldb);
+  check_stored('D', spec.m, spec.n, spec.ldd);
   if (spec.auxiliary == Auxiliary::none) return;
   if (spec.activation == Activation::none) {
     throw InvalidArgument(
@@ -85,7 +94,7 @@ GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
     throw InvalidArgument(
         format("GEMM run with m = {}, k = {}; it was planned for 0 to {} and 0 to {}", m, k, spec.m, spec.k));
   }
-  check_pitch(operands.lda, spec.transpose_a ? m : k, "lda");
+  check_stored('A', spec.transpose_a ? k : m, spec.transpose_a ? m : k, operands.lda);
   if (operands.c != nullptr && spec.auxiliary != Auxiliary::none) {
     throw InvalidArgument(
         format("a GEMM run with a C of its own; with auxiliary {} it is what D holds", name(spec.auxiliary)));

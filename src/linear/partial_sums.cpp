@@ -204,19 +204,27 @@ void PartialSums::multiply_alone(const Operands& run, StreamRef stream) {
 void PartialSums::multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                                       CommunicationStreams& communication) {
   take_slot(stream);
-  for (const ShardGroup& group : groups) {
+  const auto multiply_group = [&](const ShardGroup& group) {
     for (const Shard rows : group_rows(run.m, team_.size(), slots_.peers(), group)) {
       multiply_staged(run, rows, stream);
     }
     communication.follow(stream);
-    // In a graph, the sum starts sooner behind the own GEMM if that was captured before the last pushes
-    // (docs/linear_schedules.md).
-    if (&group == &groups.back()) multiply_own(run, 0, stream);
+  };
+  const auto push_group = [&](const ShardGroup& group) {
     // One signal for all parts of a shard: earlier pushes on this stream arrive before it.
     for (const ShardPart& part : group) {
       push(run, part, part.ends_shard(), 0, communication[part.shard].ref());
     }
+  };
+  for (const ShardGroup& group : groups.first(groups.size() - 1)) {
+    multiply_group(group);
+    push_group(group);
   }
+  multiply_group(groups.back());
+  // Before the last pushes, which do not need it: in a graph the sum then starts sooner behind this GEMM, and eager it
+  // makes no difference (docs/linear_schedules.md).
+  multiply_own(run, 0, stream);
+  push_group(groups.back());
 }
 
 void PartialSums::multiply_peers(const Operands& run, std::uint32_t round, StreamRef stream,

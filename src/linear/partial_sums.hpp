@@ -57,7 +57,8 @@ class PartialSums {
   /// For a team of one: all of y, as one GEMM.
   void multiply_alone(const Operands& run, StreamRef stream);
 
-  /// Multiplies the groups in order, pushing each while the next one is multiplied; the own rows last.
+  /// Multiplies the groups, of which there is one at least, in order, pushing each while the next one is multiplied,
+  /// and the last while the own rows are.
   void multiply_overlapped(const Operands& run, std::span<const ShardGroup> groups, StreamRef stream,
                            CommunicationStreams& communication);
 

@@ -74,7 +74,8 @@ ShardGather::ShardGather(const Team& team, std::int64_t max_m, std::size_t row_b
       counts_ahead_((choice.groups > 0 || meanwhile == Meanwhile::something) && in_whole_shards(groups_)),
       row_bytes_(row_bytes),
       sms_(choice.sms) {
-  if (counts_ahead_ && groups_.size() == 1 && team.size() > 2 && engines_copy(team.device())) signals_.emplace(team);
+  if (!is_one_kernel() && counts_ahead_ && groups_.size() == 1 && team.size() > 2 && engines_copy(team.device()))
+    signals_.emplace(team);
 }
 
 std::string ShardGather::communication() const {

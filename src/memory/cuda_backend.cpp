@@ -2,11 +2,11 @@
 #include "memory/cuda_backend.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
-#include <map>
 #include <mutex>
 #include <random>
 #include <set>
@@ -22,6 +22,7 @@
 #include "base/format.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
+#include "memory/mapped.hpp"
 
 namespace tandem {
 namespace {
@@ -173,48 +174,10 @@ class Memory {
   std::set<int> open_to_;
 };
 
-/// The allocations that this process has mapped: each once, even if several ranks are threads of it.
-class Mapped {
- public:
-  std::shared_ptr<Memory> find(const Description& description) {
-    const std::scoped_lock lock(mutex_);
-    const auto at = memories_.find(description);
-    return at == memories_.end() ? nullptr : at->second.lock();
-  }
-
-  std::shared_ptr<Memory> find(const std::byte* data, std::size_t bytes) {
-    const std::scoped_lock lock(mutex_);
-    for (const auto& [description, weak] : memories_) {
-      const auto memory = weak.lock();
-      if (memory != nullptr && memory->holds(data, bytes)) return memory;
-    }
-    return nullptr;
-  }
-
-  /// Returns the existing entry instead, if another thread was faster.
-  std::shared_ptr<Memory> insert(std::shared_ptr<Memory> memory) {
-    const std::scoped_lock lock(mutex_);
-    std::erase_if(memories_, [](const auto& entry) { return entry.second.expired(); });
-    auto& slot = memories_[memory->description()];
-    if (auto existing = slot.lock()) return existing;
-    slot = memory;
-    return memory;
-  }
-
-  [[nodiscard]] std::uint64_t next_serial() {
-    const std::scoped_lock lock(mutex_);
-    return ++serial_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::uint64_t serial_ = 0;
-  std::map<Description, std::weak_ptr<Memory>> memories_;
-};
-
-Mapped& mapped() {
+/// The allocations that this process has mapped.
+Mapped<Description, Memory>& mapped() {
   // Never destroyed: destructors of other static objects may still use it.
-  static Mapped& table = *new Mapped;
+  static auto& table = *new Mapped<Description, Memory>;
   return table;
 }
 
@@ -297,13 +260,13 @@ class CudaBackend final : public MemoryBackend {
                                to_string(device_->id()), rounded));
     }
     driver.check(result, "cuMemCreate");
-    auto memory =
-        std::make_shared<Memory>(std::make_shared<const Allocation>(handle), rounded, describe(rounded), false);
+    const Description description = describe(rounded);
+    auto memory = std::make_shared<Memory>(std::make_shared<const Allocation>(handle), rounded, description, false);
     memory->open_to(device_->id().index);
     const Stream stream(*device_);
     device_->fill(stream, memory->data(), std::byte{0}, rounded);
     stream.synchronize();
-    return std::make_shared<CudaSegment>(mapped().insert(std::move(memory)));
+    return std::make_shared<CudaSegment>(mapped().insert(description, std::move(memory)));
   }
 
   [[nodiscard]] std::shared_ptr<Segment> adopt(void* data, std::size_t bytes) override {
@@ -363,8 +326,9 @@ class CudaBackend final : public MemoryBackend {
       void* descriptor = reinterpret_cast<void*>(number);  // NOLINT(performance-no-int-to-ptr)
       driver.check(driver.cuMemImportFromShareableHandle(&handle, descriptor, handle_type),
                    "cuMemImportFromShareableHandle");
-      memory = mapped().insert(std::make_shared<Memory>(
-          std::make_shared<const Allocation>(handle), static_cast<std::size_t>(description.bytes), description, true));
+      memory = mapped().insert(
+          description, std::make_shared<Memory>(std::make_shared<const Allocation>(handle),
+                                                static_cast<std::size_t>(description.bytes), description, true));
     }
     memory->open_to(device_->id().index);
     return std::make_shared<CudaMapping>(std::move(memory));
@@ -387,7 +351,8 @@ class CudaBackend final : public MemoryBackend {
 
  private:
   [[nodiscard]] static Description describe(std::size_t bytes) {
-    return {process_name(), mapped().next_serial(), static_cast<std::uint64_t>(bytes)};
+    static std::atomic<std::uint64_t> serial{0};
+    return {process_name(), ++serial, static_cast<std::uint64_t>(bytes)};
   }
 
   std::shared_ptr<Device> device_;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 
 #include "base/checked.hpp"
 #include "base/format.hpp"
+#include "memory/mapped.hpp"
 #include "memory/memory_left.hpp"
 #include "team/shared_memory.hpp"
 #include "team/socket.hpp"
@@ -38,46 +37,10 @@ Description describe(int fd) {
           static_cast<std::uint64_t>(status.st_size)};
 }
 
-/// The memfds that this process has mapped. One table for the process, even if several ranks are threads of it: they
-/// share each mapping, and the segment of a pointer can be found.
-class Mapped {
- public:
-  std::shared_ptr<SharedMemory> find(const Description& description) {
-    const std::scoped_lock lock(mutex_);
-    const auto at = by_inode_.find(description);
-    return at == by_inode_.end() ? nullptr : at->second.lock();
-  }
-
-  std::shared_ptr<SharedMemory> find(const std::byte* data, std::size_t bytes) {
-    const std::scoped_lock lock(mutex_);
-    for (const auto& [description, weak] : by_inode_) {
-      const auto memory = weak.lock();
-      if (memory != nullptr && data >= memory->data() && bytes <= memory->bytes() &&
-          static_cast<std::size_t>(data - memory->data()) <= memory->bytes() - bytes) {
-        return memory;
-      }
-    }
-    return nullptr;
-  }
-
-  /// Returns the existing entry instead, if another thread was faster.
-  std::shared_ptr<SharedMemory> insert(const Description& description, std::shared_ptr<SharedMemory> memory) {
-    const std::scoped_lock lock(mutex_);
-    std::erase_if(by_inode_, [](const auto& entry) { return entry.second.expired(); });
-    auto& slot = by_inode_[description];
-    if (auto existing = slot.lock()) return existing;
-    slot = memory;
-    return memory;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<Description, std::weak_ptr<SharedMemory>> by_inode_;
-};
-
-// Never destroyed: a static object's destructor may still allocate.
-Mapped& mapped() {
-  static Mapped& table = *new Mapped;
+/// The memfds that this process has mapped.
+Mapped<Description, SharedMemory>& mapped() {
+  // Never destroyed: a static object's destructor may still allocate.
+  static auto& table = *new Mapped<Description, SharedMemory>;
   return table;
 }
 

@@ -29,6 +29,9 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] bool holds(const std::byte* data, std::size_t bytes) const noexcept {
+    return data >= data_ && bytes <= bytes_ && static_cast<std::size_t>(data - data_) <= bytes_ - bytes;
+  }
   /// The descriptor of memory allocated here, until it is taken; otherwise empty.
   [[nodiscard]] const FileDescriptor& descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] FileDescriptor take_descriptor() noexcept;

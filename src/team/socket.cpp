@@ -147,11 +147,15 @@ FileDescriptor move_high(FileDescriptor descriptor) noexcept {
   return moved < 0 ? std::move(descriptor) : FileDescriptor::from_native_handle(moved);
 }
 
-FileDescriptor duplicate(const FileDescriptor& descriptor) {
-  auto copy = FileDescriptor::from_native_handle(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy && errno == EBADF) {
+void expect_open(const FileDescriptor& descriptor) {
+  if (::fcntl(descriptor.get(), F_GETFD) < 0) {
     throw InvalidArgument(format("file descriptor {} is not open", descriptor.get()));
   }
+}
+
+FileDescriptor duplicate(const FileDescriptor& descriptor) {
+  expect_open(descriptor);
+  auto copy = FileDescriptor::from_native_handle(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy) {
     throw OutOfMemory(format("file descriptor {} could not be duplicated: {}; {}", descriptor.get(),
                              std::strerror(errno), describe_descriptor_limit()));

@@ -54,7 +54,9 @@ bool wait_readable(std::span<const int> sockets, std::chrono::steady_clock::time
 /// first, so peers notice its death before its drivers' files are torn down. If that fails, returns it unchanged.
 [[nodiscard]] FileDescriptor move_high(FileDescriptor descriptor) noexcept;
 
-/// A second descriptor of the same file. Throws OutOfMemory.
+/// Throws InvalidArgument unless this descriptor is open.
+void expect_open(const FileDescriptor& descriptor);
+/// A second descriptor of the same file. Throws OutOfMemory, or InvalidArgument if it is not open.
 [[nodiscard]] FileDescriptor duplicate(const FileDescriptor& descriptor);
 
 }  // namespace tandem

@@ -11,6 +11,18 @@
 #include "team/team_state.hpp"
 
 namespace tandem {
+namespace {
+
+/// Whether work on `stream` cannot be of this device. A device that has failed cannot tell: then it may be.
+bool is_of_another(Device& device, StreamRef stream) noexcept {
+  try {
+    return stream.type() != device.id().type || !device.owns(stream);
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
 
 Team::State& Team::state() const {
   if (state_ == nullptr) {
@@ -64,16 +76,15 @@ void Team::abort(const std::string& reason) const noexcept {
 }
 
 void Team::synchronize(StreamRef stream) const {
-  const bool is_ours = stream.type() == device().id().type && device().owns(stream);
   try {
     device().stream_synchronize(stream);
   } catch (const std::exception& error) {
-    if (!is_ours) throw;  // a stream of another device: nothing has failed
+    if (is_of_another(device(), stream)) throw;  // nothing of this team's has failed
     // The work that failed has not produced its results, and peers may wait for them.
     abort(format("what rank {} had queued failed: {}", rank(), error.what()));
     rethrow_from(*this, "what was queued");
   } catch (...) {
-    if (!is_ours) throw;
+    if (is_of_another(device(), stream)) throw;
     abort(format("what rank {} had queued failed", rank()));
     throw;
   }

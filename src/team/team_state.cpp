@@ -149,6 +149,8 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
 
 std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
   check();
+  for (const FileDescriptor& each : mine.descriptors)
+    expect_open(each);  // before anything is sent: the peers know nothing of it
   const std::uint64_t sequence = ++sequence_;
   try {
     return send_and_receive(what, sequence, std::move(mine));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/all_gather.hpp"
 
+#include <numeric>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collective/support.hpp"
 
@@ -324,6 +326,23 @@ TEST_P(AllGatherTest, WhatStartWasGivenMayBeChangedBehindFinish) {
       }
       team.barrier();
     }
+  });
+}
+
+TEST_P(AllGatherTest, AnOpenRunOfATeamThatFailedIsNotTheCallersMistake) {
+  run([](World& world) {
+    std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const Team team = world.team(ranks);
+    AllGather gather(team, {.count = 7, .dtype = i32}, {.algorithm = "push"});
+    const SymmetricTensor gathered = symmetric(team, {team.size() * 7}, i32);
+    const Stream stream(team.device());
+    gather.start(gathered, stream);
+    EXPECT_THROW(gather.start(gathered, stream), InvalidArgument);
+    world.team().barrier();
+    team.abort("no more");
+    EXPECT_THROW(gather.start(gathered, stream), Aborted);
+    EXPECT_THROW(gather(gathered, stream), Aborted);
   });
 }
 

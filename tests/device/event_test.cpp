@@ -205,6 +205,27 @@ TEST_P(EventTest, TellsTime) {
   EXPECT_DOUBLE_EQ(begin.elapsed_since(end), -end.elapsed_since(begin));
 }
 
+TEST_P(EventTest, RefusesToTellATimeThatItDoesNotHave) {
+  Stream stream(device());
+  Event timed(device(), Event::Timing::on);
+  const Event never(device(), Event::Timing::on);
+  Event untimed(device());
+  timed.record(stream);
+  untimed.record(stream);
+  stream.synchronize();
+  for (const Event* without : {&never, static_cast<const Event*>(&untimed)}) {
+    expect_error<InvalidArgument>([&] { static_cast<void>(timed.elapsed_since(*without)); }, {"elapsed time"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(without->elapsed_since(timed)); }, {"elapsed time"});
+  }
+  Event later(device(), Event::Timing::on);
+  block(stream);
+  later.record(stream);
+  expect_error<InvalidArgument>([&] { static_cast<void>(later.elapsed_since(timed)); }, {"elapsed time"});
+  go_ = true;
+  stream.synchronize();
+  EXPECT_GE(later.elapsed_since(timed), 0.0);
+}
+
 TANDEM_ON_EACH_DEVICE(EventTest);
 
 }  // namespace

@@ -369,6 +369,13 @@ TEST_P(GemmTest, RefusesRunsWithoutTheirOperands) {
 TEST_P(GemmTest, RefusesWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(device().gemm({.m = -1, .n = 1, .k = 1})), InvalidArgument);
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .lda = 3})), InvalidArgument);
+  constexpr std::int64_t much = std::int64_t{1} << 62;
+  for (const GemmSpec& spec :
+       {GemmSpec{.m = 4, .n = 4, .k = 4, .lda = much}, GemmSpec{.m = 4, .n = 4, .k = 4, .ldb = much},
+        GemmSpec{.m = 4, .n = 4, .k = 4, .ldd = much}, GemmSpec{.m = much, .n = 1, .k = 0},
+        GemmSpec{.m = std::int64_t{1} << 32, .n = std::int64_t{1} << 32, .k = 0}}) {
+    expect_error<InvalidArgument>([&] { static_cast<void>(device().gemm(spec)); }, {"elements in all"});
+  }
   const Stream stream(device());
   const auto squares = device().gemm({.m = 4, .n = 4, .k = 4});
   const Buffer one = upload(std::vector<float>(16, 1.0F));
@@ -377,6 +384,9 @@ TEST_P(GemmTest, RefusesWhatItCannotDo) {
         [&] { squares->run(stream, {.a = one.data(), .b = one.data(), .d = one.data(), .lda = lda}); },
         {"lda is " + std::to_string(lda), "4 elements"});
   }
+  expect_error<InvalidArgument>(
+      [&] { squares->run(stream, {.a = one.data(), .b = one.data(), .d = one.data(), .lda = much}); },
+      {"elements in all"});
   EXPECT_THROW(static_cast<void>(device().gemm({.m = 4, .n = 4, .k = 4, .dtype = bf16, .out_dtype = f16})),
                InvalidArgument);
   GemmSpec kept{.m = 4, .n = 4, .k = 4, .auxiliary = Auxiliary::output};

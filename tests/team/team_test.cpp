@@ -204,6 +204,19 @@ TEST(Team, AMismatchIsNamedOnEveryMember) {
   });
 }
 
+TEST(Team, AClosedDescriptorIsRefusedBeforeAnythingIsSent) {
+  run_ranks(3, [](World& world) {
+    if (world.rank() == 1) {
+      Parcel mine = parcel_of("closed");
+      mine.descriptors.push_back(FileDescriptor::from_native_handle(999'999'999));  // beyond every limit
+      expect_says(error_of<InvalidArgument>([&] { static_cast<void>(world.team().exchange("x", std::move(mine))); }),
+                  {"is not open"});
+    }
+    const auto all = world.team().exchange("x", parcel_of(std::to_string(world.rank())));  // all are in step
+    for (int r = 0; r < world.size(); ++r) EXPECT_EQ(text_of(all[static_cast<std::size_t>(r)]), std::to_string(r));
+  });
+}
+
 TEST(Team, MembersThatListDifferentRanksAreNamed) {
   run_ranks(4, [](World& world) {
     const std::vector<int> mine = world.rank() == 1 ? std::vector<int>{0, 1, 3} : std::vector<int>{0, 1, 2};

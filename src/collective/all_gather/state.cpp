@@ -97,7 +97,9 @@ Split AllGather::State::split_of(const TensorView& gathered) const {
 
 void AllGather::State::expect_closed(StreamRef stream) {
   if (started_ && started_in_ != 0 && started_in_ != device().stream_capture(stream)) started_ = false;
-  if (started_) refuse("a run was started while another one is open; finish() ends a run");
+  if (!started_) return;
+  team().check();  // a run that a failure left open is not the caller's mistake
+  refuse("a run was started while another one is open; finish() ends a run");
 }
 
 void AllGather::State::expect_open(StreamRef stream, const char* otherwise) const {

@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <memory>
 
+#include "tandem/base/error.hpp"
+
 #include "device/cuda/check.hpp"
 
 namespace tandem::cuda {
@@ -14,7 +16,7 @@ struct Capture {
   cudaGraph_t graph = nullptr;
 };
 
-/// Throws DeviceError for a capture that was invalidated.
+/// Throws InvalidArgument for a capture that a call which captures do not allow has made invalid.
 [[nodiscard]] inline Capture capture_of(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   Capture capture;
@@ -24,7 +26,8 @@ struct Capture {
   check(cudaStreamGetCaptureInfo_v2(stream, &status, &capture.number, &capture.graph), "cudaStreamGetCaptureInfo");
 #endif
   if (status == cudaStreamCaptureStatusInvalidated) {
-    check(cudaErrorStreamCaptureInvalidated, "cudaStreamGetCaptureInfo");
+    throw InvalidArgument(
+        "the stream is in a capture that a call made invalid; allowed: a stream whose capture is valid, or has ended");
   }
   return status == cudaStreamCaptureStatusActive ? capture : Capture{};
 }

@@ -326,7 +326,14 @@ void CudaDevice::event_synchronize(void* event) {
 double CudaDevice::event_elapsed_ms(void* begin, void* end) {
   const CurrentContext current(*context_);
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end)), "cudaEventElapsedTime");
+  const cudaError_t result = cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end));
+  if (result == cudaErrorInvalidResourceHandle || result == cudaErrorNotReady) {
+    ignore(result);
+    throw InvalidArgument(
+        "elapsed time between events of which one was made with Timing::off, or has not been recorded, or not been "
+        "passed");
+  }
+  check(result, "cudaEventElapsedTime");
   return static_cast<double>(milliseconds);
 }
 
