@@ -32,7 +32,7 @@ const Form& form_of(const BenchOptions& options) {
 }
 
 /// Kernels that sum need SMs of their own: this many nearly saturate the links of a Hopper GPU
-/// (docs/performance/four_gpus_notes.md). Copies need none.
+/// (docs/performance/gpu_notes/sums_signals_and_waits.md). Copies need none.
 constexpr int sms_of_sums = 24;
 
 /// The best `sms` for a collective that runs concurrently with a GEMM, unless the options specify it. Copies that are

@@ -470,8 +470,8 @@ TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1) << "each leaves when it has been computed";
 }
 
-// The times are in docs/performance/two_gpus.md, four_gpus.md and four_gpus_notes.md (the last case's on H100): each
-// choice is the fastest that was measured, or within two percent of it.
+// The times are on the pages of docs/performance/gpu_notes (the last case's on H100): each choice is the fastest that
+// was measured, or within two percent of it.
 TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {
   constexpr LinearKind gather = LinearKind::all_gather_linear;
   constexpr LinearKind scatter = LinearKind::linear_reduce_scatter;

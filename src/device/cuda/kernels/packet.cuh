@@ -53,8 +53,8 @@ class BlockPatience {
 
  private:
   /// The bytes of the packet once it has this number, or any if the wait has failed. Not inline: kernels wait in many
-  /// places, and less code takes less time (docs/performance/four_gpus_notes.md, "The smallest all_reduces want little
-  /// code").
+  /// places, and less code takes less time (docs/performance/gpu_notes/kernels_of_collectives.md, "The smallest
+  /// all_reduces want little code").
   __device__ __noinline__ std::uint64_t poll(const MailPacket* packet, std::uint64_t number, SignalWait wait,
                                              WaitControl* control) {
     unsigned sleep_ns = 16;
