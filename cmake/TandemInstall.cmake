@@ -16,7 +16,7 @@ install(TARGETS tandem EXPORT tandem-targets
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tandem" "${PROJECT_BINARY_DIR}/include/tandem"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.hpp")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION "${TANDEM_CONFIG_DIR}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tandem-config.cmake.in"

@@ -40,7 +40,7 @@ proctype Lender(byte me; byte plan) {
        do
        :: k < RANKS && LENDS(FROM) ->
 #if MUTATION != NOT_READY
-          atomic { SIGNALLED(MY_READY) -> take_signal(MY_READY) };
+          atomic { SIGNALED(MY_READY) -> take_signal(MY_READY) };
 #endif
 #if MUTATION == CREDIT_BEFORE_READ
           d_step { put_signal(THEIR_DRAINED) };
@@ -53,7 +53,7 @@ proctype Lender(byte me; byte plan) {
             right = false
           };
 #if MUTATION == NOT_READY
-          atomic { SIGNALLED(MY_READY) -> take_signal(MY_READY) };
+          atomic { SIGNALED(MY_READY) -> take_signal(MY_READY) };
 #endif
 #if MUTATION != CREDIT_BEFORE_READ
           d_step { put_signal(THEIR_DRAINED) };
@@ -114,7 +114,7 @@ proctype Summer(byte me; byte plan) {
        read_inputs();
 #endif
        do
-       :: atomic { k < RANKS && SIGNALLED(MY_REDUCED) -> take_signal(MY_REDUCED) };
+       :: atomic { k < RANKS && SIGNALED(MY_REDUCED) -> take_signal(MY_REDUCED) };
           d_step { READABLE -> assert(CHUNK(FROM, FROM) == SUM || !COUNTS) };
           CHUNK(me, FROM) = SUM;
           d_step { put_signal(THEIR_DRAINED); k++ }

@@ -56,9 +56,9 @@ inline work() {
 }
 
 #if MUTATION == NOT_DRAINED
-#define MET_BEHIND (SIGNALLED(MY_BLOCK) || block == 1)
+#define MET_BEHIND (SIGNALED(MY_BLOCK) || block == 1)
 #else
-#define MET_BEHIND SIGNALLED(MY_BLOCK)
+#define MET_BEHIND SIGNALED(MY_BLOCK)
 #endif
 
 // A block meets the peer's same block before its work, and again afterwards: both times on the same words, which continue
@@ -71,9 +71,9 @@ proctype Block(byte me; byte plan; byte block) {
     :: d_step { i <= ITERATIONS && begun[me] == i -> put_signal(THEIR_BLOCK) };
 #if MUTATION == NOT_READY
        work();
-       atomic { SIGNALLED(MY_BLOCK) -> take_signal(MY_BLOCK) };
+       atomic { SIGNALED(MY_BLOCK) -> take_signal(MY_BLOCK) };
 #else
-       atomic { SIGNALLED(MY_BLOCK) -> take_signal(MY_BLOCK) };
+       atomic { SIGNALED(MY_BLOCK) -> take_signal(MY_BLOCK) };
        work();
 #endif
        d_step { put_signal(THEIR_BLOCK) };

@@ -14,7 +14,7 @@
 //               is granted then: a rank that writes a slot again has had a signal from everybody that came after the
 //               last read.
 //   - Loan:     (LOAN) a rank signals that its own memory may be read where it is, and has it back when every reader
-//               has signalled that it has read. Or (MEETING) a rank meets its peers before it works on their memory,
+//               has signaled that it has read. Or (MEETING) a rank meets its peers before it works on their memory,
 //               and again afterwards, each block of a kernel by itself: the first meeting says `ready`, the second
 //               `drained`.
 //   - Counters: plans use counters that only grow; or (CAPTURED) 0/1 words, as copy engines in a graph would. A rank
@@ -91,9 +91,9 @@
 #define LONELY_CHECK 8         // a rank counts its results unless it has itself heard of a failure
 #define NO_CHECK 9             // a rank counts its results without looking at any control word
 #define PART_NOT_AWAITED 10    // a payload comes in two parts, and the second is read after the first one's arrival signal
-#define READ_LATE 11           // exchanges: a payload is read only after the next one was signalled
+#define READ_LATE 11           // exchanges: a payload is read only after the next one was signaled
 #define NOT_DRAINED 12         // a lender does not wait until all have read; of a meeting, one block skips the second wait
-#define NOT_READY 13           // a loan is read before it was signalled; a block works before it has met its peers
+#define NOT_READY 13           // a loan is read before it was signaled; a block works before it has met its peers
 
 // A word of a signal pad. It is stored at the rank that waits on it, and one peer writes it.
 typedef Word {
@@ -160,7 +160,7 @@ bool failed[RANKS];  // the rank's control word: its waits end, its results do n
 #else
 #define RELEASED false
 #endif
-#define SIGNALLED(word) ((IS_CAPTURED(plan) -> word.value == 1 : word.value > word.taken) || RELEASED)
+#define SIGNALED(word) ((IS_CAPTURED(plan) -> word.value == 1 : word.value > word.taken) || RELEASED)
 
 inline take_signal(word) {
   if
@@ -227,7 +227,7 @@ inline signal_all(words) {
 
 inline wait_all(words) {
   do
-  :: atomic { k < RANKS && SIGNALLED(words) -> take_signal(words); k++ }
+  :: atomic { k < RANKS && SIGNALED(words) -> take_signal(words); k++ }
   :: atomic { k == RANKS -> k = 1; break }
   od
 }

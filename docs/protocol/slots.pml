@@ -16,7 +16,7 @@ proctype Writer(byte me; byte plan) {
     do
     :: i <= ITERATIONS ->
        do
-       :: atomic { k <= READERS(me) && SIGNALLED(MY_CREDIT) -> take_signal(MY_CREDIT) };
+       :: atomic { k <= READERS(me) && SIGNALED(MY_CREDIT) -> take_signal(MY_CREDIT) };
 #if MUTATION != CREDIT_NOT_RESET
           d_step { reset_signal(MY_CREDIT) };
 #endif
@@ -39,7 +39,7 @@ proctype Writer(byte me; byte plan) {
   byte k = 1;
   {
     do
-    :: atomic { i <= ITERATIONS && NEEDS_CREDIT && SIGNALLED(MY_CREDIT) -> take_signal(MY_CREDIT) };
+    :: atomic { i <= ITERATIONS && NEEDS_CREDIT && SIGNALED(MY_CREDIT) -> take_signal(MY_CREDIT) };
 #if MUTATION != CREDIT_NOT_RESET
        d_step { reset_signal(MY_CREDIT) };
 #endif
@@ -73,14 +73,14 @@ proctype Reader(byte me; byte plan) {
   bool right;
   {
     do
-    :: atomic { i <= ITERATIONS && SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
+    :: atomic { i <= ITERATIONS && SIGNALED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
 #if MUTATION == CREDIT_BEFORE_READ
        d_step { reset_signal(MY_ARRIVAL) };
        d_step { put_signal(THEIR_CREDIT) };
 #endif
        right = (SLOT_TO_READ.first == i);
 #if PARTS == 2 && MUTATION != PART_NOT_AWAITED
-       atomic { SIGNALLED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
+       atomic { SIGNALED(MY_ARRIVAL) -> take_signal(MY_ARRIVAL) };
 #endif
        d_step {
          right = right && SLOT_TO_READ.last == i;
