@@ -132,6 +132,12 @@ void PlanState::begin(StreamRef stream) {
       if (resources_) {
         for (const std::shared_ptr<void>& resource : *resources_) team_.hold_in_graph(stream, resource);
       }
+      if (device_->trace().enabled()) {
+        team_.log().write_once(
+            LogLevel::warn,
+            "what is captured into a CUDA graph is not in the trace: its launches do not pass through "
+            "Tandem; allowed: eager runs, or another profiler, as nsys --cuda-graph-trace=node");
+      }
       last_capture_ = capture_;
     }
   });

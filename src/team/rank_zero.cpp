@@ -94,6 +94,12 @@ void RankZero::open() {
     listener_ = listen_at(name);
     if (listener_) return;
     if (Clock::now() > until) {
+      if (const FileDescriptor socket = connect_to(name); socket && !credentials_of(socket).same_user) {
+        throw DeviceError(format(
+            "the socket '@{}', at which rank 0 of job '{}' takes in the others, belongs to process {} of another "
+            "user; allowed: another job name (TANDEM_JOB)",
+            name, self_.job, credentials_of(socket).pid));
+      }
       throw InvalidArgument(
           format("another process takes in the ranks of job '{}' already (socket '@{}'): two jobs "
                  "of one user need two names, and only one process of a job is rank 0",

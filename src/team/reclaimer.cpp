@@ -108,7 +108,7 @@ bool Reclaimer::is_idle(std::chrono::milliseconds limit) noexcept {
 }
 
 // Uses `synchronize_for`, since `synchronize` would throw what host functions threw, which is for the caller that
-// synchronises their stream. Terminates, since every queued wait has a deadline.
+// synchronizes their stream. Terminates, since every queued wait has a deadline.
 bool Reclaimer::wait_until_idle() noexcept {
   constexpr std::chrono::seconds piece{1};
   try {

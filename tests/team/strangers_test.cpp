@@ -123,6 +123,14 @@ TEST_F(Strangers, ASocketOfAnotherUserIsNoRank0) {
   });
 }
 
+TEST_F(Strangers, ASocketOfAnotherUserIsNotASecondJobOfThisOne) {
+  if (!stranger_.listens()) GTEST_SKIP() << "this root cannot become another user";
+  ASSERT_EQ(stranger_.says(), Said::listens);
+  run_ranks(1, [this](World&) {
+    expect_says(refusal<DeviceError>(joining(0)), {"rank 0", job_, "of another user", "TANDEM_JOB"});
+  });
+}
+
 TEST_F(Strangers, WhoIsAnotherUserIsNotLetIn) {
   if (!stranger_.connects()) GTEST_SKIP() << "this root cannot become another user";
   run_ranks(2, [this](World& world) {
