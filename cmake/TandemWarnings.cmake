@@ -5,7 +5,7 @@
 function(tandem_warnings target)
   set(warnings -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align
       -Wformat=2 -Wimplicit-fallthrough -Wextra-semi
-      -Wno-maybe-uninitialized)  # GCC 12 reports initialised std::optionals as uninitialised
+      -Wno-maybe-uninitialized)  # GCC 12 reports initialized std::optionals as uninitialized
   if(CMAKE_UNITY_BUILD)  # a source's local types are then seen by others
     list(APPEND warnings -Wno-subobject-linkage)
     if(NOT TANDEM_UNITY_PROGRAMS)  # in the library's sources, local names collide then

@@ -32,7 +32,7 @@ cases=0
 judge() {
   local name=$1 expected=$2 optimized=-O1 found states began=$SECONDS
   shift 2
-  if [[ $expected != holds ]]; then optimized=-O0; fi  # a mutation is found faster than an optimised check is compiled
+  if [[ $expected != holds ]]; then optimized=-O0; fi  # a mutation is found faster than an optimized check is compiled
   if ! (spin -a "$@" "$model" && gcc $optimized -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c &&
         timeout 300 ./pan -m100000 -w23) >log 2>&1; then
     cat log >&2

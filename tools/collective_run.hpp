@@ -98,7 +98,7 @@ class CollectiveRun {
   void operator()(CollectivePlan& plan, StreamRef stream);
   /// Whether a run's output overwrites (a part of) its input.
   [[nodiscard]] bool in_place() const noexcept { return form_.in_place; }
-  /// The output. The stream must have been synchronised.
+  /// The output. The stream must have been synchronized.
   [[nodiscard]] std::vector<std::byte> result() const;
   /// False if a run wrote outside its output, or changed the input that `fill` was given.
   [[nodiscard]] bool kept_its_bounds(std::span<const std::byte> input) const;

@@ -95,7 +95,7 @@ class LinearRun {
   void reset_output();
   /// Queues one run.
   void operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const;
-  /// The output, of output_dtype, and the auxiliary. The stream must have been synchronised.
+  /// The output, of output_dtype, and the auxiliary. The stream must have been synchronized.
   [[nodiscard]] std::vector<std::byte> result() const { return content_of(output_); }
   [[nodiscard]] std::vector<std::byte> auxiliary() const { return content_of(aux_); }
   [[nodiscard]] const TensorView& first() const noexcept { return first_.view; }

@@ -27,7 +27,7 @@ class LocalProduct {
   void run(Gemm& gemm, StreamRef stream, std::size_t copy = 0) const;
   [[nodiscard]] const GemmSpec& spec() const noexcept { return gemm_->spec(); }
   [[nodiscard]] std::size_t copies() const noexcept { return copies_; }
-  /// D. The stream must have been synchronised.
+  /// D. The stream must have been synchronized.
   [[nodiscard]] std::vector<std::byte> result() const;
   /// Overwrites D with values that no GEMM produces.
   void poison() const;

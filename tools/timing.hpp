@@ -38,7 +38,7 @@ struct QueuedRuns {
 [[nodiscard]] std::string to_string(const Repetitions& repetitions);
 
 /// Times runs of operations on a team. Each run starts after a barrier of the team's streams. On CUDA, runs are queued
-/// without waiting in between and timed by events; on the host, by the clock around the run and its synchronisation.
+/// without waiting in between and timed by events; on the host, by the clock around the run and its synchronization.
 class Timing {
  public:
   /// Collective. With `blocking`, the host waits for each run on CUDA, too. `clocks`, which must outlive this, are
@@ -60,7 +60,7 @@ class Timing {
   /// The median time of each body, over `least` to `most` rounds, as many as fit into `limit` seconds. Collective.
   [[nodiscard]] std::vector<double> medians_in_turns(std::span<const std::function<void()>> bodies, double limit,
                                                      int least, int most);
-  /// Runs `body` with the ranks synchronised, and leaves the trace of only that for write_timeline. Collective.
+  /// Runs `body` with the ranks synchronized, and leaves the trace of only that for write_timeline. Collective.
   void trace(const std::function<void()>& body);
   /// Seconds of each run measured since the last call, as the slowest rank measured them. Collective.
   [[nodiscard]] std::vector<double> collect();

@@ -17,7 +17,7 @@ from pathlib import Path
 NAMES = "libcublasmp.so*", "libcublasMp.so*"
 
 # From the headers of cuBLASMp, cuBLAS and CUDA.
-STATUSES = ("success", "not initialised", "allocation failed", "invalid value", "architecture mismatch", "execution failed",
+STATUSES = ("success", "not initialized", "allocation failed", "invalid value", "architecture mismatch", "execution failed",
             "internal error", "not supported")
 TRANSA, ALGORITHM, EPILOGUE = 0, 3, 5
 # Chunks overlapped with GEMMs, and in sequence. The other pipelines need NVLink multicast, or kernels that wait.

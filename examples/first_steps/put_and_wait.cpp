@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank repeatedly writes into its right neighbour's memory; signals say when there is something to read, and when
+// Each rank repeatedly writes into its right neighbor's memory; signals say when there is something to read, and when
 // it may be overwritten. Collectives are built from these operations; use them directly where no collective fits:
 //
 //   tandem run -n 3 -- build/release/examples/first_steps/put_and_wait
@@ -24,7 +24,7 @@ int main() try {
   const int right = (team.rank() + 1) % team.size();
   const int left = (team.rank() + team.size() - 1) % team.size();
 
-  auto inbox = tandem::SymmetricTensor::empty(team, {count}, tandem::f32);  // the left neighbour writes into it
+  auto inbox = tandem::SymmetricTensor::empty(team, {count}, tandem::f32);  // the left neighbor writes into it
   inbox.rendezvous();                                                       // before this, no other rank can access it
   const tandem::SignalPad& pad = inbox.signal_pad();
   const std::size_t bytes = inbox.local().bytes();

@@ -102,10 +102,10 @@ void Parameters::allocate(std::uint64_t seed) {
       begin += padded(sizes.numel());
     }
   }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) initialise(parameters_[i], random_bits(seed, i));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) initialize(parameters_[i], random_bits(seed, i));
 }
 
-void Parameters::initialise(const Parameter& parameter, std::uint64_t key) const {
+void Parameters::initialize(const Parameter& parameter, std::uint64_t key) const {
   const Part part = part_of(parameter, team_.size(), team_.rank());
   const std::int64_t full_columns = matrix_of(parameter.full).second;
   std::vector<float> values;

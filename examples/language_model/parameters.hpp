@@ -69,7 +69,7 @@ class Parameters {
 
  private:
   [[nodiscard]] Dims own_sizes(const Parameter& parameter) const;
-  void initialise(const Parameter& parameter, std::uint64_t key) const;
+  void initialize(const Parameter& parameter, std::uint64_t key) const;
 
   Team team_;
   DType dtype_;

@@ -35,13 +35,13 @@ struct ReferenceStep {
 /// eight standard deviations; one in millions of independent normal errors exceeds five.
 ///
 /// Errors of different results need not be independent, for two reasons:
-/// - One rounding moves many later results together. A row's scale moves the whole row, and where weights have learnt a
-///   few directions, errors along these accumulate. The gradient of a rare byte that one token's context repeats (a
+/// - One rounding moves many later results together. A row's scale moves the whole row, and where weights have learned
+///   a few directions, errors along these accumulate. The gradient of a rare byte that one token's context repeats (a
 ///   line of dashes) is such a sum: its error reached 14 deviations. So the step is also run `samples` times, at least
 ///   once, with each rounding moved by one deviation, up or down at random (stochastic arithmetic: Vignes, 1993), and
 ///   where a row of a gradient, or an element of it, moves by more than its variances predict, these are raised to
 ///   match. The samples determine it to within about 1/√(2 · samples).
-/// - Different roundings are alike. A model that has learnt little more than byte frequencies has nearly the same
+/// - Different roundings are alike. A model that has learned little more than byte frequencies has nearly the same
 ///   activations for every token, and they round alike. So a gradient, which is a sum over tokens, may also drift by
 ///   one deviation of each of its terms, all with the same sign; the bound of a single product is wider. A test with
 ///   stochastically rounded bf16, whose errors are independent, confirmed the cause: with 4096 tokens and 2 blocks of

@@ -25,7 +25,7 @@ struct CollectiveTuning {
   std::size_t one_kernel_bytes;   ///< up to this size, an all-reduce runs as one kernel, if the device has one
   std::size_t one_kernel_link_bytes;     ///< the same for gathers and sums of shards: bytes that a rank sends
   std::size_t direct_above_bytes;        ///< above this (sent by mail), one kernel works directly on symmetric tensors
-  std::size_t direct_copy_of_two_bytes;  ///< the same for copies between two ranks, which synchronise sooner
+  std::size_t direct_copy_of_two_bytes;  ///< the same for copies between two ranks, which synchronize sooner
   std::size_t direct_gather_bytes;       ///< for gathers, up to this (on a rank's links): then copies are as fast
   std::size_t direct_exchange_bytes;     ///< the same for all-to-alls, where the own part slows copies
   std::size_t direct_scatter_bytes;      ///< the same for reduce-scatters: then a reduction by all threads is faster

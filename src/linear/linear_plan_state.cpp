@@ -121,7 +121,7 @@ LinearChoice agreed_choice(const Team& team, LinearKind kind, const LinearSpec& 
   LinearChoice choice = or_abort(team, format("the choice of {}", name(kind)), [&] {
     return choose_tuned(kind, spec, team.size(), team.device(), options, cache, team.log());
   });
-  // Each group is signalled, so all ranks need the same groups; ranks with different shares would choose differently.
+  // Each group is signaled, so all ranks need the same groups; ranks with different shares would choose differently.
   const bool is_open = options.algorithm == "auto" || (has_groups(options.algorithm) && !options.groups);
   if (!is_open || team.size() == 1) return choice;
 

@@ -44,7 +44,7 @@ class ShardGather {
   /// What communicates, for a plan's `describe`.
   [[nodiscard]] std::string communication() const;
 
-  /// Synchronises with all ranks, before `take_slot`: for a plan that granted slots before their last reader.
+  /// Synchronizes with all ranks, before `take_slot`: for a plan that granted slots before their last reader.
   void open(StreamRef stream) const;
   /// Begins a run: takes a slot at each peer. On the caller's stream, before the fork: on a GPU, a kernel that is
   /// launched as a GEMM begins may have to wait until that one ends.

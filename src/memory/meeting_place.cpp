@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// With fewer bytes, a block is not worth its synchronisation with the peers.
+// With fewer bytes, a block is not worth its synchronization with the peers.
 constexpr std::size_t fewest_bytes = std::size_t{8} << 10;
 // This many fill the links, or twice as many if a reduction only loads from peers: loads take a round trip, and with
 // two ranks each thread has one in flight (with copies four). With more blocks, large operands finish slightly earlier.

@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-/// A plan's own signal words for kernels that work on the ranks' symmetric tensors and synchronise with the peers' (see
+/// A plan's own signal words for kernels that work on the ranks' symmetric tensors and synchronize with the peers' (see
 /// Device::reduce_in_meeting, copy_in_meeting and spread_in_meeting), and optional symmetric memory for them.
 class MeetingPlace {
  public:
@@ -36,14 +36,14 @@ class MeetingPlace {
   /// Owners of the underlying memory.
   [[nodiscard]] Owners owners() const { return blocks_ == 0 ? Owners() : owners_of(memory_); }
 
-  // Each synchronises with all peers, works, and synchronises again: ranks access each other's memory only in between.
+  // Each synchronizes with all peers, works, and synchronizes again: ranks access each other's memory only in between.
   // `most_bytes` is the size of the largest rank's part of each operand, or of the longest copy. Every member makes the
   // same calls in the same order, with equal `most_bytes` and, for a reduction, `peer_destinations`, since each block
-  // synchronises with the peers' same block. Asynchronous and stream-ordered; waits end and fail as SignalPad's do.
+  // synchronizes with the peers' same block. Asynchronous and stream-ordered; waits end and fail as SignalPad's do.
 
   void reduce(StreamRef stream, const Reduction& reduction, std::size_t most_bytes) const;
   void copy(StreamRef stream, std::span<const Copy> copies, std::size_t most_bytes) const;
-  /// The source is this rank's own memory, which may be read before the first synchronisation.
+  /// The source is this rank's own memory, which may be read before the first synchronization.
   void spread(StreamRef stream, const Spread& spread, std::size_t most_bytes) const;
 
  private:

@@ -30,7 +30,7 @@ namespace tandem {
 ///
 /// Instead of copying into its slot, a rank may lend data in its private memory to its peers, which read it with a
 /// single copy, if the system allows that:
-///   lender:  lend(arrival) → … → wait until every peer has signalled that it has read
+///   lender:  lend(arrival) → … → wait until every peer has signaled that it has read
 ///   reader:  wait(lender, arrival) → fetch → signal that it has read
 ///
 /// Short messages between all ranks may be sent as mail: each rank writes a message into one of two mailboxes on each

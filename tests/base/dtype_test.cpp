@@ -70,7 +70,7 @@ TEST(Scalar, EachBFloat16SurvivesTheWayThroughFloat) {
 
 TEST(Scalar, FloatsRoundToTheNearestTiesToEven) {
   // An odd stride visits all exponents and many mantissas; `low` is the bits below: ties of both formats, upwards and
-  // downwards, and their neighbours.
+  // downwards, and their neighbors.
   for (std::uint64_t u = 0; u < 0x1'0000'0000ULL; u += 65'521 * 3) {
     for (const std::uint32_t low : {0U, 0x0fffU, 0x1000U, 0x1001U, 0x3000U, 0x7fffU, 0x8000U, 0x8001U, 0xf000U}) {
       const auto value = std::bit_cast<float>((static_cast<std::uint32_t>(u) & 0xffff0000U) | low);

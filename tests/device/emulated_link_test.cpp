@@ -115,7 +115,7 @@ TEST_P(EmulatedLinkTest, PushesPayLatencyOnce) {
   EXPECT_EQ(theirs.value, 50U);
 }
 
-TEST_P(EmulatedLinkTest, APushIsSignalledWhileTheNextCrosses) {
+TEST_P(EmulatedLinkTest, APushIsSignaledWhileTheNextCrosses) {
   Stream stream(device());
   std::array<SignalWord, 2> mine{};
   std::array<SignalWord, 2> theirs{};

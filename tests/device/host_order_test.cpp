@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 class HostOrderTest : public OnDevice {};
 
-// Random tasks on random streams, ordered by random events, while random streams are synchronised. Each task checks,
+// Random tasks on random streams, ordered by random events, while random streams are synchronized. Each task checks,
 // by vector clocks (how many tasks of each stream have run), that everything ordered before it has run.
 TEST_P(HostOrderTest, StreamsAndEventsUnderRandomDelays) {
   constexpr std::size_t stream_count = 5;
@@ -168,7 +168,7 @@ std::int64_t first_writes() {
 }
 
 // Light work wakes no worker at once, since a thread that waits can do it itself. Page faults show which thread did it.
-TEST_P(HostOrderTest, WhoSynchronisesHelps) {
+TEST_P(HostOrderTest, WhoSynchronizesHelps) {
   constexpr std::size_t rounds = 500;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* const fresh = ::mmap(nullptr, rounds * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -206,7 +206,7 @@ TEST_P(HostOrderTest, AYieldGivesTheCoreToWhoWaitsForIt) {
   EXPECT_GT(given, rounds / 4) << "of " << rounds << "; without a yield a turn comes every few milliseconds";
 }
 
-// No thread synchronises the stream meanwhile, so light work is left to the pacemaker unless it is flushed.
+// No thread synchronizes the stream meanwhile, so light work is left to the pacemaker unless it is flushed.
 TEST_P(HostOrderTest, AFlushStartsLightWorkSooner) {
   constexpr int rounds = 31;
   Stream stream(device());
@@ -271,7 +271,7 @@ TEST_P(HostOrderTest, NobodyLooksOftenAfterAStreamThatItsCallerDrains) {
 }
 
 TEST_P(HostOrderTest, AWaitingStreamHelpsTheOneItWaitsFor) {
-  // A chain of dependencies through many streams, of which only the last one is synchronised.
+  // A chain of dependencies through many streams, of which only the last one is synchronized.
   std::vector<Stream> streams;
   for (int i = 0; i < 20; ++i) streams.emplace_back(device());
   Buffer word = upload(std::vector<unsigned char>{0});

@@ -214,7 +214,7 @@ TEST_P(Pad, AMissedDeadlineNamesWhoWasWaitedFor) {
       wait_in_vain(team, tensor.signal_pad(), stream);
       try {
         team.synchronize(stream);
-        ADD_FAILURE() << "nobody signalled, and the wait ended well";
+        ADD_FAILURE() << "nobody signaled, and the wait ended well";
       } catch (const Timeout& error) {
         EXPECT_EQ(error.peer(), 1);
         EXPECT_NE(std::string(error.what()).find("channel 3"), std::string::npos) << error.what();
@@ -291,7 +291,7 @@ TEST_P(Pad, OfARankThatAnExceptionEndsThePeersHearAtOnce) {
       world.team().barrier();
       try {
         second.team().synchronize(stream);
-        ADD_FAILURE() << "nobody signalled, and the wait ended well";
+        ADD_FAILURE() << "nobody signaled, and the wait ended well";
       } catch (const PeerLost& error) {
         EXPECT_EQ(error.rank(), 0);
         testing::expect_says(error.what(), {"rank 0 ", "an exception ends its world"});
@@ -339,7 +339,7 @@ TEST_P(Pad, AFailureElsewhereIsToldWithTheWaitThatItEnded) {
       tensor.signal_pad().wait_signal(stream, 2, 3);
       try {
         team.synchronize(stream);
-        ADD_FAILURE() << "nobody signalled, and the wait ended well";
+        ADD_FAILURE() << "nobody signaled, and the wait ended well";
       } catch (const Aborted& error) {
         for (const char* part : {"on purpose", "had waited", "rank 1", "0 of 1 signals on channel 3"}) {
           EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();

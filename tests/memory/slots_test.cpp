@@ -23,7 +23,7 @@ using testing::team_sizes;
 
 class SlotsTest : public testing::OnEachDevice {};
 
-/// Every rank pushes a number into each peer's slot repeatedly, without synchronising the host in between, with random
+/// Every rank pushes a number into each peer's slot repeatedly, without synchronizing the host in between, with random
 /// delays on both sides. If a credit were granted too early, or a signal arrived before its data, a sum would be wrong.
 TEST_P(SlotsTest, NothingIsOverwrittenBeforeItIsRead) {
   for (const int ranks : team_sizes()) {
@@ -95,7 +95,7 @@ TEST_P(SlotsTest, PeersAreVisitedInRotatedOrder) {
   });
 }
 
-/// Every rank lends its private memory repeatedly, and overwrites it as soon as all peers have signalled that they have
+/// Every rank lends its private memory repeatedly, and overwrites it as soon as all peers have signaled that they have
 /// read it, with random delays on both sides.
 TEST_P(SlotsTest, LentMemoryIsReadBeforeItIsWrittenAgain) {
   for (const int ranks : team_sizes()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Behaviour that several commands share.
+// Behavior that several commands share.
 #include "tools/command.hpp"
 
 #include <cstddef>

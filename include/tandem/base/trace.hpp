@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// What a traced range spends its time on; sets its colour in the timeline.
+/// What a traced range spends its time on; sets its color in the timeline.
 enum class TraceKind : std::uint8_t {
   compute,
   communication,  ///< copies: on a GPU, its copy engines

@@ -122,11 +122,11 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual void* graph_create(StreamRef stream, const std::function<void()>& body);
   virtual void graph_destroy(void* graph) noexcept;
   virtual void graph_launch(void* graph, StreamRef stream);
-  /// Waits until everything queued on all streams of this device has run. Blocking; throws what synchronising one of
-  /// them would throw; errors of the other streams are left for their synchronisation.
+  /// Waits until everything queued on all streams of this device has run. Blocking; throws what synchronizing one of
+  /// them would throw; errors of the other streams are left for their synchronization.
   virtual void synchronize() = 0;
   /// `synchronize` for at most `limit`; false if work is still queued then. Exceptions of host functions (`launch`) are
-  /// not thrown here but when their stream is synchronised.
+  /// not thrown here but when their stream is synchronized.
   [[nodiscard]] virtual bool synchronize_for(std::chrono::milliseconds limit) = 0;
 
   // Work.
@@ -201,13 +201,13 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual bool exchanges_mail() const noexcept { return false; }
 
   /// `signal_and_wait` with all peers, `reduce`, and `signal_and_wait` again, in one kernel, for reductions on peers'
-  /// memory. Needs a peer; a `count` of 0 still synchronises. Throws Unsupported unless `meets`.
+  /// memory. Needs a peer; a `count` of 0 still synchronizes. Throws Unsupported unless `meets`.
   virtual void reduce_in_meeting(StreamRef stream, const Reduction& reduction, const MeetingBlocks& meeting,
                                  WaitControl* control);
   /// As `reduce_in_meeting`, but with copies of one row each, at most `max_reduce_operands`, done concurrently.
   virtual void copy_in_meeting(StreamRef stream, std::span<const Copy> copies, const MeetingBlocks& meeting,
                                WaitControl* control);
-  /// As `copy_in_meeting`, from one local source, which may be read before the first synchronisation with the peers.
+  /// As `copy_in_meeting`, from one local source, which may be read before the first synchronization with the peers.
   virtual void spread_in_meeting(StreamRef stream, const Spread& spread, const MeetingBlocks& meeting,
                                  WaitControl* control);
   [[nodiscard]] virtual bool meets() const noexcept { return false; }

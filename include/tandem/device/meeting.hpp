@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// How the ranks of a team synchronise inside a kernel that works on all ranks' memory: each thread block synchronises
+/// How the ranks of a team synchronize inside a kernel that works on all ranks' memory: each thread block synchronizes
 /// with the same block of every peer, through signal words of its own.
 struct MeetingBlocks {
   std::span<const PeerWords> peers{};  ///< all ranks but this one: the words of block 0

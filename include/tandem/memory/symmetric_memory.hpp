@@ -34,7 +34,7 @@ class TANDEM_API SymmetricMemory {
   /// Uses `bytes` at `data` of an earlier allocation, made by Tandem (perhaps for another team) or, on CUDA, by any
   /// code through the VMM API: by one cuMemCreate on this device, with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR. Local.
   /// Keeps the allocation alive, but not other code's mapping of it: leave `data` mapped until queued work and graphs
-  /// that use it are gone. If that other team has failed, all its members must synchronise their streams before the
+  /// that use it are gone. If that other team has failed, all its members must synchronize their streams before the
   /// rendezvous: its queued work may still write here. Throws Unsupported for memory that cannot be shared,
   /// InvalidArgument for a range that exceeds an allocation of Tandem's, and OutOfMemory.
   [[nodiscard]] static SymmetricMemory wrap(const Team& team, void* data, std::size_t bytes,

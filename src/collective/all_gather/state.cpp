@@ -345,7 +345,7 @@ void AllGather::State::staged(const Rows& shard, const Rows& gathered, const Spl
     return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), piece_bytes());
   };
   // A rank signals that its piece k + 1 is there only after it has read all of piece k. So before it overwrites a slot,
-  // for piece k + 2, all peers have signalled that they have read it: the signals serve as credits.
+  // for piece k + 2, all peers have signaled that they have read it: the signals serve as credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += piece_bytes()) {
     const int slot = slots().next();

@@ -262,7 +262,7 @@ void AllReduce::State::one_kernel(const std::byte* input, std::byte* out, std::i
 }
 
 // In one_shot and two_shot a rank signals in piece k + 1 only after it has read all of piece k. So before it overwrites
-// a slot, for piece k + 2, all peers have signalled that they have read it: the signals serve as credits.
+// a slot, for piece k + 2, all peers have signaled that they have read it: the signals serve as credits.
 
 void AllReduce::State::one_shot(const std::byte* input, std::byte* out, std::int64_t count, StreamRef stream) {
   const auto piece = static_cast<std::int64_t>(piece_bytes() / element_bytes());

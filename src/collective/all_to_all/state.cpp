@@ -261,7 +261,7 @@ void AllToAll::State::fetch(const std::byte* input, std::byte* out, StreamRef st
 void AllToAll::State::staged(const Rows& input, const Rows& out, std::size_t longest, StreamRef stream) {
   const std::size_t part = std::min(part_bytes(), longest);
   // A rank signals piece k + 1 only after it has read all of piece k. So before it overwrites a slot, for piece k + 2,
-  // all peers have signalled that they have read it: the signals serve as credits.
+  // all peers have signaled that they have read it: the signals serve as credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();

@@ -175,7 +175,7 @@ void ReduceScatter::State::staged(const std::byte* input, std::byte* shard, cons
   const std::size_t longest = bytes_of(whole.full);
   const std::size_t part = std::min(part_bytes(), longest);
   // A rank signals piece k + 1 only after it has read all of piece k. So before it overwrites a slot, for piece k + 2,
-  // all peers have signalled that they have read it: the signals serve as credits.
+  // all peers have signaled that they have read it: the signals serve as credits.
   open_slots(stream);
   for (std::size_t begin = 0; begin < longest; begin += part) {
     const int slot = slots().next();

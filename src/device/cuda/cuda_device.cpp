@@ -135,7 +135,7 @@ class CudaDevice final : public Device {
   std::mutex blas_mutex_;
   std::shared_ptr<const BlasHandle> blas_;  // created by the first GEMM
   std::mutex idle_mutex_;
-  // The device synchronisation in progress, if any. On the heap, so that a forked child can leak it.
+  // The device synchronization in progress, if any. On the heap, so that a forked child can leak it.
   std::unique_ptr<std::future<cudaError_t>> idle_ = std::make_unique<std::future<cudaError_t>>();
 };
 
@@ -358,7 +358,7 @@ void CudaDevice::synchronize() {
   host_calls_.rethrow_any();
 }
 
-// CUDA has no device synchronisation with a timeout, so a separate thread waits. A wait that an earlier call began does
+// CUDA has no device synchronization with a timeout, so a separate thread waits. A wait that an earlier call began does
 // not cover work queued since, so another one follows it.
 bool CudaDevice::synchronize_for(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + std::min(limit, longest_timeout);

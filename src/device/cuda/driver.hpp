@@ -42,7 +42,7 @@ struct Driver {
 #undef TANDEM_DRIVER_MEMBER
   // NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
-  /// Loads and initialises (cuInit) the driver on the first call in the process. Throws Unsupported if that fails.
+  /// Loads and initializes (cuInit) the driver on the first call in the process. Throws Unsupported if that fails.
   [[nodiscard]] static const Driver& get();
   /// Why the library cannot be loaded; empty if it can. Does not call cuInit.
   [[nodiscard]] static const std::string& why_not_loaded();

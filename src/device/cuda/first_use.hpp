@@ -9,7 +9,7 @@
 namespace tandem::cuda {
 
 // Everything that a run may need is created when the device opens: a kernel's first launch may load code, which may
-// synchronise the context. That deadlocks if a running kernel waits for a peer that waits for work not yet queued here.
+// synchronize the context. That deadlocks if a running kernel waits for a peer that waits for work not yet queued here.
 
 /// Loads all of Tandem's kernels. Throws Unsupported if this build has none for the GPU, and DeviceError.
 void load_kernels(const Properties& properties, int device);

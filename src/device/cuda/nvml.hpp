@@ -10,11 +10,11 @@
 
 namespace tandem::cuda {
 
-/// NVML, the library behind nvidia-smi, loaded and initialised while this lives. It lists the machine's (or
-/// container's) GPUs without initialising CUDA.
+/// NVML, the library behind nvidia-smi, loaded and initialized while this lives. It lists the machine's (or
+/// container's) GPUs without initializing CUDA.
 class Nvml {
  public:
-  /// Null if the library is missing, too old, or fails to initialise.
+  /// Null if the library is missing, too old, or fails to initialize.
   [[nodiscard]] static std::unique_ptr<const Nvml> open();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;

@@ -20,8 +20,8 @@ namespace {
 
 using cuda::Driver;
 
-/// The number of GPUs that this process sees, from NVML and CUDA_VISIBLE_DEVICES, without initialising CUDA, so that a
-/// launcher or a test may call it and then fork: a child of a process that has initialised CUDA cannot use it. Empty if
+/// The number of GPUs that this process sees, from NVML and CUDA_VISIBLE_DEVICES, without initializing CUDA, so that a
+/// launcher or a test may call it and then fork: a child of a process that has initialized CUDA cannot use it. Empty if
 /// only CUDA can tell: NVML is missing, or `count_listed` does not understand the list.
 std::optional<int> count_without_cuda() {
   const std::unique_ptr<const cuda::Nvml> nvml = cuda::Nvml::open();

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-/// The number of CUDA devices that this process sees; 0 without a driver. Avoids initialising CUDA if possible, so that
+/// The number of CUDA devices that this process sees; 0 without a driver. Avoids initializing CUDA if possible, so that
 /// the process may still fork.
 [[nodiscard]] int cuda_device_count() noexcept;
 /// Why `cuda_device_count` returns 0; empty if it does not.

@@ -36,7 +36,7 @@ namespace tandem {
 namespace {
 
 // Work that takes a good part of a millisecond calls a worker at once. Shorter work is left to the next thread that
-// synchronises, or to the pacemaker: a worker that wakes only to find its stream drained costs small collectives more
+// synchronizes, or to the pacemaker: a worker that wakes only to find its stream drained costs small collectives more
 // than their work.
 constexpr std::size_t heavy_bytes = std::size_t{4} << 20;
 constexpr std::int64_t heavy_elements = 256 * 1024;

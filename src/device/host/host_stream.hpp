@@ -26,7 +26,7 @@ namespace tandem {
 class HostWorkers;
 
 /// How long a task may take: a heavy one wakes a worker at once (a system call), a light one is left to the next thread
-/// that synchronises, or to the pacemaker (see HostWorkers).
+/// that synchronizes, or to the pacemaker (see HostWorkers).
 enum class TaskWeight : std::uint8_t { light, heavy };
 
 /// A queue of tasks that run one after the other, on whichever thread drains it: a worker, or a thread that waits for

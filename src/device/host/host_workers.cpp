@@ -73,7 +73,7 @@ void HostWorkers::call(HostStream& stream) noexcept {
     try {
       threads_.emplace_back([this] { work(); });
     } catch (...) {
-      // No new thread: the stream stays on the list, for the next idle worker, or a thread that synchronises drains it.
+      // No new thread: the stream stays on the list, for the next idle worker, or a thread that synchronizes drains it.
       return;
     }
   } else {

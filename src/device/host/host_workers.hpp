@@ -17,7 +17,7 @@ namespace tandem {
 /// task (so a process may fork until then), asleep while there is nothing to do.
 ///
 /// Waking a thread costs a system call and disturbs a core, and most small work is drained by the thread that queued it
-/// when that synchronises. So light tasks call no worker, but put their stream on a list: a pacemaker thread, which
+/// when that synchronizes. So light tasks call no worker, but put their stream on a list: a pacemaker thread, which
 /// ticks only while there is such work, calls a worker for each stream that made no progress between two ticks.
 class HostWorkers {
  public:

@@ -178,7 +178,7 @@ TEST_P(CudaDeviceTest, EverythingCanBeCaptured) {
 }
 
 TEST_P(CudaDeviceTest, NothingIsLoadedLateWhileAKernelWaits) {
-  // Runs each operation for the first time while a kernel waits: one that loaded code, allocated or synchronised would
+  // Runs each operation for the first time while a kernel waits: one that loaded code, allocated or synchronized would
   // block here until the wait misses its deadline.
   Everything everything(device_, random());
   Buffer pad(device_, 2 * sizeof(SignalWord));

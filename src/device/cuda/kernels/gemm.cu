@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(threads) tiled_gemm_kernel(const TiledGemmArgu
   float sums[own][own] = {};
   for (std::int64_t p0 = 0; p0 < g.k; p0 += depth) {
     for (int e = static_cast<int>(threadIdx.x); e < tile * depth; e += threads) {
-      // Neighbouring threads read along the contiguous dimension.
+      // Neighboring threads read along the contiguous dimension.
       const int ai = g.a_column == 1 ? e / depth : e % tile;
       const int ap = g.a_column == 1 ? e % depth : e / tile;
       const bool a_inside = row0 + ai < g.m && p0 + ap < g.k;

@@ -31,7 +31,7 @@ struct SignalAndWaitArguments {
 [[nodiscard]] cudaError_t launch_wait_and_count(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 [[nodiscard]] cudaError_t launch_signal_and_wait(const SignalAndWaitArguments& arguments, cudaStream_t stream);
 
-/// Loads the code now: lazy loading at the first launch may synchronise the context, which may never return if a kernel
+/// Loads the code now: lazy loading at the first launch may synchronize the context, which may never return if a kernel
 /// that waits for a peer is already running.
 [[nodiscard]] cudaError_t load_signal_kernels();
 
