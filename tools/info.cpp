@@ -113,8 +113,9 @@ Json cost_model(const Devices& devices) {
   for (const auto& device : one_of_each(devices)) {
     const CostTable costs = device->costs();
     lines.push_back({{"id", name(device->id().type)},
-                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer",
-                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6)}});
+                     {"is", format("{:.1f} GB/s and {:.1f} us from a rank to a peer{}",
+                                   costs.link_bytes_per_second * 1e-9, costs.link_latency_seconds * 1e6,
+                                   costs.of_another == nullptr ? "" : format(" (of {})", costs.of_another))}});
   }
   return lines;
 }

@@ -350,6 +350,7 @@ LinearChoice choose(LinearKind kind, const LinearSpec& spec, int ranks, const Co
   choice.sms = options.sms;
   choice.leave_sms = options.leave_sms;
   LinearPrediction& predicted = choice.predicted;
+  predicted.of_another = costs.of_another;
   predicted.t_gemm = pieces.whole();
   predicted.t_comm = pieces.comm();
   predicted.t_sequence = pieces.sequence();
@@ -399,12 +400,13 @@ std::string to_string(const LinearChoice& choice) {
     return seconds > 0 ? format(", {} {:.1f} us", algorithm, seconds * 1e6) : "";
   };
   return format(
-      "algorithm: {}{} ({})\npredicted: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
+      "algorithm: {}{} ({})\npredicted{}: t_gemm {:.1f} us, t_comm {:.1f} us, sequence {:.1f} us, pipeline {:.1f} "
       "us{}{}{}{}, ideal {:.1f} us",
       choice.algorithm, choice.groups > 0 ? format(" in {} group{}", choice.groups, choice.groups == 1 ? "" : "s") : "",
-      choice.why, p.t_gemm * 1e6, p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6,
-      if_any("stepwise", p.t_stepwise), if_any("growing", p.t_growing), if_any("shrinking", p.t_shrinking),
-      if_any("direct", p.t_direct), p.t_ideal() * 1e6);
+      choice.why, p.of_another == nullptr ? "" : format(" by the costs of {}, not of this device", p.of_another),
+      p.t_gemm * 1e6, p.t_comm * 1e6, p.t_sequence * 1e6, p.t_pipeline * 1e6, if_any("stepwise", p.t_stepwise),
+      if_any("growing", p.t_growing), if_any("shrinking", p.t_shrinking), if_any("direct", p.t_direct),
+      p.t_ideal() * 1e6);
 }
 
 }  // namespace tandem

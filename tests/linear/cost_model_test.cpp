@@ -470,6 +470,18 @@ TEST(CostModel, TheLatencyCountsForEachCopyThatWaitsForTheOneBefore) {
   EXPECT_NEAR(latencies(LinearKind::linear_reduce_scatter, 6), 6, 0.1) << "each leaves when it has been computed";
 }
 
+TEST(CostModel, SaysWhatDeviceItsCostsAreOf) {
+  const auto text = [](const CostTable& costs) {
+    return to_string(choose(LinearKind::all_gather_linear, {.m = 8192, .n = 2048, .k = 8192, .dtype = bf16}, 4, costs));
+  };
+  CostTable costs = h200_costs();
+  EXPECT_EQ(text(costs).find("not of this device"), std::string::npos) << text(costs);
+  costs.of_another = "Hopper GPUs over NVLink";
+  EXPECT_NE(text(costs).find("predicted by the costs of Hopper GPUs over NVLink, not of this device: t_gemm"),
+            std::string::npos)
+      << text(costs);
+}
+
 // The times are on the pages of docs/performance/gpu_notes (the last case's on H100): each choice is the fastest that
 // was measured, or within two percent of it.
 TEST(CostModel, OverNvlinkTheWaysAreTakenThatWereMeasuredToBeFast) {

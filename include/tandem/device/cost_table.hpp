@@ -30,6 +30,7 @@ struct CostTable {
   double overlap_must_gain = 0;           ///< fraction of the sequence's time, and, for `direct`, of the copies'
   bool kernels_reach_peers = false;       ///< one kernel does what follows a GEMM, at link speed
   bool copies_cost_compute = false;       ///< copies run on the compute cores, so they cannot be overlapped
+  const char* of_another = nullptr;       ///< what these were measured on, if it is another kind of device than this
 };
 
 }  // namespace tandem

@@ -32,7 +32,8 @@ struct LinearPrediction {
   double t_stepwise = 0;  ///< of an all-reduce that sums each round before the next ("stepwise"); otherwise 0
   double t_growing = 0;   ///< as t_stepwise, by "growing"; next: by "shrinking"
   double t_shrinking = 0;
-  double t_direct = 0;  ///< by GEMMs that store directly into the peers' memory; 0 if nothing is reduced
+  double t_direct = 0;               ///< by GEMMs that store directly into the peers' memory; 0 if nothing is reduced
+  const char* of_another = nullptr;  ///< as in CostTable
   [[nodiscard]] double t_ideal() const noexcept { return t_gemm > t_comm ? t_gemm : t_comm; }
 };
 

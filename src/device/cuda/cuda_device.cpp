@@ -58,7 +58,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string model() const override;
   [[nodiscard]] CostTable costs() const override {
-    return hopper_costs(properties_.multiprocessors, properties_.memory_bytes_per_second);
+    CostTable costs = hopper_costs(properties_.multiprocessors, properties_.memory_bytes_per_second);
+    if (properties_.major != 9) costs.of_another = "Hopper GPUs over NVLink";
+    return costs;
   }
   [[nodiscard]] Hardware hardware() const override {
     return {.id = properties_.uuid, .blocks_at_once = properties_.multiprocessors};
