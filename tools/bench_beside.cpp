@@ -166,7 +166,10 @@ int bench_beside(const World& world, const BenchOptions& given) {
                  overlap_columns(options.stats));
   report.comment(format("{:>10} {:>7} {:>7} {:>7} {:>5} {:>6}", "(B)", "", "", "", "", "") +
                  overlap_units(options.stats));
-  for (const std::int64_t size : bench_sizes(options)) bench.measure(size, report);
+  for (const std::int64_t size : bench_sizes(options)) {
+    report.measuring(bytes_to_string(size));
+    bench.measure(size, report);
+  }
   report.set("wrong", bench.wrong());
   bench.clocks().add_to(report);
   report.finish();

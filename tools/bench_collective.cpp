@@ -169,6 +169,7 @@ int bench_collective(const World& world, const BenchOptions& given) {
   int bus_rows = 0;
   std::int64_t wrong = 0;
   for (const std::int64_t size : bench_sizes(options)) {
+    report.measuring(bytes_to_string(size));
     const CollectiveProblem problem =
         sized_problem(options.operation, world.size(), size, *options.dtype, options.root);
     CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,

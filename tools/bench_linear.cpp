@@ -168,7 +168,10 @@ int bench_linear(const World& world, const BenchOptions& given) {
   });
   print_header(report, sampled, options.stats);
   LinearBench bench(world, options);
-  for (const Shape& shape : options.shapes) bench.measure(shape, report);
+  for (const Shape& shape : options.shapes) {
+    report.measuring(to_string(shape));
+    bench.measure(shape, report);
+  }
   report.set("wrong", bench.wrong());
   bench.clocks().add_to(report);
   report.finish();

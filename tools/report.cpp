@@ -10,6 +10,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "tools/command.hpp"
 #include "tools/provenance.hpp"
 #include "tools/timing.hpp"
 
@@ -64,8 +65,13 @@ void Report::comment(const std::string& text) {
   if (speaks_ && table_) print("# " + text);
 }
 
+void Report::measuring(const std::string& what) {
+  if (speaks_) show_progress("measuring " + what);
+}
+
 void Report::row(const nlohmann::ordered_json& values, const std::string& line) {
   if (!speaks_) return;
+  show_progress("");
   if (table_) print(line);
   if (csv_) {
     std::string names;

@@ -24,6 +24,8 @@ class Report {
 
   /// A line "# text" of the table.
   void comment(const std::string& text);
+  /// What the next row is about, on a terminal until that is there.
+  void measuring(const std::string& what);
   /// One row: its values for CSV and JSON, and its line in the table.
   void row(const nlohmann::ordered_json& values, const std::string& line);
   /// A value that belongs to the whole document.
