@@ -485,7 +485,7 @@ case "$part" in
     peers=(benchmarks/peers/run.sh --build "$build" --device cuda)
     if [ "$gpus" -gt 1 ]; then
       step "peers, $gpus ranks" 470 "${peers[@]}" --ranks "$gpus" --size node --rounds 1 --rows 32 \
-        --limit 400 --out "$out/peers"
+        --limit 400 --out "$out/peers" --plot "$out/peers.png"
     else
       # NCCL does not support two ranks on one GPU: one rank with it, then two that share the GPU without it.
       step "peers, 1 rank" 240 "${peers[@]}" --ranks 1 --rounds 1 --limit 220 --out "$out/peers"

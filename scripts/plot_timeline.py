@@ -14,7 +14,7 @@ from collections import defaultdict
 
 LACKS = 3  # the exit status if this Python has no matplotlib
 INK = "#22303c"
-COLOURS = {
+COLORS = {
     "compute": "#3a7ca5",
     "communication": "#f28f3b",
     "exchange": "#c8553d",
@@ -105,10 +105,10 @@ def draw(axes, names, ranks, phases, label, length):
         axes.text(-0.012, y + shown / 2, f"rank {rank}", transform=axes.get_yaxis_transform(), ha="right", va="center",
                   fontsize=10, fontweight="bold", color=INK)
         for lane, name in zip(lanes[:shown], names):
-            for kind in reversed(COLOURS):
+            for kind in reversed(COLORS):
                 ranges = lane.get(kind, [])
                 if ranges:
-                    axes.broken_barh(ranges, (y + (1 - height) / 2, height), facecolors=COLOURS[kind],
+                    axes.broken_barh(ranges, (y + (1 - height) / 2, height), facecolors=COLORS[kind],
                                      edgecolors="white", linewidth=0.25, zorder=3 if kind != "wait" else 2)
             axes.text(1.006, y + 0.5, name if shown > 1 or names == ENGINES else "both in sequence",
                       transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=8, color="#5b6b79")
@@ -158,11 +158,11 @@ def main():
                                     gridspec_kw={"height_ratios": rows})
     for axes, panel in zip(all_axes[:, 0], panels):
         draw(axes, *panel)
-    kinds = [kind for kind in COLOURS
+    kinds = [kind for kind in COLORS
              if any(lane.get(kind) for _, ranks, *_ in panels for lanes in ranks.values() for lane in lanes)]
     title = figure.text(0.065, 1 - 0.16 / height, options.title, ha="left", va="top", fontsize=14, fontweight="bold",
                         color=INK)
-    legend = figure.legend(handles=[Patch(facecolor=COLOURS[kind], label=NAMES[kind]) for kind in kinds], loc="upper right",
+    legend = figure.legend(handles=[Patch(facecolor=COLORS[kind], label=NAMES[kind]) for kind in kinds], loc="upper right",
                            bbox_to_anchor=(0.92, 1 - 0.06 / height), ncol=len(kinds), frameon=False, fontsize=9.5,
                            labelcolor=INK, handlelength=1.4, columnspacing=1.4)
     figure.canvas.draw()

@@ -8,7 +8,7 @@ usage() {
   cat <<'USAGE'
 usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|node] [--only PATTERN] [--rounds N]
                                [--limit SECONDS] [--build DIR] [--python PROGRAM] [--out DIR] [--iters N] [--calls N]
-                               [--launches N] [--rows N]
+                               [--launches N] [--rows N] [--plot FILE]
 
 all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, a gather beside a product, and linear layers with their
 communication: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
@@ -22,7 +22,8 @@ is missing is a line that says why. Where ranks share GPUs, what can run so is c
 looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
 --size node is what others publish, small (default) is for machines without GPUs. --only PATTERN: only the cases whose
 names, such as eager.all_gather and graph.linear_reduce_scatter.64x8192x28672, match this shell pattern. --calls and
---launches are of CUDA graphs. Tandem's plans are not tuned, unless TANDEM_PLAN_CACHE names a plan cache. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again.
+--launches are of CUDA graphs. Tandem's plans are not tuned, unless TANDEM_PLAN_CACHE names a plan cache. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again. --plot FILE draws them (needs
+matplotlib), as benchmarks/peers/plot.py DIR -o FILE does.
 Examples:
   benchmarks/peers/run.sh --ranks 2 --rounds 2
   benchmarks/peers/run.sh --build build/cuda --device cuda --size node --ranks 4
@@ -38,6 +39,7 @@ python=python3
 out=
 limit=3600
 only='*'
+picture=
 plan=()     # arguments for all programs
 pytorch=()  # additional arguments for PyTorch
 while (($#)); do
@@ -50,6 +52,7 @@ while (($#)); do
     --device) device=$2; shift 2 ;;
     --python) python=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
+    --plot) picture=$2; shift 2 ;;
     --rows) pytorch+=("$1" "$2"); shift 2 ;;
     --size | --iters | --calls | --launches) plan+=("$1" "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
@@ -89,4 +92,5 @@ status=0
 python3 "$here/turns.py" --tandem "$tandem" --out "$out" --ranks "$ranks" --rounds "$rounds" --limit $((limit - SECONDS)) \
   --only "$only" --python "$python" "${memories[@]/#/--memory=}" --device "$device" "${plan[@]}" -- "${pytorch[@]}" || status=1
 python3 "$here/table.py" "$out" || status=1
+[[ -z $picture ]] || python3 "$here/plot.py" "$out" -o "$picture" --title "$ranks ranks on $device" || status=1
 exit $status

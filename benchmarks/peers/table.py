@@ -145,8 +145,21 @@ def remarks(tandem, pytorch, left_out):
     return lines
 
 
-def render(tandem, pytorch, left_out=(), ratios=False):
-    """(the lines of the table, whether nothing was wrong). `tandem` is [(round, way, document)]."""
+def read(folder):
+    """The documents of the rounds in a folder: Tandem's as [(round, way, document)], PyTorch's, and what is left out."""
+    tandem = []
+    for path, document in load(folder, "tandem.*.json").items():
+        _, number, way, *_ = path.name.split(".")
+        tandem.append((int(number), way, document))
+    if not tandem:
+        sys.exit(f"{folder} has no tandem.*.json")
+    left_out = folder / "left_out.txt"
+    return (tandem, list(load(folder, "pytorch.*.json").values()),
+            left_out.read_text(encoding="utf-8").splitlines() if left_out.exists() else [])
+
+
+def figures(tandem, pytorch):
+    """({place: ...} as from `together`, the number of ranks, the device)."""
     documents = [document for _, _, document in tandem] + pytorch
     for document in documents[1:]:
         for name in SAME:
@@ -157,11 +170,15 @@ def render(tandem, pytorch, left_out=(), ratios=False):
     if any(document["shared"] for document in pytorch):
         for entry in entries:
             entry.times = {}
-    places = together(entries)
+    return together(entries), documents[0]["ranks"], documents[0]["device"]
+
+
+def render(tandem, pytorch, left_out=(), ratios=False):
+    """(the lines of the table, whether nothing was wrong). The arguments are what `read` returns."""
+    places, ranks, device = figures(tandem, pytorch)
     overlaps = {place: peers for place, peers in places.items() if is_overlap(place)}
     collectives = {place: peers for place, peers in places.items() if not is_overlap(place)}
-    ranks = documents[0]["ranks"]
-    lines = [f"# {ranks} ranks on {documents[0]['device']}"]
+    lines = [f"# {ranks} ranks on {device}"]
     lines += remarks(tandem, pytorch, left_out)
     if not ratios:
         lines += collective_lines(collectives, ranks) + overlap_lines(overlaps)
@@ -176,15 +193,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ratios", action="store_true", help="only the fastest peer of each place")
     options = parser.parse_args()
-    tandem = []
-    for path, document in load(options.folder, "tandem.*.json").items():
-        _, number, way, *_ = path.name.split(".")
-        tandem.append((int(number), way, document))
-    if not tandem:
-        sys.exit(f"table.py: {options.folder} has no tandem.*.json")
-    left_out = options.folder / "left_out.txt"
-    lines, right = render(tandem, list(load(options.folder, "pytorch.*.json").values()),
-                          left_out.read_text(encoding="utf-8").splitlines() if left_out.exists() else (), options.ratios)
+    lines, right = render(*read(options.folder), options.ratios)
     print("\n".join(lines))
     return 0 if right else 1
 
