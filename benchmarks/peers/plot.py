@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import table
-from columns import PEERS, algbw, bus_factor, is_overlap
+from columns import PEERS, algbw, bus_factor, is_overlap, order
 
 INK = "#22303c"
 TANDEM = "#c8553d"
@@ -45,9 +45,14 @@ def curves(places, ranks):
 
 
 def dots(places):
-    """[(label, way, ratio, the fastest peer)] of all else, in the table's order."""
+    """[(label, way, ratio, the fastest peer)] of all else: by operation, and the smallest first."""
+    def rank(place):
+        operation, way = order(place)
+        return operation, way.partition(", ")[2], [int(number) for number in place.what.split(",")]
+
     found = []
-    for place, peers in places.items():
+    for place in sorted(places, key=rank):
+        peers = places[place]
         best = table.best_peer(peers)
         ratio = table.relative(best, peers)
         if place.operation == "all_reduce" or ratio is None:
@@ -124,7 +129,7 @@ def draw(places, ranks, title, path):
     draw_ratios(parts["ratios"], rows)
     if title:
         figure.suptitle(title)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=110)
 
 
 def main():
