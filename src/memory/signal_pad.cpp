@@ -85,6 +85,12 @@ SignalPut SignalPad::signal_to(int rank, std::uint32_t channel) const {
   return put_to(rank, channel);
 }
 
+SignalWait SignalPad::signal_from(int rank, std::uint32_t channel, std::uint32_t count) const {
+  check(std::span(&rank, 1), channel);
+  expect_count(count);
+  return wait_for(rank, channel, count);
+}
+
 void SignalPad::put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
   put(stream, ranks, channel, false);
 }
@@ -128,15 +134,18 @@ void SignalPad::wait_and_count(StreamRef stream, std::span<const int> ranks, std
   });
 }
 
+void SignalPad::expect_count(std::uint32_t count) const {
+  // An arbitrary limit, well within the 64-bit counters.
+  constexpr std::uint32_t most = (1U << 31U) - 1;
+  if (count != 0 && count <= most) return;
+  throw InvalidArgument(
+      format("a wait for {} signals at once was asked for on {}; allowed: 1 to {}", count, name_own_rank(team_), most));
+}
+
 void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel,
                              std::uint32_t count) const {
   check(ranks, channel);
-  // An arbitrary limit, well within the 64-bit counters.
-  constexpr std::uint32_t most = (1U << 31U) - 1;
-  if (count == 0 || count > most) {
-    throw InvalidArgument(format("a wait for {} signals at once was asked for on {}; allowed: 1 to {}", count,
-                                 name_own_rank(team_), most));
-  }
+  expect_count(count);
   in_batches(ranks, 1, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalWait, capacity> waits;
     std::ranges::transform(batch, waits.begin(), [&](int rank) { return wait_for(rank, channel, count); });

@@ -10,6 +10,8 @@
 
 namespace tandem {
 
+// The constructors are not inherited: nvcc 13.0 fails at inherited ones with such a default argument.
+
 /// Base class of all of Tandem's exceptions. The message says what was requested, what is allowed, and on which rank.
 class TANDEM_API Error : public std::runtime_error {
  public:
@@ -28,35 +30,40 @@ class TANDEM_API Error : public std::runtime_error {
 /// The caller asked for something that can never work: a shape, a dtype, a rank, a name, an option.
 class TANDEM_API InvalidArgument : public Error {
  public:
-  using Error::Error;
+  explicit InvalidArgument(const std::string& what, std::source_location where = std::source_location::current())
+      : Error(what, where) {}
   ~InvalidArgument() override;
 };
 
 /// The request is valid, but this build, device or machine cannot do it; the message says why.
 class TANDEM_API Unsupported : public Error {
  public:
-  using Error::Error;
+  explicit Unsupported(const std::string& what, std::source_location where = std::source_location::current())
+      : Error(what, where) {}
   ~Unsupported() override;
 };
 
 /// An allocation failed; the message says how much memory was requested, and where.
 class TANDEM_API OutOfMemory : public Error {
  public:
-  using Error::Error;
+  explicit OutOfMemory(const std::string& what, std::source_location where = std::source_location::current())
+      : Error(what, where) {}
   ~OutOfMemory() override;
 };
 
 /// A call to the device or its driver failed.
 class TANDEM_API DeviceError : public Error {
  public:
-  using Error::Error;
+  explicit DeviceError(const std::string& what, std::source_location where = std::source_location::current())
+      : Error(what, where) {}
   ~DeviceError() override;
 };
 
 /// The team was aborted, by this rank or by another one.
 class TANDEM_API Aborted : public Error {
  public:
-  using Error::Error;
+  explicit Aborted(const std::string& what, std::source_location where = std::source_location::current())
+      : Error(what, where) {}
   ~Aborted() override;
 };
 

@@ -37,8 +37,11 @@ class TANDEM_API SignalPad {
   /// As `put_signal` and `wait_signal`, for several ranks at once; InvalidArgument if a rank is named twice.
   void put_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   void wait_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t count = 1) const;
-  /// The signal that `put_signal` would put, for a caller that queues it together with a copy (Device::push).
+  /// The signal that `put_signal` would put, for a caller that queues it together with a copy (Device::push), or for a
+  /// kernel that puts it (tandem/device/signal_device.cuh).
   [[nodiscard]] SignalPut signal_to(int rank, std::uint32_t channel) const;
+  /// What `wait_signal` would wait for, for a kernel that waits for it, watching `Team::control`.
+  [[nodiscard]] SignalWait signal_from(int rank, std::uint32_t channel, std::uint32_t count = 1) const;
   /// Waits for one signal from each of `ranks` on `channel`, and counts in advance one signal to each on `channels` (1
   /// to `max_signals`) channels from `counted` on, which must be put later: by `put_counted`, or as a `signal_to` with
   /// `counted` set (see Device::wait_and_count).
@@ -63,6 +66,7 @@ class TANDEM_API SignalPad {
             .operation = operation_};
   }
   void check(std::span<const int> ranks, std::uint32_t channel) const;
+  void expect_count(std::uint32_t count) const;
   void put(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, bool counted) const;
 
   Team team_;

@@ -5,12 +5,12 @@
 #include <cstdint>
 
 #include "tandem/device/mail.hpp"
+#include "tandem/device/signal_device.cuh"
 
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/epilogue.cuh"
 #include "device/cuda/kernels/mail_lane.cuh"
 #include "device/cuda/kernels/meeting.cuh"
-#include "device/cuda/kernels/signal.cuh"
 #include "device/cuda/kernels/sum.cuh"
 
 namespace tandem::cuda {

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "tandem/device/signal.hpp"
+#include "tandem/device/signal_device.cuh"
 
 #include "device/cuda/kernels/meeting.hpp"
-#include "device/cuda/kernels/signal.cuh"
 
 namespace tandem::cuda {
 

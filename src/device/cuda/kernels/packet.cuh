@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include "tandem/device/mail.hpp"
-
-#include "device/cuda/kernels/signal.cuh"
+#include "tandem/device/signal_device.cuh"
 
 namespace tandem::cuda {
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "device/cuda/kernels/signal.cuh"
+#include "tandem/device/signal_device.cuh"
+
 #include "device/cuda/kernels/signal.hpp"
 #include "device/cuda/kernels/table.cuh"
 

@@ -3,11 +3,29 @@
 
 #include <cstdint>
 
+#include "tandem/device/abort_device.cuh"
 #include "tandem/device/signal.hpp"
 
-#include "device/cuda/kernels/abort.cuh"
+// Signals from a kernel: `put_signal` and `wait_signal`, at the end. They are the same signals as those that the host
+// queues (SignalPad), with the same counts in the GPU's memory, so either side may put or wait for what the other one
+// waits for or puts, and a captured kernel may be replayed. A kernel's arguments are
+//
+//   pad.signal_to(rank, channel), pad.signal_from(rank, channel), team.control()
+//
+// which are valid as long as the pad's memory and the team. Rules:
+//
+// - One thread at a time puts to a rank and channel, or waits for them: calls of kernels and of the host are ordered by
+//   a barrier or by their stream.
+// - Before a put there is a barrier (__syncthreads, or one of the grid) with the threads whose stores it publishes, and
+//   after a wait one with those that read what it has waited for.
+// - Blocks that wait for blocks of a peer have to be resident at once: at most Team::resident_blocks(), on all ranks.
+// - The kernel is loaded before anything waits on the GPU (as cudaFuncGetAttributes does): later that may wait, too.
+// - If a wait returns false, the team has failed, and what was awaited is not valid. The kernel should end;
+//   Team::synchronize says why. Nothing traps, and the context lives on.
 
 namespace tandem::cuda {
+
+// What the library's own kernels use of this directly, and which may change.
 
 // A wait does not sleep at first: most signals arrive within a few polls.
 constexpr unsigned looks_before_sleep = 16;
@@ -31,16 +49,6 @@ __device__ inline std::uint64_t now_ns() {
   std::uint64_t value;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(value)::"memory");
   return value;
-}
-
-/// SignalPut, by one thread. The release is cumulative: every earlier write of this GPU that is ordered before this
-/// thread, by a barrier or by the start of its kernel, is performed at system scope before the count is. (It is a fence
-/// and a store. A __threadfence_system() before it, which is sequentially consistent, would order nothing more and take
-/// 1.5 µs.) Only this rank uses `put`, and calls for one word are ordered by their streams, so no atomic is needed.
-__device__ inline void put_signal(const SignalPut& put) {
-  const std::uint64_t count = put.mine->put + (put.counted ? 0 : 1);
-  put.mine->put = count;
-  store_release_system(&put.theirs->value, count);
 }
 
 /// Stores `facts` at `place`, for the first of this rank's waits that calls it. Both words are in host memory, where
@@ -105,17 +113,35 @@ class Patience {
   unsigned sleep_ns_ = 16;
 };
 
-/// SignalWait, by one thread. `taken` grows by `count` whatever the outcome, so that it does not depend on timing.
-__device__ inline void wait_signal(const SignalWait& wait, WaitControl* control) {
-  const std::uint64_t expected = wait.word->taken + wait.count;
-  wait.word->taken = expected;
-  std::uint64_t seen = load_acquire_system(&wait.word->value);
-  if (seen >= expected) return;
-  Patience patience(wait, control);
-  while (patience.lasts(expected, seen)) {
-    seen = load_acquire_system(&wait.word->value);
-    if (seen >= expected) return;
-  }
+}  // namespace tandem::cuda
+
+namespace tandem {
+
+/// Signals a peer, by one thread. Every earlier write of this GPU that is ordered before this thread, by a barrier or
+/// by the start of its kernel, is visible to who has waited for the signal: a release at system scope, which is
+/// cumulative. (It is a fence and a store. A __threadfence_system() before it, which is sequentially consistent, would
+/// order nothing more and take 1.5 µs.) Only this rank uses `put`, and calls for one word are ordered, so no atomic is
+/// needed.
+__device__ inline void put_signal(const SignalPut& put) {
+  const std::uint64_t count = put.mine->put + (put.counted ? 0 : 1);
+  put.mine->put = count;
+  cuda::store_release_system(&put.theirs->value, count);
 }
 
-}  // namespace tandem::cuda
+/// Waits, by one thread, until as many signals have come in addition to those that earlier waits consumed (acquire at
+/// system scope). False if they did not, by the team's deadline, or since the team has failed or the peer has ended its
+/// world. `taken` grows by `count` whatever the outcome, so that it does not depend on timing.
+__device__ inline bool wait_signal(const SignalWait& wait, WaitControl* control) {
+  const std::uint64_t expected = wait.word->taken + wait.count;
+  wait.word->taken = expected;
+  std::uint64_t seen = cuda::load_acquire_system(&wait.word->value);
+  if (seen >= expected) return true;
+  cuda::Patience patience(wait, control);
+  while (patience.lasts(expected, seen)) {
+    seen = cuda::load_acquire_system(&wait.word->value);
+    if (seen >= expected) return true;
+  }
+  return false;
+}
+
+}  // namespace tandem
