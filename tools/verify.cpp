@@ -26,8 +26,9 @@ namespace {
 
 constexpr const char* help_of_verify = R"(
 A case is a random team of the ranks (any order, any size), a plan with random sizes, dtype, layouts, algorithm and
-options, and a few runs of it on random data. Sizes are odd, tiny or nothing as often as not; outputs hold poison
-before, and ranks are held up at random points of one case in four. Every element is compared with an fp64 reference:
+options, and a few runs of it on random data, on CUDA some of them as graphs. Sizes are odd, tiny or nothing as often
+as not; outputs hold poison before, and ranks are held up at random points of one case in four. Every element is
+compared with an fp64 reference:
   |out - ref64| <= |unfused - ref64| + sqrt(2 K) * epsilon * (|A| * |B|) + r
 where epsilon is that of the sums (fp32 for 16-bit types), and r what rounding the result, and what is rounded on the
 way to it, may change. Operations that only move data must be exact, and all ranks' results of an all_reduce equal.

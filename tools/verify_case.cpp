@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/event.hpp"
 
 #include "base/format.hpp"
 #include "tools/corruption.hpp"
@@ -72,6 +73,24 @@ void Case::maybe_delay(StreamRef stream) {
   } else {
     team_.device().launch(stream, [delay] { std::this_thread::sleep_for(delay); });
   }
+}
+
+void Case::queue(std::span<const Stream, 2> streams, const std::function<void(StreamRef)>& body) {
+  const bool second = random_.chance(25);
+  const StreamRef stream = streams[second ? 1 : 0];
+  maybe_delay(stream);
+  if (team_.device().id().type != DeviceType::cuda || !random_.chance(30)) return body(stream);
+  // What is captured into a graph is not ordered by its plan with runs outside of it: that is the caller's business.
+  const StreamRef other = streams[second ? 0 : 1];
+  Event event(team_.device());
+  const auto order = [&event](StreamRef before, StreamRef after) {
+    event.record(before);
+    event.wait(after);
+  };
+  order(other, stream);
+  graphs_.emplace_back(team_.device(), stream, [&] { body(stream); });
+  graphs_.back().launch(stream);
+  order(stream, other);
 }
 
 std::vector<std::byte> Case::taken(std::vector<std::byte> result, DType dtype) {

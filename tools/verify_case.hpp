@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tandem/device/graph.hpp"
 #include "tandem/team/world.hpp"
 
 #include "support/oracle.hpp"
@@ -50,6 +52,10 @@ class Case {
   /// In some cases, delays this rank or its stream at random points.
   void maybe_delay(StreamRef stream);
 
+  /// Queues a run by `body` on one of `streams`: in some cases on the second, and on CUDA sometimes as a graph, whose
+  /// launch is ordered behind the runs before, and before those that follow.
+  void queue(std::span<const Stream, 2> streams, const std::function<void(StreamRef)>& body);
+
   void describe(const std::string& text) { result_.what = text; }
   /// A run's result to compare. With TANDEM_TEST_CORRUPT=1 the first one of a case gets a wrong element, which tests
   /// that wrong results are reported.
@@ -68,6 +74,7 @@ class Case {
   Random own_;
   bool delays_;
   bool corrupt_;
+  std::vector<Graph> graphs_;
   CaseResult result_;
 };
 

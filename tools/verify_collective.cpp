@@ -128,11 +128,7 @@ void run_collective_case(Operation operation, Case& self) {
 
   CollectivePlan plan(team, operation, whole.plan_count(), whole.dtype, options);
   team.barrier();  // no rank may write into a peer's tensor before it has been poisoned
-  for (Run& run : runs) {
-    const Stream& stream = streams[random.chance(25) ? 1 : 0];
-    self.maybe_delay(stream);
-    run.tensors(plan, stream);
-  }
+  for (Run& run : runs) self.queue(streams, [&](StreamRef stream) { run.tensors(plan, stream); });
   for (const Stream& stream : streams) team.synchronize(stream);
 
   for (std::size_t i = 0; i < runs.size(); ++i) {
