@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 
 namespace tandem {
@@ -66,6 +67,7 @@ class TANDEM_API Dims {
   std::array<std::int64_t, max_rank> values_{};
   std::size_t size_ = 0;
 };
+static_assert(Plain<Dims>);
 
 /// "[4, 8]"
 [[nodiscard]] TANDEM_API std::string to_string(const Dims& dims);

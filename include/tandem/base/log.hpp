@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/env.hpp"
 #include "tandem/base/export.hpp"
 
@@ -34,5 +35,6 @@ class TANDEM_API Log {
   LogLevel level_ = LogLevel::none;
   std::unique_ptr<Sink> sink_;
 };
+static_assert(Owner<Log>);
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/device_id.hpp"
 #include "tandem/base/dims.hpp"
 #include "tandem/base/dtype.hpp"
@@ -70,6 +71,7 @@ class TANDEM_API TensorView {
   DType dtype_ = DType::f32;
   DeviceId device_{};
 };
+static_assert(Plain<TensorView>);
 
 /// "bf16[4, 8] on cuda:0"
 [[nodiscard]] TANDEM_API std::string to_string(const TensorView& view);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 
 namespace tandem {
@@ -66,5 +67,6 @@ class TANDEM_API Trace {
   std::vector<TraceEvent> events_;
   std::map<std::uint64_t, std::string> tracks_;
 };
+static_assert(Pinned<Trace>);
 
 }  // namespace tandem

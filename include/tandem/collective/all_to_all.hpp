@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
@@ -63,6 +64,7 @@ class TANDEM_API AllToAll final : public Collective {
  private:
   class State;
 };
+static_assert(Owner<AllToAll>);
 
 /// Runs the plan that `team` caches for this dtype and size class; the first call for each creates that plan, which is
 /// collective. A plan serves counts up to the next power of two, at least 65536, and allocates memory for that many.

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
 
@@ -48,7 +48,6 @@ class Buffer {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
-
-static_assert(!std::is_copy_constructible_v<Buffer> && std::is_nothrow_move_constructible_v<Buffer>);
+static_assert(Owner<Buffer>);
 
 }  // namespace tandem

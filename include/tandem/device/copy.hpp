@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "tandem/base/concepts.hpp"
+
 namespace tandem {
 
 /// Whether bytes stay within a rank's own memory or cross to or from a peer. Only the host's emulated link depends on
@@ -24,6 +26,7 @@ struct Copy {
   /// Total bytes, if this is one part of a larger copy: the host may bypass its caches for copies that exceed them.
   std::size_t part_of = 0;
 };
+static_assert(Plain<Copy>);
 
 /// A copy of `bytes` from one source to several destinations; none of them may overlap.
 struct Spread {

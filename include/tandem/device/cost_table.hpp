@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tandem/base/concepts.hpp"
+
 namespace tandem {
 
 /// Constants of the cost model for each kind of device (docs/performance/cost_model.md says where they come from).
@@ -32,5 +34,6 @@ struct CostTable {
   bool copies_cost_compute = false;       ///< copies run on the compute cores, so they cannot be overlapped
   const char* of_another = nullptr;       ///< what these were measured on, if it is another kind of device than this
 };
+static_assert(Plain<CostTable>);
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/device_id.hpp"
 #include "tandem/base/env.hpp"
 #include "tandem/base/export.hpp"
@@ -240,6 +241,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   DeviceId id_;
   Trace trace_;
 };
+static_assert(Pinned<Device>);
 
 struct DeviceOptions {
   std::optional<LinkOptions> link{};  ///< host: emulate a link

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <memory>
-#include <type_traits>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/device/stream.hpp"
 
@@ -41,8 +41,7 @@ class TANDEM_API Event {
   std::shared_ptr<Device> device_;  // null once moved from
   void* handle_;
 };
-
-static_assert(!std::is_copy_constructible_v<Event> && std::is_nothrow_move_constructible_v<Event>);
+static_assert(Owner<Event>);
 
 /// Work queued on `later` from now on starts after everything queued on `earlier` so far. `event` is recorded for this,
 /// and may be reused as soon as this returns.

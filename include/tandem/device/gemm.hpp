@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/dtype.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/device/stream.hpp"
@@ -124,5 +125,6 @@ class TANDEM_API Gemm {
  private:
   GemmSpec spec_;
 };
+static_assert(Pinned<Gemm>);
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 
 namespace tandem {
@@ -30,5 +31,6 @@ class TANDEM_API GpuClock {
   struct State;
   std::unique_ptr<const State> state_;
 };
+static_assert(Pinned<GpuClock>);
 
 }  // namespace tandem

@@ -3,8 +3,8 @@
 
 #include <functional>
 #include <memory>
-#include <type_traits>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/device/stream.hpp"
 
@@ -34,7 +34,6 @@ class TANDEM_API Graph {
   std::shared_ptr<Device> device_;  // null once moved from
   void* handle_;
 };
-
-static_assert(!std::is_copy_constructible_v<Graph> && std::is_nothrow_move_constructible_v<Graph>);
+static_assert(Owner<Graph>);
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/dtype.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/gemm.hpp"
@@ -32,6 +33,7 @@ struct Reduction {
   int most_blocks = 0;         ///< CUDA: maximum number of thread blocks, each of which may take an SM; 0: automatic
   std::size_t link_bytes = 0;  ///< bytes that cross between ranks, for the host's emulated link
 };
+static_assert(Plain<Reduction>);
 
 /// An elementwise operation on x, or on x and y: all tensors dense, of `dtype` f32, f16 or bf16; casts to any of these.
 enum class MapKind : std::uint8_t {
@@ -57,6 +59,7 @@ struct Map {
 
   [[nodiscard]] DType stored() const noexcept { return kind == MapKind::cast ? out_dtype : dtype; }
 };
+static_assert(Plain<Map>);
 
 /// out[c] = Σ_r x[r, c] + accumulate · out[c]: a bias' gradient. x is dense [rows, columns], f32, f16 or bf16; out f32.
 struct ColumnSum {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tandem/base/concepts.hpp"
+
 namespace tandem {
 
 /// One counter of a signal pad, in the memory of its owner, the rank that waits on it; written by one peer. It only
@@ -26,6 +28,7 @@ struct SignalPut {
   SignalWord* theirs = nullptr;  ///< the peer's word for this rank, in the peer's memory
   bool counted = false;          ///< already incremented (Device::wait_and_count): only release the count
 };
+static_assert(Plain<SignalPut>);
 
 /// Adds `count` to `word->taken` and waits until `word->value` has reached it; acquires at system scope.
 struct SignalWait {
@@ -35,6 +38,7 @@ struct SignalWait {
   std::uint32_t channel = 0;    ///< for errors
   std::uint32_t operation = 0;  ///< which of the team's operations waits, for errors
 };
+static_assert(Plain<SignalWait>);
 
 /// A peer's word for this rank and this rank's word for the peer: the first of several pairs at a constant stride.
 struct PeerWords {
@@ -42,6 +46,7 @@ struct PeerWords {
   SignalWord* mine = nullptr;
   std::int32_t world_rank = -1;  ///< the peer's, for errors and to notice its departure
 };
+static_assert(Plain<PeerWords>);
 
 /// At most this many puts, or waits, in one call.
 inline constexpr std::size_t max_signals = 64;
@@ -58,6 +63,7 @@ struct WaitFailure {
   std::uint32_t departed;  ///< nonzero: not a missed deadline; the peer had ended its world
   std::uint32_t threw;     ///< nonzero: not a wait; a signal was due after work of its stream that threw
 };
+static_assert(Plain<WaitFailure>);
 
 /// The state that all waits of one team on one rank watch. It is in host memory that the device can read and write
 /// (mapped on CUDA), so that the CPU can abort them with a store, without a driver call.

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/device_id.hpp"
 #include "tandem/base/export.hpp"
 
@@ -40,6 +41,7 @@ class StreamRef {
   void* handle_;
   DeviceType type_;
 };
+static_assert(Plain<StreamRef>);
 
 /// Owns a stream, and keeps its device alive. The destructor does not wait: queued work still runs, and the stream's
 /// resources are freed after it. One that was moved from, or released, owns no stream: `device`, `synchronize` and
@@ -72,9 +74,7 @@ class TANDEM_API Stream {
   std::shared_ptr<Device> device_;  // null once moved from or released
   StreamRef ref_;
 };
-
-static_assert(!std::is_copy_constructible_v<Stream> && std::is_nothrow_move_constructible_v<Stream>);
-static_assert(std::is_trivially_copyable_v<StreamRef>);
+static_assert(Owner<Stream>);
 static_assert(!std::is_constructible_v<StreamRef, int> && !std::is_constructible_v<StreamRef, std::nullptr_t>);
 
 }  // namespace tandem

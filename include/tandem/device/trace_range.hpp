@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/device/device.hpp"
 
 namespace tandem {
@@ -27,5 +28,6 @@ class TraceRange {
   StreamRef stream_;
   bool open_ = false;
 };
+static_assert(Pinned<TraceRange>);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/stream.hpp"
@@ -46,5 +47,6 @@ class TANDEM_API AllGatherLinear final : public LinearPlan {
  private:
   class State;
 };
+static_assert(Owner<AllGatherLinear>);
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/team/team.hpp"
@@ -58,5 +59,6 @@ class TANDEM_API BulkOverlap {
   std::unique_ptr<State> state_;
   std::string description_;
 };
+static_assert(Owner<BulkOverlap>);
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/stream.hpp"
@@ -42,5 +43,6 @@ class TANDEM_API LinearAllReduce final : public LinearPlan {
  private:
   class State;
 };
+static_assert(Owner<LinearAllReduce>);
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/stream.hpp"
@@ -60,5 +61,6 @@ class TANDEM_API LinearWeightGradient final : public LinearPlan {
  private:
   class State;
 };
+static_assert(Owner<LinearWeightGradient>);
 
 }  // namespace tandem

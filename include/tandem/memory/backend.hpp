@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/team/bootstrap.hpp"
@@ -35,6 +36,7 @@ class TANDEM_API Segment {
   std::byte* data_;
   std::size_t bytes_;
 };
+static_assert(Pinned<Segment>);
 
 /// Segments of ranks, mapped by this rank: one rank's, or several in one address range.
 class TANDEM_API Mapping {
@@ -53,6 +55,7 @@ class TANDEM_API Mapping {
   std::byte* data_;
   std::size_t bytes_;
 };
+static_assert(Pinned<Mapping>);
 
 /// How ranks map each other's memory. One file per backend, one conformance suite for all
 /// (tests/memory/backend_test.cpp). No call is collective or waits for a peer: SymmetricMemory exchanges the parcels.
@@ -60,6 +63,8 @@ class TANDEM_API Mapping {
 class TANDEM_API MemoryBackend {
  public:
   virtual ~MemoryBackend();
+  MemoryBackend(const MemoryBackend&) = delete;
+  MemoryBackend& operator=(const MemoryBackend&) = delete;
 
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// Sizes of segments are multiples of this; so are the strides of `map_side_by_side`.
@@ -76,7 +81,11 @@ class TANDEM_API MemoryBackend {
   /// Maps the memory of `parts`, which `map` returned, a second time in one address range: part i begins at i · stride,
   /// where the stride is the largest part's size in bytes. Throws OutOfMemory if no addresses are left.
   [[nodiscard]] virtual std::shared_ptr<Mapping> map_side_by_side(std::span<const std::shared_ptr<Mapping>> parts) = 0;
+
+ protected:
+  MemoryBackend() = default;
 };
+static_assert(Pinned<MemoryBackend>);
 
 /// The backends that this library knows, usable here or not.
 [[nodiscard]] TANDEM_API std::vector<std::string> memory_backend_names();

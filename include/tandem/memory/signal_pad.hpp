@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/device/signal.hpp"
 #include "tandem/device/stream.hpp"
@@ -75,5 +76,6 @@ class TANDEM_API SignalPad {
   std::uint32_t channels_ = 0;
   std::uint32_t operation_ = 0;
 };
+static_assert(Handle<SignalPad>);
 
 }  // namespace tandem

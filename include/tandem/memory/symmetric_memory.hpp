@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/memory/backend.hpp"
 #include "tandem/memory/signal_pad.hpp"
@@ -86,5 +87,6 @@ class TANDEM_API SymmetricMemory {
 
   std::shared_ptr<State> state_;
 };
+static_assert(Handle<SymmetricMemory>);
 
 }  // namespace tandem

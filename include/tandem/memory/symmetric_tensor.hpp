@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
@@ -55,5 +56,6 @@ class TANDEM_API SymmetricTensor {
   SymmetricMemory memory_;
   TensorView local_;  // made once: small operations take no longer than making a few views
 };
+static_assert(Handle<SymmetricTensor>);
 
 }  // namespace tandem

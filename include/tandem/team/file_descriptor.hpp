@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <type_traits>
-
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 
 namespace tandem {
@@ -28,7 +27,6 @@ class TANDEM_API FileDescriptor {
   explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
   int fd_ = -1;
 };
-
-static_assert(!std::is_copy_constructible_v<FileDescriptor> && std::is_nothrow_move_constructible_v<FileDescriptor>);
+static_assert(Owner<FileDescriptor>);
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"
@@ -142,5 +143,6 @@ class TANDEM_API Team {
 
   std::shared_ptr<State> state_;
 };
+static_assert(Handle<Team>);
 
 }  // namespace tandem

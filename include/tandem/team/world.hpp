@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"
 #include "tandem/device/device.hpp"
@@ -65,6 +66,7 @@ class TANDEM_API World {
 
   std::shared_ptr<State> state_;  // null once moved from
 };
+static_assert(Handle<World>);
 
 /// Joins the world that the launcher started this process in (`tandem run`, torchrun, mpirun, srun; none: a world of
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
