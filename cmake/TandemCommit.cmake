@@ -5,7 +5,9 @@
 find_program(GIT git)
 set(TANDEM_COMMIT "")
 if(GIT AND EXISTS "${SOURCES}/.git")
-  execute_process(COMMAND "${GIT}" -C "${SOURCES}" describe --always --dirty --abbrev=7 --exclude=*
+  # A hook of git names the repository that it runs in.
+  execute_process(COMMAND "${CMAKE_COMMAND}" -E env --unset=GIT_DIR --unset=GIT_WORK_TREE --unset=GIT_INDEX_FILE
+                          "${GIT}" -C "${SOURCES}" describe --always --dirty --abbrev=7 --exclude=*
                   OUTPUT_VARIABLE TANDEM_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 configure_file("${INPUT}" "${OUTPUT}" @ONLY)

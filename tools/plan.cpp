@@ -156,6 +156,9 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
   const CollectivePlan plan(world.team(), options.operation, problem.plan_count(), problem.dtype,
                             {.algorithm = options.algorithm, .sms = options.sms});
   if (world.rank() != 0) return success;
+  const CostTable costs = world.device().costs();
+  const std::string whose =
+      costs.of_another == nullptr ? "" : format(" by the costs of {}, not of this device", costs.of_another);
   std::string predicted;
   nlohmann::ordered_json predictions;
   for (const bool symmetric : {true, false}) {
@@ -163,20 +166,21 @@ int plan_collective(const PlanOptions& options, Arguments arguments) {
     if (form == nullptr) continue;  // the algorithm does not support such tensors
     const std::string_view runs = plan.algorithm(problem.plan_count(), *form);
     const double microseconds =
-        predict_seconds(options.operation, runs, *form, world.size(), options.size, world.device().costs()) * 1e6;
+        predict_seconds(options.operation, runs, *form, world.size(), options.size, costs) * 1e6;
     predicted += format("{}{} ({}) {:.1f} us", predicted.empty() ? "" : ", ", form->name, runs, microseconds);
     predictions.push_back({{"tensors", form->name}, {"algorithm", runs}, {"time_us", microseconds}});
   }
   tell(options,
-       format("# tandem plan {} of {} bytes: {} rank{} on {}\n{}\npredicted: {}\n", name(options.operation),
+       format("# tandem plan {} of {} bytes: {} rank{} on {}\n{}\npredicted{}: {}\n", name(options.operation),
               bytes_to_string(options.size), world.size(), world.size() == 1 ? "" : "s", setting(world),
-              plan.describe(), predicted),
+              plan.describe(), whose, predicted),
        {{"operation", name(options.operation)},
         {"size", options.size},
         {"type", name(problem.dtype)},
         {"ranks", world.size()},
         {"device", setting(world)},
         {"plan", plan.describe()},
+        {"costs_of", costs.of_another == nullptr ? setting(world) : costs.of_another},
         {"predicted", predictions}});
   return success;
 }

@@ -131,7 +131,7 @@ def miss_lines(places):
 def remarks(tandem, pytorch, left_out):
     """What readers must know about the figures, without duplicates."""
     said = [f"tandem {run['version']}, commit {run['commit'] or 'unknown'}; plan cache: {run['plan_cache']}"
-            for run in (document["run"] for _, _, document in tandem)]
+            for run in (document.get("run") for _, _, document in tandem) if run]  # older rounds have none
     said += [f"{name}: left out, {reason}" for name, _, reason in (line.partition(": ") for line in left_out)]
     for document in pytorch:
         said += [f"PyTorch {document['torch']}, {document['library']}"] + document["left_out"] + document["notes"]

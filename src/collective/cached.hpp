@@ -15,6 +15,7 @@
 #include "base/format.hpp"
 #include "base/most_elements.hpp"
 #include "team/names.hpp"
+#include "team/or_abort.hpp"
 
 namespace tandem {
 
@@ -30,7 +31,7 @@ template <typename P, typename Spec>
   // A count that no plan takes is refused by its own number.
   const std::int64_t bucket = count > most_elements ? count : power(std::max(count, smallest));
   return team.cached<P>(format("{} {} {}", operation, name(dtype), bucket), [&](const Team& handle) {
-    if (team.device().stream_capture(stream) != 0) {
+    if (ask_device(team, operation, [&] { return team.device().stream_capture(stream); }) != 0) {
       throw InvalidArgument(
           format("{} of {} {} on {}: the stream is being captured into a graph, where the plan behind this "
                  "function cannot be made; call it once before, or make a plan of your own",

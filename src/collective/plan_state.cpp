@@ -101,17 +101,12 @@ std::uint64_t PlanState::capture_of(StreamRef stream) const {
   if (stream.type() != device_->id().type) {
     refuse(format("a {} stream was given; this rank's device is {}", name(stream.type()), to_string(device_->id())));
   }
-  std::uint64_t capture = 0;
   bool owned = true;
-  try {
-    capture = device_->stream_capture(stream);
-    owned = capture != 0 || device_->owns(stream);
-  } catch (const InvalidArgument&) {
-    rethrow_from(team_, kind_);
-  } catch (...) {  // what this rank has queued has failed on the device
-    abort_midway();
-    rethrow_from(team_, kind_);
-  }
+  const std::uint64_t capture = ask_device(team_, kind_, [&] {
+    const std::uint64_t number = device_->stream_capture(stream);
+    owned = number != 0 || device_->owns(stream);
+    return number;
+  });
   if (!owned) {
     refuse(format("a stream of another device was given; this rank's device is {}", to_string(device_->id())));
   }

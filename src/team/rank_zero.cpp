@@ -93,20 +93,24 @@ void RankZero::open() {
   while (true) {
     listener_ = listen_at(name);
     if (listener_) return;
-    if (Clock::now() > until) {
-      if (const FileDescriptor socket = connect_to(name); socket && !credentials_of(socket).same_user) {
-        throw DeviceError(format(
-            "the socket '@{}', at which rank 0 of job '{}' takes in the others, belongs to process {} of another "
-            "user; allowed: another job name (TANDEM_JOB)",
-            name, self_.job, credentials_of(socket).pid));
-      }
-      throw InvalidArgument(
-          format("another process takes in the ranks of job '{}' already (socket '@{}'): two jobs "
-                 "of one user need two names, and only one process of a job is rank 0",
-                 self_.job, name));
-    }
+    if (Clock::now() > until) throw_taken(name);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+void RankZero::throw_taken(const std::string& name) const {
+  const FileDescriptor socket = connect_to(name);
+  if (socket && credentials_of(socket).same_user) {
+    throw InvalidArgument(
+        format("another process takes in the ranks of job '{}' already (socket '@{}'): two jobs "
+               "of one user need two names, and only one process of a job is rank 0",
+               self_.job, name));
+  }
+  throw DeviceError(format(
+      "the socket '@{}', at which rank 0 of job '{}' takes in the others, {}; allowed: another job name (TANDEM_JOB)",
+      name, self_.job,
+      socket ? format("belongs to process {} of another user", credentials_of(socket).pid)
+             : "is taken by a process that does not answer, perhaps of another user"));
 }
 
 void RankZero::hear_all(Note awaited) {

@@ -24,6 +24,8 @@ class RankZero : ConnectingRank {
   struct Hello;
 
   void open();
+  /// Says who holds the name at which this rank would listen.
+  [[noreturn]] void throw_taken(const std::string& name) const;
   /// Waits until every other rank has said `awaited`. Admits ranks while `listener_` is open.
   void hear_all(Note awaited);
   void turn(const std::vector<int>& missing);

@@ -71,6 +71,12 @@ TEST_P(GpuFault, IsToldByTheNextSynchronization) {
   expect_told([](const Team& team, AllReduce&, const SymmetricTensor&, StreamRef stream) { team.synchronize(stream); });
 }
 
+TEST_P(GpuFault, IsToldByTheNextCallOfAFunction) {
+  expect_told([](const Team& team, AllReduce&, const SymmetricTensor& tensor, StreamRef stream) {
+    all_reduce(team, tensor, stream);  // whose plan would have to be made
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Device, GpuFault, ::testing::Values(DeviceType::cuda), device_name);
 
 }  // namespace

@@ -31,7 +31,7 @@ using testing::expect_says;
 using testing::refusal;
 using testing::run_ranks;
 
-enum class Said { nothing, no_other_user, is_other_user, listens, was_let_go, was_kept };
+enum class Said { nothing, no_other_user, is_other_user, listens, holds, was_let_go, was_kept };
 
 /// A process of another user that occupies, or connects to, the socket at which rank 0 of this user's job listens.
 class Stranger {
@@ -51,10 +51,16 @@ class Stranger {
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
 
-  /// Both start the process, and return false if this root cannot become another user.
+  /// All start the process, and return false if this root cannot become another user.
   [[nodiscard]] bool listens() {
     return lives([this](int socket) {
       if (::bind(socket, address(), length_) == 0 && ::listen(socket, 64) == 0) *said_ = Said::listens;
+      ::pause();
+    });
+  }
+  [[nodiscard]] bool binds() {
+    return lives([this](int socket) {
+      if (::bind(socket, address(), length_) == 0) *said_ = Said::holds;
       ::pause();
     });
   }
@@ -128,6 +134,14 @@ TEST_F(Strangers, ASocketOfAnotherUserIsNotASecondJobOfThisOne) {
   ASSERT_EQ(stranger_.says(), Said::listens);
   run_ranks(1, [this](World&) {
     expect_says(refusal<DeviceError>(joining(0)), {"rank 0", job_, "of another user", "TANDEM_JOB"});
+  });
+}
+
+TEST_F(Strangers, ASocketAtWhichNobodyListensIsNotASecondJobOfThisUserEither) {
+  if (!stranger_.binds()) GTEST_SKIP() << "this root cannot become another user";
+  ASSERT_EQ(stranger_.says(), Said::holds);
+  run_ranks(1, [this](World&) {
+    expect_says(refusal<DeviceError>(joining(0)), {"rank 0", job_, "does not answer", "TANDEM_JOB"});
   });
 }
 

@@ -59,6 +59,10 @@ int main() try {
     std::fputs("put_from_kernel: this example needs a GPU\n", stderr);
     return 2;
   }
+  if (team.resident_blocks() < blocks) {
+    std::fputs("put_from_kernel: too many ranks share this GPU for as many blocks that wait for each other\n", stderr);
+    return 2;
+  }
   check(cudaSetDevice(device.id().index));
   const int right = (team.rank() + 1) % team.size();
   const int left = (team.rank() + team.size() - 1) % team.size();

@@ -23,7 +23,8 @@ concept Handle =
 template <typename T>
 concept Plain = std::is_trivially_copyable_v<T>;
 
-/// Others hold its address: it neither moves nor is copied.
+/// Others hold its address: it neither moves nor is copied. (Of an abstract class only assignment shows; its copy
+/// constructor is deleted by hand.)
 template <typename T>
 concept Pinned = !std::is_move_constructible_v<T> && !std::is_move_assignable_v<T> && std::is_nothrow_destructible_v<T>;
 

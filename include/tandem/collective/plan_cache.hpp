@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/log.hpp"
 #include "tandem/device/device.hpp"
@@ -56,5 +57,6 @@ class TANDEM_API PlanCache {
  private:
   std::string path_;
 };
+static_assert(Handle<PlanCache>);
 
 }  // namespace tandem

@@ -6,10 +6,12 @@
 
 #include "tandem/device/signal.hpp"
 
+// A part of signal_device.cuh, which programs include: nothing in here is for direct use, and all of it may change.
+
 namespace tandem::cuda {
 
 // The abort word, the departures and the deadline are in host memory, a PCIe round trip away. Reads by several blocks
-// are serialised, each after the GPU's earlier stores to peers, and delay their own blocks: the peers' blocks then wait
+// are serialized, each after the GPU's earlier stores to peers, and delay their own blocks: the peers' blocks then wait
 // longer for these, and start to poll as well. So a grid polls host memory once per interval, its blocks in turns.
 constexpr std::uint64_t poll_ns = 50'000;
 __device__ inline std::uint64_t before_first_poll_ns() { return (blockIdx.x + 1) * poll_ns; }

@@ -19,13 +19,14 @@
 // - Before a put there is a barrier (__syncthreads, or one of the grid) with the threads whose stores it publishes, and
 //   after a wait one with those that read what it has waited for.
 // - Blocks that wait for blocks of a peer have to be resident at once: at most Team::resident_blocks(), on all ranks.
+// - The GPU is of compute capability 7.0 or later.
 // - The kernel is loaded before anything waits on the GPU (as cudaFuncGetAttributes does): later that may wait, too.
 // - If a wait returns false, the team has failed, and what was awaited is not valid. The kernel should end;
 //   Team::synchronize says why. Nothing traps, and the context lives on.
 
 namespace tandem::cuda {
 
-// What the library's own kernels use of this directly, and which may change.
+// What `put_signal` and `wait_signal` are made of. The library's own kernels use it directly, and it may change.
 
 // A wait does not sleep at first: most signals arrive within a few polls.
 constexpr unsigned looks_before_sleep = 16;
@@ -131,7 +132,7 @@ __device__ inline void put_signal(const SignalPut& put) {
 /// Waits, by one thread, until as many signals have come in addition to those that earlier waits consumed (acquire at
 /// system scope). False if they did not, by the team's deadline, or since the team has failed or the peer has ended its
 /// world. `taken` grows by `count` whatever the outcome, so that it does not depend on timing.
-__device__ inline bool wait_signal(const SignalWait& wait, WaitControl* control) {
+[[nodiscard]] __device__ inline bool wait_signal(const SignalWait& wait, WaitControl* control) {
   const std::uint64_t expected = wait.word->taken + wait.count;
   wait.word->taken = expected;
   std::uint64_t seen = cuda::load_acquire_system(&wait.word->value);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/team/file_descriptor.hpp"
 
@@ -48,6 +49,8 @@ class TANDEM_API Bootstrap {
   };
 
   virtual ~Bootstrap();
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
   [[nodiscard]] virtual const PeerInfo& peer(int rank) const = 0;
   /// Queues a parcel for `rank`; does not wait for it to be received. Throws PeerLost.
   virtual void send(int rank, std::uint64_t team, std::uint64_t sequence, Parcel parcel) = 0;
@@ -68,6 +71,10 @@ class TANDEM_API Bootstrap {
   virtual void listen(Listener listener) = 0;
   /// Makes peers treat this rank's later end as a loss, since it may not have completed all that they wait for.
   virtual void end_as_lost() noexcept = 0;
+
+ protected:
+  Bootstrap() = default;
 };
+static_assert(Pinned<Bootstrap>);
 
 }  // namespace tandem

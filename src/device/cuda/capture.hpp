@@ -16,15 +16,23 @@ struct Capture {
   cudaGraph_t graph = nullptr;
 };
 
-/// Throws InvalidArgument for a capture that a call which captures do not allow has made invalid.
+/// Throws InvalidArgument for a capture that a call which captures do not allow has made invalid, and for a default
+/// stream that may not be used during another stream's.
 [[nodiscard]] inline Capture capture_of(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   Capture capture;
 #if CUDART_VERSION >= 13000
-  check(cudaStreamGetCaptureInfo(stream, &status, &capture.number, &capture.graph), "cudaStreamGetCaptureInfo");
+  const cudaError_t result = cudaStreamGetCaptureInfo(stream, &status, &capture.number, &capture.graph);
 #else
-  check(cudaStreamGetCaptureInfo_v2(stream, &status, &capture.number, &capture.graph), "cudaStreamGetCaptureInfo");
+  const cudaError_t result = cudaStreamGetCaptureInfo_v2(stream, &status, &capture.number, &capture.graph);
 #endif
+  if (result == cudaErrorStreamCaptureImplicit) {
+    ignore(result);
+    throw InvalidArgument(
+        "the default stream was given while a stream that it waits for is being captured; allowed: a stream of one's "
+        "own, or a capture of a stream made with cudaStreamNonBlocking");
+  }
+  check(result, "cudaStreamGetCaptureInfo");
   if (status == cudaStreamCaptureStatusInvalidated) {
     throw InvalidArgument(
         "the stream is in a capture that a call made invalid; allowed: a stream whose capture is valid, or has ended");

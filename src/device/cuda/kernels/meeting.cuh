@@ -27,7 +27,8 @@ __device__ inline void meet_peers(const PeerWords* peers, int count, std::size_t
   if (const int peer = static_cast<int>(threadIdx.x); peer < count) {
     SignalWord* const mine = moved(peers[peer].mine, at);
     put_signal({.mine = mine, .theirs = moved(peers[peer].theirs, at)});
-    wait_signal({.word = mine, .peer = peers[peer].world_rank, .channel = blockIdx.x, .operation = operation}, control);
+    static_cast<void>(wait_signal(
+        {.word = mine, .peer = peers[peer].world_rank, .channel = blockIdx.x, .operation = operation}, control));
   }
   __syncthreads();
 }

@@ -22,7 +22,10 @@ __device__ void put_signals(const SignalArguments& arguments) {
 // is visible to all later work of the stream. It is a single block, so that it is never partly resident, and occupies
 // little of one SM while it waits.
 __device__ void wait_signals(const WaitArguments& arguments) {
-  if (const unsigned i = threadIdx.x; i < arguments.count) wait_signal(arguments.waits[i], arguments.control);
+  // The stream continues after a wait that failed: the host learns of it.
+  if (const unsigned i = threadIdx.x; i < arguments.count) {
+    static_cast<void>(wait_signal(arguments.waits[i], arguments.control));
+  }
   // Reconverges the block: no thread exits while another still polls.
   __syncthreads();
 }
