@@ -93,6 +93,10 @@ class PlanState {
   [[nodiscard]] static std::string named(const SymmetricTensor& tensor);
   [[noreturn]] void refuse(const std::string& text) const;
 
+  /// The capture that `stream` is in; 0: none. Throws InvalidArgument unless it is a stream of this rank's device; a
+  /// device that has failed fails the team.
+  [[nodiscard]] std::uint64_t capture_of(StreamRef stream) const;
+
   /// The first and the last call of a run. `begin` throws if the team has failed, and InvalidArgument if the stream is
   /// of another device or its capture is invalid; if it throws for another reason, the team fails.
   void begin(StreamRef stream);
@@ -119,8 +123,6 @@ class PlanState {
   [[noreturn]] void refuse(const TensorView& view, std::string_view argument, DType dtype, std::int64_t elements) const;
   [[noreturn]] void refuse_unreachable(const SymmetricTensor& tensor, std::string_view argument) const;
   void agree_on_run(StreamRef stream, const std::string& given) const;
-  /// The capture that `stream` is in; 0: none. Throws unless it is a stream of this rank's device.
-  [[nodiscard]] std::uint64_t capture_of(StreamRef stream) const;
   /// Called in a catch handler: fails the team, with the caught exception as the reason, and rethrows that.
   [[noreturn]] void fail_midway() const;
   /// The first half of `fail_midway`: only fails the team.

@@ -96,7 +96,7 @@ Split AllGather::State::split_of(const TensorView& gathered) const {
 }
 
 void AllGather::State::expect_closed(StreamRef stream) {
-  if (started_ && started_in_ != 0 && started_in_ != device().stream_capture(stream)) started_ = false;
+  if (started_ && started_in_ != 0 && started_in_ != capture_of(stream)) started_ = false;
   if (!started_) return;
   team().check();  // a run that a failure left open is not the caller's mistake
   refuse("a run was started while another one is open; finish() ends a run");
@@ -105,7 +105,7 @@ void AllGather::State::expect_closed(StreamRef stream) {
 void AllGather::State::expect_open(StreamRef stream, const char* otherwise) const {
   if (!started_) refuse(otherwise);
   // A captured start() sends its signals when its graph is launched: waits outside that graph do not match them.
-  if (started_in_ == device().stream_capture(stream)) return;
+  if (started_in_ == capture_of(stream)) return;
   refuse(
       "start() was called in one capture, or in none, and a later step of its run in another; all steps of a run are "
       "captured into one graph, or none of them");

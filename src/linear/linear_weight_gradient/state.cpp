@@ -60,7 +60,7 @@ void LinearWeightGradient::State::expect_started(const TensorView& shard, std::i
     refuse(format("a run of {} tokens with its shard at {} came behind a start() of {} with one at {}", m, shard.data(),
                   started_->m, static_cast<const void*>(started_->shard)));
   }
-  if (started_->capture != device().stream_capture(stream)) {
+  if (started_->capture != capture_of(stream)) {
     refuse("start() was not captured, but its run is; both must be, or neither of them");
   }
 }

@@ -60,7 +60,7 @@ class LinearWeightGradient::State final : public LinearPlanState {
   void expect_started(const TensorView& shard, std::int64_t m, StreamRef stream) const;
   /// Forgets a start in a capture that `stream` is not in: that capture was dropped, and the start with it.
   void forget_dropped_start(StreamRef stream) {
-    if (started_ && started_->capture != 0 && started_->capture != device().stream_capture(stream)) started_.reset();
+    if (started_ && started_->capture != 0 && started_->capture != capture_of(stream)) started_.reset();
   }
 
   GatheredOperand gathered_;
