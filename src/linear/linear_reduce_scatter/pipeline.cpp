@@ -3,27 +3,27 @@
 
 namespace tandem {
 
-void LinearReduceScatter::State::pipeline(const PartialSums::Operands& operands, StreamRef stream) {
-  if (sums_.product_adds()) {
-    sums_.take_slot(stream);
-    for (std::uint32_t round = 0; round < sums_.rounds(); ++round) {
-      sums_.multiply_peers(operands, round, stream, communication_);
+void LinearReduceScatter::State::pipeline(const RowParallelOperands& operands, StreamRef stream) {
+  if (product().adds()) {
+    sums().take_slot(stream);
+    for (std::uint32_t round = 0; round < sums().rounds(); ++round) {
+      sums().multiply_peers(operands, round, stream, communication());
     }
-    for (std::uint32_t round = 0; round < sums_.rounds(); ++round) sums_.multiply_adding(operands, round, stream);
-    communication_.rejoin(stream);
+    for (std::uint32_t round = 0; round < sums().rounds(); ++round) sums().multiply_adding(operands, round, stream);
+    communication().rejoin(stream);
     return;
   }
-  sums_.multiply_overlapped(operands, groups_, stream, communication_);
+  sums().multiply_overlapped(operands, groups_, stream, communication());
   if (capturing()) {
     // The wait is over when the last GEMM is, if it is no successor of that; eager, a second stream to wait for costs
     // more than it gains (docs/linear_schedules.md). Behind the pushes: none may queue behind it.
-    communication_.gather_on_last();
-    sums_.wait_for_parts(0, communication_.last().ref());
-    communication_.rejoin(stream);
-    sums_.add_parts(operands, 0, stream);
+    communication().gather_on_last();
+    sums().wait_for_parts(0, communication().last().ref());
+    communication().rejoin(stream);
+    sums().add_parts(operands, 0, stream);
   } else {
-    sums_.reduce(operands, stream);
-    communication_.rejoin(stream);
+    sums().reduce(operands, 0, stream);
+    communication().rejoin(stream);
   }
 }
 
