@@ -6,9 +6,11 @@
 #include <thread>
 
 #include "tandem/base/error.hpp"
+#include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/stream.hpp"
+#include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 
 #include "support/devices.hpp"
@@ -30,6 +32,27 @@ void fault(Device& device, StreamRef stream) {
 
 class GpuFault : public OnEachDevice {
  protected:
+  /// What a rank has when its GPU fails: a gather whose first step has been taken, and other plans.
+  struct Rank {
+    explicit Rank(const Team& its_team)
+        : team(its_team),
+          tensor(SymmetricTensor::empty(team, {1000}, f32)),
+          sum(team, {.count = 1000, .dtype = f32}),
+          gather(team, {.count = 1000, .dtype = f32}),
+          gradient(team, {.m = 12, .n = 8, .k = 8}, GatheredOperand::x),
+          stream(team.device()) {
+      tensor.rendezvous();
+      gather.start(tensor, stream);
+    }
+
+    Team team;
+    SymmetricTensor tensor;
+    AllReduce sum;
+    AllGather gather;
+    LinearWeightGradient gradient;
+    Stream stream;
+  };
+
   /// Rank 1's GPU fails, and then it calls `call`, which must throw and tell its peers, who are in an all_reduce.
   template <typename Call> static void expect_told(const Call& call) {
     RankOptions options;
@@ -37,44 +60,47 @@ class GpuFault : public OnEachDevice {
     on(
         3,
         [&](World& world) {
-          const Team team = world.team({2, 0, 1});
-          auto tensor = SymmetricTensor::empty(team, {1000}, f32);
-          tensor.rendezvous();
-          AllReduce plan(team, {.count = 1000, .dtype = f32});
-          const Stream stream(team.device());
-          team.barrier();
+          Rank rank(world.team({2, 0, 1}));
+          rank.team.synchronize(rank.stream);
           const auto begin = std::chrono::steady_clock::now();
           if (world.rank() == 1) {
-            fault(team.device(), stream);
-            expect_error<DeviceError>([&] { call(team, plan, tensor, stream); }, {"illegal", "rank 2 of 3"});
+            fault(rank.team.device(), rank.stream);
+            expect_error<DeviceError>([&] { call(rank); }, {"illegal", "rank 2 of 3"});
           } else {
             expect_error<Aborted>(
                 [&] {
-                  plan(tensor, stream);
-                  team.synchronize(stream);
+                  rank.sum(rank.tensor, rank.stream);
+                  rank.team.synchronize(rank.stream);
                 },
                 {"rank 1 ", "illegal"});
           }
-          EXPECT_LT(std::chrono::steady_clock::now() - begin, team.timeout() / 2);
-          EXPECT_TRUE(team.failed());
+          EXPECT_LT(std::chrono::steady_clock::now() - begin, rank.team.timeout() / 2);
+          EXPECT_TRUE(rank.team.failed());
         },
         options);
   }
 };
 
 TEST_P(GpuFault, IsToldByTheNextRun) {
-  expect_told(
-      [](const Team&, AllReduce& plan, const SymmetricTensor& tensor, StreamRef stream) { plan(tensor, stream); });
+  expect_told([](Rank& rank) { rank.sum(rank.tensor, rank.stream); });
 }
 
 TEST_P(GpuFault, IsToldByTheNextSynchronization) {
-  expect_told([](const Team& team, AllReduce&, const SymmetricTensor&, StreamRef stream) { team.synchronize(stream); });
+  expect_told([](Rank& rank) { rank.team.synchronize(rank.stream); });
 }
 
 TEST_P(GpuFault, IsToldByTheNextCallOfAFunction) {
-  expect_told([](const Team& team, AllReduce&, const SymmetricTensor& tensor, StreamRef stream) {
-    all_reduce(team, tensor, stream);  // whose plan would have to be made
-  });
+  expect_told([](Rank& rank) { all_reduce(rank.team, rank.tensor, rank.stream); });  // whose plan would have to be made
+}
+
+TEST_P(GpuFault, IsToldByTheNextStepOfARun) {
+  expect_told([](Rank& rank) { rank.gather.wait_shard(0, rank.stream); });
+  expect_told([](Rank& rank) { rank.gather.finish(rank.stream); });
+}
+
+TEST_P(GpuFault, IsToldByTheStartOfAWeightGradient) {
+  expect_told(
+      [](Rank& rank) { rank.gradient.start(rank.tensor.local().narrow(0, 0, 32).reshaped({4, 8}), 12, rank.stream); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, GpuFault, ::testing::Values(DeviceType::cuda), device_name);
