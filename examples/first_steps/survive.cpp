@@ -4,10 +4,8 @@
 //   tandem run -n 3 --on-failure continue -- build/release/examples/first_steps/survive
 //
 // By default, tandem run ends all ranks when one fails. Its exit code is that of the first to fail: 137 for SIGKILL.
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/collective/all_reduce.hpp"
@@ -35,26 +33,22 @@ int main() try {
   const tandem::Stream stream(world.device());
   const tandem::Buffer buffer(world.shared_device(), sizeof(float));  // belongs to no team, so any team may use it
   const tandem::TensorView memory(buffer.data(), {1}, tandem::f32, world.device().id());
-  try {
-    for (int step = 0;; ++step) {
+  tandem::Team team = world.team();
+  for (int step = 0; team.size() == world.size(); ++step) {
+    try {
       if (step == 3 && world.rank() == world.size() - 1) std::raise(SIGKILL);
-      if (count(world.team(), memory, stream) != world.size()) return 1;
+      if (count(team, memory, stream) != team.size()) return 1;
+    } catch (const tandem::PeerLost& lost) {  // on every other rank, from any call that waits; maybe in another step
+      std::printf("rank %d lost rank %d: %s\n", world.rank(), lost.rank(), lost.what());
+      // A team that lost a rank stays failed; the world, its device and other memory remain usable. Other teams, whose
+      // members may wait for this rank, would have to be aborted here: Team::abort.
+      stream.synchronize();          // what is still queued must not write into memory that is used again
+      team = world.team().shrink();  // all that are left agree on who that is; if another is lost later: the same again
     }
-  } catch (const tandem::PeerLost& lost) {  // on every other rank, from any call that waits; maybe in another step
-    std::printf("rank %d lost rank %d: %s\n", world.rank(), lost.rank(), lost.what());
-
-    // A team that lost a rank stays failed; the world, its device and other memory remain usable. Other teams, whose
-    // members may wait for this rank, would have to be aborted here: Team::abort.
-    const std::vector<int> gone = world.gone();
-    std::vector<int> survivors;
-    for (int rank = 0; rank < world.size(); ++rank) {
-      if (std::ranges::find(gone, rank) == gone.end()) survivors.push_back(rank);
-    }
-    const tandem::Team rest = world.team(survivors);
-    const int ranks = count(rest, memory, stream);
-    std::printf("rank %d goes on: %d ranks\n", world.rank(), ranks);
-    return ranks == world.size() - 1 ? 0 : 1;
   }
+  const int ranks = count(team, memory, stream);
+  std::printf("rank %d goes on: %d ranks\n", world.rank(), ranks);
+  return ranks == world.size() - 1 ? 0 : 1;
 } catch (const tandem::Error& error) {  // its text says what was given, what is allowed, and on which rank
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

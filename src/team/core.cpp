@@ -112,12 +112,25 @@ std::optional<Gone> Core::first_gone(std::span<const int> world_ranks) const {
   return Gone{*first, presence_[static_cast<std::size_t>(*first)] == Presence::left};
 }
 
+void Core::told_of_loss(int world_rank) noexcept {
+  const std::lock_guard lock(mutex_);
+  count_as_gone(world_rank);
+}
+
+void Core::count_as_gone(int world_rank) noexcept {
+  const bool other = world_rank >= 0 && world_rank < launch_.world_size && world_rank != launch_.rank;
+  if (other && std::ranges::find(gone_, world_rank) == gone_.end()) gone_.push_back(world_rank);
+}
+
 bool Core::forked() const noexcept { return home_.is_left(); }
 
 void Core::enter(Team::State& team) {
   const std::lock_guard lock(mutex_);
   teams_[team.id()] = &team;
-  for (const int rank : gone_) announce(team, rank);
+  for (const int rank : gone_) {
+    // Of the others this rank was only told: the bootstrap's news of how they went follows.
+    if (presence_[static_cast<std::size_t>(rank)] != Presence::here) announce(team, rank);
+  }
   if (const auto early = early_aborts_.find(team.id()); early != early_aborts_.end()) {
     team.peer_aborted(early->second.first, early->second.second);
     early_aborts_.erase(early);
@@ -162,7 +175,7 @@ void Core::on_lost(int peer, bool clean) {
   {
     const std::lock_guard lock(mutex_);
     presence_[static_cast<std::size_t>(peer)] = clean ? Presence::left : Presence::lost;
-    gone_.push_back(peer);
+    count_as_gone(peer);
     for (const auto& [id, team] : teams_) announce(*team, peer);
   }
   // Logged last, since writing may block if nobody reads the log.
@@ -173,6 +186,7 @@ void Core::on_lost(int peer, bool clean) {
 
 void Core::on_aborted(int peer, const Abort& abort) {
   const std::lock_guard lock(mutex_);
+  count_as_gone(abort.lost);
   if (const auto found = teams_.find(abort.team); found != teams_.end()) {
     found->second->peer_aborted(peer, abort);
     return;

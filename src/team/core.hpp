@@ -63,6 +63,9 @@ class Core : public std::enable_shared_from_this<Core> {
   [[nodiscard]] Presence presence(int world_rank) const;
   /// The world ranks that have left or are lost, in the order in which this rank heard of it.
   [[nodiscard]] std::vector<int> gone() const;
+  /// Counts a rank among them of whose loss this rank was told, before the bootstrap notices: whoever catches a
+  /// PeerLost finds its rank in `gone`.
+  void told_of_loss(int world_rank) noexcept;
   /// Which of these world ranks is gone. Of several, the first: the others may have left because of it.
   [[nodiscard]] std::optional<Gone> first_gone(std::span<const int> world_ranks) const;
   /// Whether this is a forked child of the process that constructed this object.
@@ -77,6 +80,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void retire(std::unique_ptr<Team::State> team) noexcept;
 
  private:
+  /// `told_of_loss`, for a caller that holds `mutex_`.
+  void count_as_gone(int world_rank) noexcept;
   void abandon_teams() noexcept;
   void on_lost(int peer, bool clean);
   /// Tells a team that a rank is gone. The caller holds `mutex_`.
@@ -99,7 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::map<std::uint64_t, std::pair<int, Abort>> early_aborts_;  // of teams that this rank has not entered yet
   std::map<int, std::vector<bool>> left_;  // by the rank that assigned a team's id: a bit per number, set once left
   std::vector<Presence> presence_;
-  std::vector<int> gone_;  // in the order in which this rank heard of it
+  std::vector<int> gone_;  // in the order in which this rank heard of it; each once
   std::uint32_t teams_made_ = 0;
 
   std::unique_ptr<Bootstrap> bootstrap_;  // destroyed first: its thread uses everything above

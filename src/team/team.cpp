@@ -51,6 +51,9 @@ std::uint64_t Team::id() const { return state().id(); }
 
 Team Team::team(std::span<const int> ranks) const { return Team(state().make_team(ranks)); }
 
+Team Team::split(int color, int key) const { return Team(state().split(color, key)); }
+Team Team::shrink() const { return Team(state().shrink()); }
+
 Device& Team::device() const { return *state().core().device(); }
 const std::shared_ptr<Device>& Team::shared_device() const { return state().core().device(); }
 const Env& Team::env() const { return state().core().env(); }

@@ -2,6 +2,7 @@
 #include "team/team_state.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -106,6 +107,12 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   const int self = core_.launch().rank;
   if (std::find(members.begin(), members.end(), self) == members.end()) return nullptr;
 
+  return make_team_of(members, Formation::Clock::now() + timeout());
+}
+
+std::shared_ptr<Team::State> Team::State::make_team_of(const std::vector<int>& members,
+                                                       Formation::Clock::time_point deadline) {
+  const int self = core_.launch().rank;
   // A team that has failed can still make teams. One that is aborted meanwhile ends this call as it ends all waits.
   const bool was_aborted = is_aborted();
   const auto first_gone = [this, was_aborted](std::span<const int> of) {
@@ -114,8 +121,9 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   };
   std::uint64_t id = 0;
   try {
-    id = formation_.form(members, core_.next_team_id(), Formation::Clock::now() + timeout(), first_gone);
+    id = formation_.form(members, core_.next_team_id(), deadline, first_gone);
   } catch (const PeerLost& error) {
+    core_.told_of_loss(error.rank());
     throw lost_peer(format("a team of ranks {} could not be made: {}", list_ranks(members), error.what()),
                     peer_of(error));
   } catch (const Timeout& error) {
@@ -145,6 +153,43 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   }
   if (core_.log().enabled(LogLevel::trace)) core_.log().write(LogLevel::trace, format("made {}", team->describe()));
   return team;
+}
+
+std::shared_ptr<Team::State> Team::State::split(int color, int key) {
+  Parcel mine;
+  mine.bytes = WireWriter().number(color).number(key).take();
+  const std::vector<Parcel> all = exchange("split", std::move(mine));
+  if (color < 0) return nullptr;
+  std::vector<std::pair<int, int>> alike;  // key and rank
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    WireReader reader(all[r].bytes);
+    const auto its_color = reader.number<int>();
+    const auto its_key = reader.number<int>();
+    if (its_color == color) alike.emplace_back(its_key, static_cast<int>(r));
+  }
+  std::ranges::sort(alike);
+  std::vector<int> ranks;
+  for (const auto& [its_key, rank] : alike) ranks.push_back(rank);
+  return make_team(ranks);
+}
+
+std::shared_ptr<Team::State> Team::State::shrink() {
+  refuse_forked_child();
+  const auto deadline = Formation::Clock::now() + timeout();
+  // Until the members that are left know of the same losses they list different ranks, and attempts fail.
+  while (true) {
+    const std::vector<int> gone = core_.gone();
+    std::vector<int> left;
+    std::ranges::copy_if(members_, std::back_inserter(left),
+                         [&](int member) { return std::ranges::find(gone, member) == gone.end(); });
+    try {
+      return make_team_of(left, deadline);
+    } catch (const PeerLost&) {
+      if (Formation::Clock::now() >= deadline) throw;
+    } catch (const InvalidArgument&) {
+      if (Formation::Clock::now() >= deadline) throw;
+    }
+  }
 }
 
 std::vector<Parcel> Team::State::exchange(std::string_view what, Parcel mine) {
@@ -361,7 +406,9 @@ void Team::State::throw_failure() {
   }
   if (tell) tell_members(failure);
   switch (failure.cause) {
-    case Cause::lost: throw lost_peer(failure.what + wait_cut_short(), failure.peer);
+    case Cause::lost:
+      core_.told_of_loss(failure.peer.rank);
+      throw lost_peer(failure.what + wait_cut_short(), failure.peer);
     case Cause::timeout: throw Timeout(failure.what, failure.peer.rank);
     default: throw Aborted(failure.what + wait_cut_short());
   }

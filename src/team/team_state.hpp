@@ -48,6 +48,8 @@ class Team::State {
   /// The members' first collective call, named `what` in errors: maps the other members' control pages.
   void meet(std::string_view what);
   [[nodiscard]] std::shared_ptr<State> make_team(std::span<const int> ranks);
+  [[nodiscard]] std::shared_ptr<State> split(int color, int key);
+  [[nodiscard]] std::shared_ptr<State> shrink();
   [[nodiscard]] std::vector<Parcel> exchange(std::string_view what, Parcel mine);
   void agree(std::string_view what, const std::string& description);
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_.load(std::memory_order_relaxed); }
@@ -100,6 +102,9 @@ class Team::State {
   };
 
   [[nodiscard]] std::string describe() const;
+  /// A team of these world ranks, which include this one.
+  [[nodiscard]] std::shared_ptr<State> make_team_of(const std::vector<int>& members,
+                                                    Formation::Clock::time_point deadline);
   /// Stores the failure if it is the first, and ends this rank's waits.
   void fail(Failure failure) noexcept;
   /// Whether a member aborted it, or gave up waiting, before anything else made it fail.

@@ -55,6 +55,19 @@ class TANDEM_API Team {
     return team(std::span(ranks.begin(), ranks.size()));
   }
 
+  /// Collective. The members with this rank's `color`, in the order of their keys, and of this team where those are
+  /// equal, as MPI_Comm_split does it. A negative color: an empty team. For instance, rows and columns of a mesh:
+  ///
+  ///   auto tensor_parallel = team.split(team.rank() / 4);
+  ///   auto data_parallel = team.split(team.rank() % 4);
+  [[nodiscard]] Team split(int color, int key = 0) const;
+  /// The members that are not gone, in this team's order: to go on after a PeerLost. Every member that is left calls
+  /// it, also in another call or step than the others; they agree on who is left, however many are lost meanwhile. If
+  /// one is lost after that, call it on the same team again, not on the team that it made: another member may not have
+  /// got that one. Waits up to the team's timeout; throws Timeout naming a member that does not come, and Aborted if
+  /// this team is aborted meanwhile or a member gives up for another reason than a loss.
+  [[nodiscard]] Team shrink() const;
+
   [[nodiscard]] Device& device() const;
   [[nodiscard]] const std::shared_ptr<Device>& shared_device() const;
   [[nodiscard]] const Env& env() const;
@@ -90,12 +103,14 @@ class TANDEM_API Team {
   void set_timeout(std::chrono::milliseconds timeout) const;
 
   // Failure. It is sticky: a team that failed stays failed; to continue, make a new team without the lost ranks
-  // (World::gone). A lost rank fails the teams that it is in. A rank that therefore stops using its other teams has to
+  // (`shrink`). A lost rank fails the teams that it is in. A rank that therefore stops using its other teams has to
   // `abort` them, or members that wait for it there wait until their deadline.
   //
-  // A stream continues after a wait that failed, and another team's run on it takes what it finds for valid input. So
-  // `synchronize` a team before its results are the input of another team's run. Else, if it turns out to have failed,
-  // `abort` the other team too: members that are only in that one do not know that what they got is no result.
+  // A stream continues after a wait that failed: what is queued behind it still runs, and writes its outputs. So after
+  // an error, wait for all streams (Stream::synchronize) before you use the memory of runs that were queued. And
+  // another team's run on the stream takes what it finds for valid input: `synchronize` a team before its results are
+  // the input of another team's run. Else, if it turns out to have failed, `abort` the other team too: members that are
+  // only in that one do not know that what they got is no result.
 
   [[nodiscard]] bool failed() const noexcept;
   /// Throws the reason if the team has failed: PeerLost, Timeout or Aborted, with the facts. Else it costs one load for

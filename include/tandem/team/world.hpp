@@ -25,16 +25,25 @@ struct InitOptions {
 
 /// All ranks of a job, seen from one of them. An object, not a global: ranks may be threads of one process, and
 /// a process may call `init` again after its world has ended. It ends when its last copy and its last team are
-/// destroyed. A rank that ends its world first waits for its device, so that it has sent everything, and then tells its
-/// peers. What it sent stays valid; waits for more, on the host or on a stream, end at once, with a PeerLost that says
-/// so. (Two ranks that end while each has queued a wait for the other wait until the deadline, as do two that share a
-/// CUDA context, where the one that ends waits for the other's kernels.) A rank whose world is destroyed by an
-/// exception is lost to the others, as if its process had died: it tells them before it waits for its device, and ends
-/// the waits that it has queued. What else it has queued still runs: memory that the exception frees before (a
-/// std::vector's) must not be in use by then, a Buffer's may, which is freed behind queued work. A process that a rank
-/// forks is not a rank: it may destroy its copies, which peers do not notice, but must not use them; plans, collective
-/// calls on teams, `Team::set_timeout`, and the host's streams and device throw InvalidArgument there. A world that was
-/// moved from throws InvalidArgument.
+/// destroyed. A world that was moved from throws InvalidArgument.
+///
+/// How a rank ends decides what the others see:
+///
+/// - In order: it first waits for its device, so that it has sent everything, and then tells its peers. What it sent
+///   stays valid; waits for more, on the host or on a stream, end at once, with a PeerLost that says so. (Two ranks
+///   that end while each has queued a wait for the other wait until the deadline, as do two that share a CUDA context,
+///   where the one that ends waits for the other's kernels.)
+/// - By an exception that destroys its world: it is lost to the others, as if its process had died. It tells them
+/// before
+///   it waits for its device, and ends the waits that it has queued. What else it has queued still runs: memory that
+///   the exception frees before (a std::vector's) must not be in use by then, a Buffer's may, which is freed behind
+///   queued work.
+/// - Without ending its world: it is lost, whatever its process's exit code. `exit` destroys no local variables, and
+///   nothing destroys a World that was leaked.
+///
+/// A process that a rank forks is not a rank: it may destroy its copies, which peers do not notice, but must not use
+/// them; plans, collective calls on teams, `Team::set_timeout`, and the host's streams and device throw InvalidArgument
+/// there.
 class TANDEM_API World {
  public:
   [[nodiscard]] int rank() const;
@@ -51,8 +60,9 @@ class TANDEM_API World {
   [[nodiscard]] Team team(std::initializer_list<int> ranks) const { return team().team(ranks); }
   [[nodiscard]] Team team(std::span<const int> ranks) const { return team().team(ranks); }
 
-  /// The world ranks that this rank knows to have died or ended their worlds, in ascending order. Local, and does not
-  /// wait: others that are gone may not be known yet. For the list of a team that goes on without them.
+  /// The world ranks that this rank knows to have died or ended their worlds, in ascending order; whoever caught a
+  /// PeerLost finds its rank here. Local, and does not wait: others that are gone may not be known yet, and other ranks
+  /// may know others. For a team that goes on without them, see Team::shrink.
   [[nodiscard]] std::vector<int> gone() const;
 
   /// Several lines: launcher, ranks, device, why not a CUDA device, deadline.
