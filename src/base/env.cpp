@@ -16,6 +16,7 @@
 
 #include "base/env_check.hpp"
 #include "base/format.hpp"
+#include "base/path_pattern.hpp"
 
 namespace tandem {
 namespace {
@@ -138,14 +139,19 @@ Refused refused_link(const Env& env) {
 
 Refused any_path(const Env&) { return std::nullopt; }
 
+Refused refused_pattern(const std::string& path) {
+  return unknown_in_path(path).empty() ? std::nullopt : Refused(path);
+}
+
 constexpr std::array<Variable, 10> variables{{
     {"TANDEM_LOG", "none, error, warn, info, trace", "warn",
      "how much is written to the log; trace adds each team, allocation, rendezvous and plan",
      [](Env& env, const Variable& self, const std::string& value) { read_name(env.log, log_levels, self, value); },
      [](const Env& env) { return refused_name(log_levels, env.log); }},
-    {"TANDEM_LOG_FILE", "a path in a folder that is there; %h is the host, %p the process, %r the rank", "stderr",
-     "where the log goes, behind what the file has",
-     [](Env& env, const Variable&, const std::string& value) { env.log_file = value; }, any_path},
+    {"TANDEM_LOG_FILE", "a path in a folder that is there; %h is the host, %p the process, %r the rank, %% a %",
+     "stderr", "where the log goes, behind what the file has",
+     [](Env& env, const Variable&, const std::string& value) { env.log_file = value; },
+     [](const Env& env) { return refused_pattern(env.log_file); }},
     {"TANDEM_TIMEOUT", "a number with ms, s, m or h (none: s), from 1ms to 365 days", "60s",
      "the deadline of each wait", read_timeout, refused_timeout},
     {"TANDEM_CHECK", "none, runs", "none",
@@ -159,9 +165,10 @@ constexpr std::array<Variable, 10> variables{{
      [](const Env& env) { return refused_name(device_choices, env.device); }},
     {"TANDEM_LINK", "LATENCY,BANDWIDTH such as 20us,1GB/s; up to 60s, from 1KB/s", "none",
      "the host device's emulated link", read_link, refused_link},
-    {"TANDEM_TRACE", "a path; %h is the host, %p the process, %r the rank", "no trace",
-     "where a Chrome trace of all ranks is written when their worlds end",
-     [](Env& env, const Variable&, const std::string& value) { env.trace = value; }, any_path},
+    {"TANDEM_TRACE", "a path in a folder that is there; %h is the host, %p the process, %r the rank, %% a %",
+     "no trace", "where a Chrome trace of all ranks is written when their worlds end",
+     [](Env& env, const Variable&, const std::string& value) { env.trace = value; },
+     [](const Env& env) { return refused_pattern(env.trace); }},
     {"TANDEM_GEMM", "auto, onednn, builtin", "auto", "the host device's matrix product",
      [](Env& env, const Variable& self, const std::string& value) { read_name(env.gemm, gemm_choices, self, value); },
      [](const Env& env) { return refused_name(gemm_choices, env.gemm); }},

@@ -81,8 +81,9 @@ TEST(Env, TakesOpenMPsThreadsUnlessItHasItsOwn) {
 
 TEST(Env, RefusesMalformedValuesWithTheirNameAndWhatIsAllowed) {
   const std::map<std::string, std::string> malformed{
-      {"TANDEM_LOG", "loud"}, {"TANDEM_TIMEOUT", "soon"},   {"TANDEM_DEVICE", "tpu"}, {"TANDEM_LINK", "20us"},
-      {"TANDEM_GEMM", "mkl"}, {"TANDEM_GEMM_THREADS", "0"}, {"TANDEM_CHECK", "1"},
+      {"TANDEM_LOG", "loud"},  {"TANDEM_TIMEOUT", "soon"}, {"TANDEM_DEVICE", "tpu"},
+      {"TANDEM_LINK", "20us"}, {"TANDEM_GEMM", "mkl"},     {"TANDEM_GEMM_THREADS", "0"},
+      {"TANDEM_CHECK", "1"},   {"TANDEM_LOG_FILE", "%z"},  {"TANDEM_TRACE", "trace.%"},
   };
   for (const auto& [name, value] : malformed) {
     try {

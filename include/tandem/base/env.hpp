@@ -48,13 +48,13 @@ struct LinkOptions {
 /// unknown variable whose name begins with TANDEM_, InvalidArgument is thrown and says what is allowed. Variables that
 /// a launcher sets (ranks and job names) are read by `Launch`, not here.
 struct TANDEM_API Env {
-  LogLevel log = LogLevel::warn;              ///< TANDEM_LOG: none, error, warn, info or trace
-  std::string log_file{};                     ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank; empty: stderr
+  LogLevel log = LogLevel::warn;  ///< TANDEM_LOG: none, error, warn, info or trace
+  std::string log_file{};         ///< TANDEM_LOG_FILE: a path, %h host, %p pid, %r rank, %% %; empty: stderr
   std::chrono::milliseconds timeout{60'000};  ///< TANDEM_TIMEOUT: limit of each wait: "60", "250ms", "10s", "5m", "2h"
   RunCheck check{};                           ///< TANDEM_CHECK: none or runs
   DeviceChoice device{};                      ///< TANDEM_DEVICE: auto, host or cuda
   std::optional<LinkOptions> link{};          ///< TANDEM_LINK: the host device's emulated link
-  std::string trace{};                        ///< TANDEM_TRACE: Chrome trace's path (%h, %p, %r as above); empty: none
+  std::string trace{};                        ///< TANDEM_TRACE: Chrome trace's path (%h, %p, %r, %% as above), or none
   GemmChoice gemm{};                          ///< TANDEM_GEMM: auto, onednn or builtin: the host's GEMM
   int gemm_threads = 0;                       ///< TANDEM_GEMM_THREADS: threads of one GEMM on the host; 0: auto
   std::string plan_cache{};                   ///< TANDEM_PLAN_CACHE: path of `tandem tune`'s results; empty: none
