@@ -4,7 +4,11 @@
 #define SPDLOG_PREVENT_CHILD_FD  // NOLINT(readability-identifier-naming): spdlog's name
 #include "tandem/base/log.hpp"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <mutex>
 #include <set>
@@ -17,7 +21,9 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "base/log_check.hpp"
 #include "base/path_pattern.hpp"
+#include "base/writable_file.hpp"
 
 namespace tandem {
 namespace {
@@ -25,14 +31,31 @@ namespace {
 constexpr std::array<spdlog::level::level_enum, 5> levels{spdlog::level::off, spdlog::level::err, spdlog::level::warn,
                                                           spdlog::level::info, spdlog::level::trace};
 
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw InvalidArgument(format("the log file '{}' could not be opened: {}", path, why));
+}
+
+/// The path that a pattern gives, in a folder that is there: spdlog would create missing folders, even those of a
+/// mistyped path.
+std::string path_in_a_folder(const std::string& pattern, int rank) {
+  std::string path = expand_path(pattern, rank);
+  std::error_code error;
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    refuse(path, format("there is no folder '{}'", folder.string()));
+  }
+  return path;
+}
+
 }  // namespace
 
 struct Log::Sink {
   explicit Sink(spdlog::sink_ptr sink) : logger("tandem", std::move(sink)) {}
 
   spdlog::logger logger;
-  std::mutex mutex;
+  std::mutex mutex;            ///< keeps the lines of a text together
   std::set<std::string> said;  ///< by write_once
+  std::atomic<bool> failed{false};
 };
 
 Log::Log() = default;
@@ -46,29 +69,32 @@ Log::Log(LogLevel level, const std::string& file, int rank) : level_(level) {
   if (file.empty()) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   } else {
+    const std::string path = path_in_a_folder(file, rank);
     try {
-      const std::string path = expand_path(file, rank);
-      // spdlog would create missing folders, even those of a mistyped path.
-      std::error_code error;
-      if (const auto folder = std::filesystem::path(path).parent_path();
-          !folder.empty() && !std::filesystem::is_directory(folder, error)) {
-        throw InvalidArgument(
-            format("the log file '{}' could not be opened: there is no folder '{}'", path, folder.string()));
-      }
       sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     } catch (const spdlog::spdlog_ex& error) {
-      throw InvalidArgument(format("the log file '{}' could not be opened: {}", expand_path(file, rank), error.what()));
+      refuse(path, error.what());
     }
   }
   sink_ = std::make_unique<Sink>(std::move(sink));
   sink_->logger.set_level(spdlog::level::trace);
   sink_->logger.set_pattern(format("[%H:%M:%S.%e] [tandem] [rank {}] [%l] %v", rank));
   sink_->logger.flush_on(spdlog::level::trace);
+  sink_->logger.set_error_handler([sink = sink_.get(), rank](const std::string& why) {
+    if (sink->failed.exchange(true)) return;
+    std::fputs(format("[tandem] [rank {}] [error] the log lacks lines: {}\n", rank, why).c_str(), stderr);
+  });
 }
 
 void Log::write(LogLevel level, std::string_view text) const {
   if (!enabled(level) || sink_ == nullptr) return;
-  sink_->logger.log(levels[static_cast<std::size_t>(level)], spdlog::string_view_t(text.data(), text.size()));
+  const std::lock_guard lock(sink_->mutex);
+  for (bool more = true; more;) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    sink_->logger.log(levels[static_cast<std::size_t>(level)], spdlog::string_view_t(line.data(), line.size()));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    more = !text.empty();  // nothing follows the end of the last line
+  }
 }
 
 void Log::write_once(LogLevel level, const std::string& text) const {
@@ -78,6 +104,12 @@ void Log::write_once(LogLevel level, const std::string& text) const {
     if (!sink_->said.insert(text).second) return;
   }
   write(level, text);
+}
+
+void check_log(LogLevel level, const std::string& file, int rank) {
+  if (level == LogLevel::none || file.empty()) return;
+  const std::string path = path_in_a_folder(file, rank);
+  if (const std::string why = why_not_writable(path, O_WRONLY); !why.empty()) refuse(path, why);
 }
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <unistd.h>
 
 #include "tandem/base/error.hpp"
@@ -57,6 +58,51 @@ TEST(Log, WritesOnceWhatIsToBeSaidOnce) {
   EXPECT_EQ(count(text, "unseen"), 0U) << text;
 }
 
+TEST(Log, BeginsEachLineOfATextAsItBeginsOthers) {
+  const std::string text = written(LogLevel::info, [](const Log& log) {
+    log.write(LogLevel::info, "two\n  lines\n");
+    log.write(LogLevel::warn, "\nlast");
+    log.write(LogLevel::info, "");
+  });
+  const std::string begin = "[tandem] [rank 3] [info] ";
+  EXPECT_EQ(count(text, begin + "two\n"), 1U) << text;
+  EXPECT_EQ(count(text, begin + "  lines\n"), 1U) << text;
+  EXPECT_EQ(count(text, "[tandem] [rank 3] [warning] \n"), 1U) << text;
+  EXPECT_EQ(count(text, "[tandem] [rank 3] [warning] last\n"), 1U) << text;
+  EXPECT_EQ(count(text, begin + "\n"), 1U) << text;
+  EXPECT_EQ(count(text, "\n"), 5U) << text;
+}
+
+TEST(Log, KeepsTheLinesOfATextTogether) {
+  const std::string text = written(LogLevel::info, [](const Log& log) {
+    const auto write = [&log](const std::string& name) {
+      for (int i = 0; i < 200; ++i) log.write(LogLevel::info, name + " 1\n" + name + " 2");
+    };
+    std::thread other(write, "other");
+    write("own");
+    other.join();
+  });
+  std::istringstream lines(text);
+  std::string first;
+  std::string second;
+  while (std::getline(lines, first) && std::getline(lines, second)) {
+    const std::string name = first.substr(first.rfind(']'));
+    ASSERT_EQ(second.substr(second.rfind(']')), name.substr(0, name.size() - 1) + "2") << text;
+  }
+}
+
+TEST(Log, SaysOnceThatItCannotBeWritten) {
+  ::testing::internal::CaptureStderr();
+  {
+    const Log log(LogLevel::info, "/dev/full", 3);
+    for (int again = 0; again < 3; ++again) log.write(LogLevel::info, "lost");
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(text, "\n"), 1U) << text;
+  EXPECT_EQ(count(text, "[rank 3] [error] the log lacks lines: "), 1U) << text;
+  EXPECT_EQ(count(text, "/dev/full"), 1U) << text;
+}
+
 TEST(Log, ADefaultOneIsSilent) {
   const Log log;
   EXPECT_FALSE(log.enabled(LogLevel::error));
@@ -69,6 +115,23 @@ TEST(Log, AFileThatCannotBeOpenedIsAnError) {
   const std::string folder = ::testing::TempDir() + "no_folder_of_this_test";
   EXPECT_THROW(Log(LogLevel::info, folder + "/log", 0), InvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(Log, AFilesNameMayHaveAPercentSignButNoUnknownPattern) {
+  const std::string path = ::testing::TempDir() + "tandem-100%-" + std::to_string(::getpid());
+  {
+    const Log log(LogLevel::info, ::testing::TempDir() + "tandem-100%%-%p", 0);
+  }
+  EXPECT_TRUE(std::filesystem::remove(path));
+  for (const char* unknown : {"%z", "%", "%%%", "%H"}) {
+    try {
+      const Log log(LogLevel::info, ::testing::TempDir() + "log" + unknown, 3);
+      ADD_FAILURE() << unknown << " was taken";
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(count(error.what(), "rank 3"), 1U) << error.what();
+      EXPECT_EQ(count(error.what(), "%h for the host"), 1U) << error.what();
+    }
+  }
 }
 
 }  // namespace
