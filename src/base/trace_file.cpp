@@ -9,6 +9,7 @@
 #include <random>
 #include <string_view>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "tandem/base/error.hpp"
@@ -17,6 +18,7 @@
 #include "base/file_lock.hpp"
 #include "base/format.hpp"
 #include "base/path_pattern.hpp"
+#include "base/writable_file.hpp"
 
 namespace tandem {
 namespace {
@@ -49,6 +51,22 @@ void cut(int file, std::size_t size, const std::string& path) {
   if (::ftruncate(file, static_cast<off_t>(size)) == 0) return;
   throw Error(format("the trace '{}' could not be cut: {}", path, std::strerror(errno)));
 }
+
+/// The file at `path`, created if it is not there; `given` names it in errors.
+class OpenFile {
+ public:
+  OpenFile(const std::filesystem::path& path, const std::string& given)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file_ < 0) throw Error(format("the trace '{}' could not be opened: {}", given, std::strerror(errno)));
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() { ::close(file_); }
+  [[nodiscard]] int get() const noexcept { return file_; }
+
+ private:
+  int file_;
+};
 
 constexpr std::string_view end = "\n]}\n";  // of a document
 
@@ -86,14 +104,12 @@ std::size_t end_of_events(std::string_view document, std::size_t front) {
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& pattern, int rank)
-    : path_(expand_path(pattern, rank)), file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (file_ < 0) {
-    throw InvalidArgument(format("TANDEM_TRACE: rank {} could not open '{}': {}", rank, path_, std::strerror(errno)));
-  }
+TraceFile::TraceFile(const std::string& pattern, int rank) : path_(expand_path(pattern, rank)) {
+  std::error_code error;
+  absolute_ = std::filesystem::absolute(path_, error);
+  const std::string why = error ? error.message() : why_not_writable(absolute_, O_RDWR);
+  if (!why.empty()) throw InvalidArgument(format("TANDEM_TRACE: rank {} could not open '{}': {}", rank, path_, why));
 }
-
-TraceFile::~TraceFile() { ::close(file_); }
 
 std::string TraceFile::name_of_run() {
   static const std::string drawn = [] {
@@ -109,31 +125,33 @@ void TraceFile::add(const std::string& events) const {
   const std::string empty = Trace::chrome_document({}, label_);
   const std::string begin = empty.substr(0, empty.size() - end.size());
 
-  const FileLock lock(file_, format("the trace '{}'", path_));
+  const OpenFile opened(absolute_, path_);
+  const int file = opened.get();
+  const FileLock lock(file, format("the trace '{}'", path_));
   struct stat status{};
-  if (::fstat(file_, &status) != 0) throw Error(format("the trace '{}': {}", path_, std::strerror(errno)));
+  if (::fstat(file, &status) != 0) throw Error(format("the trace '{}': {}", path_, std::strerror(errno)));
   const auto size = static_cast<std::size_t>(status.st_size);
   std::size_t place = 0;  // the end of what is kept
-  if (read_at(file_, 0, begin.size(), path_) == begin) {
+  if (read_at(file, 0, begin.size(), path_) == begin) {
     place = size - std::min(size, end.size());
-    if (read_at(file_, static_cast<off_t>(place), end.size(), path_) != end) {
+    if (read_at(file, static_cast<off_t>(place), end.size(), path_) != end) {
       // A rank was killed while it wrote: drop its incomplete event.
-      place = end_of_events(read_at(file_, 0, size, path_), begin.size());
-      cut(file_, place, path_);
+      place = end_of_events(read_at(file, 0, size, path_), begin.size());
+      cut(file, place, path_);
     }
   } else {
-    cut(file_, 0, path_);  // before the write, so that a rank killed during it leaves no remains of another run
+    cut(file, 0, path_);  // before the write, so that a rank killed during it leaves no remains of another run
   }
   try {
-    write_at(file_, place == 0 ? format("{}\n{}{}", begin, events, end) : format(",\n{}{}", events, end),
+    write_at(file, place == 0 ? format("{}\n{}{}", begin, events, end) : format(",\n{}{}", events, end),
              static_cast<off_t>(place), path_);
   } catch (...) {
     // Keep what the other ranks wrote a complete document. Disk space for its end is already allocated.
     if (place == 0) {
-      cut(file_, 0, path_);
+      cut(file, 0, path_);
     } else {
-      cut(file_, place + end.size(), path_);
-      write_at(file_, end, static_cast<off_t>(place), path_);
+      cut(file, place + end.size(), path_);
+      write_at(file, end, static_cast<off_t>(place), path_);
     }
     throw;
   }

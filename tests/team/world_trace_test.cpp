@@ -20,6 +20,7 @@
 #include "support/errors.hpp"
 #include "support/files.hpp"
 #include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
 #include "team/another_world.hpp"
 
 namespace tandem {
@@ -156,11 +157,34 @@ TEST(WorldTrace, ATraceStaysWholeWhenARankCannotWriteToIt) {
   });
 }
 
+TEST(WorldTrace, ThereIsNoTraceBeforeAWorldEnds) {
+  run_ranks(1, [](World& world) {
+    const testing::TemporaryFolder folder;
+    const std::string path = folder.at("trace.json");
+    trace_alone(world, path, [&] { EXPECT_TRUE(std::filesystem::is_empty(folder.at(""))); });
+    const std::string first = testing::contents_of(path);
+    expect_whole(first, 1);
+    trace_alone(world, path, [&] { EXPECT_EQ(testing::contents_of(path), first); });
+  });
+}
+
+TEST(WorldTrace, ATraceIsWhereItWasToBeEvenIfTheProgramHasChangedItsFolder) {
+  run_ranks(1, [](World& world) {
+    const testing::TemporaryFolder folder;
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::current_path(folder.at(""));
+    trace_alone(world, "trace.json", [&] { std::filesystem::current_path(before); });
+    expect_whole(testing::contents_of(folder.at("trace.json")), 1);
+  });
+}
+
 TEST(WorldTrace, ATraceThatCannotBeWrittenIsAnErrorAtOnce) {
   run_ranks(1, [](World& world) {
     InitOptions options = another(world, ".traced");
     options.env->trace = "/nowhere/rank%r.json";
     expect_says(refusal<InvalidArgument>(options), {"TANDEM_TRACE", "rank 0", "'/nowhere/rank0.json'"});
+    options.env->trace = "/proc/trace.json";  // a folder in which root, too, can create nothing
+    expect_says(refusal<InvalidArgument>(options), {"TANDEM_TRACE", "rank 0", "'/proc/trace.json'"});
   });
 }
 
