@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "tandem/base/env.hpp"
-#include "tandem/base/log.hpp"
 #include "tandem/base/version.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/device/gpu_link.hpp"
@@ -22,6 +19,9 @@
 #include "tandem/team/launch.hpp"
 
 #include "base/format.hpp"
+#include "base/log_check.hpp"
+#include "base/trace_file.hpp"
+#include "team/own_checks.hpp"
 #include "tools/commit.hpp"
 #include "tools/options.hpp"
 #include "tools/parse.hpp"
@@ -145,17 +145,22 @@ Json gemm_libraries(const Devices& devices) {
   return lines;
 }
 
-/// Why no program can start here: a launcher's variables, or Tandem's own. Empty if one can.
-std::string why_no_world() {
+/// Why no program can start here, by what `init` checks on each rank before the ranks meet. Empty if one can.
+std::string why_no_world(const Devices& devices) {
   try {
-    static_cast<void>(Launch::detect());
     const Env env = Env::from_process();
-    static_cast<void>(Log(env.log, env.log_file, 0));
-    const std::filesystem::path trace(env.trace);
-    std::error_code error;  // a path that cannot be examined is not treated as a folder
-    if (std::filesystem::is_directory(trace, error)) return format("TANDEM_TRACE is '{}', a folder", env.trace);
-    const std::string why = env.trace.empty() ? "" : why_no_files_in(trace.parent_path().string());
-    return why.empty() ? "" : format("TANDEM_TRACE is '{}', and {}", env.trace, why);
+    const Launch launch = Launch::detect();
+    check_launch(launch);
+    check_log(env.log, env.log_file, launch.rank);
+    if (!env.trace.empty()) static_cast<void>(TraceFile(env.trace, launch.rank));
+    const DeviceId id = choose_device(std::nullopt, launch, env);
+    for (const auto& device : devices.open) {
+      if (device->id() == id) return "";
+    }
+    for (const Json& line : devices.lines) {
+      if (line["id"] == to_string(id)) return format("{} {}", to_string(id), line["is"].get<std::string>());
+    }
+    return format("there is no {}", to_string(id));
   } catch (const std::exception& error) {
     return error.what();
   }
@@ -175,7 +180,7 @@ Json gather() {
   document["gemm"] = gemm_libraries(all);
   document["plan_cache"] = found([] { return plan_cache(Env::from_process().plan_cache); });
   document["environment"] = environment_rows();
-  document["error"] = why_no_world();
+  document["error"] = why_no_world(all);
   return document;
 }
 

@@ -23,6 +23,7 @@
 #include "team/lost_peer.hpp"
 #include "team/mesh.hpp"
 #include "team/names.hpp"
+#include "team/own_checks.hpp"
 #include "team/team_state.hpp"
 #include "team/wire.hpp"
 
@@ -44,19 +45,6 @@ namespace {
 /// How long the end of a world may wait for peers that are slow to read (see ~Mesh).
 constexpr std::chrono::milliseconds longest_goodbye{5000};
 
-DeviceId choose_device(const InitOptions& options, const Launch& launch, const Env& env) {
-  if (options.device) return *options.device;
-  if (env.device == DeviceChoice::host) return {DeviceType::host, 0};
-  const int gpus = device_count(DeviceType::cuda);
-  if (gpus == 0) {
-    if (env.device == DeviceChoice::automatic) return {DeviceType::host, 0};
-    throw Unsupported(
-        format("the device is to be 'cuda' (--device or TANDEM_DEVICE), but rank {} can use no CUDA device: {}",
-               launch.rank, why_no_device(DeviceType::cuda)));
-  }
-  return {DeviceType::cuda, launch.local_rank % gpus};
-}
-
 /// What a rank has opened, or why it failed to. Ranks tell each other before any of them throws: otherwise the others
 /// would wait for it until their deadlines.
 struct Opened {
@@ -77,13 +65,7 @@ Opened open(const InitOptions& options, const Launch& launch, const Env& env) {
     what = "cannot open its trace";
     if (!env.trace.empty()) opened.trace = std::make_unique<TraceFile>(env.trace, launch.rank);
     what = "has no device";
-    opened.id = choose_device(options, launch, env);
-    if (env.link && opened.id.type != DeviceType::host) {
-      throw InvalidArgument(
-          format("TANDEM_LINK is set, but rank {} runs on {}; allowed: a link is emulated on the host "
-                 "device alone (TANDEM_DEVICE=host)",
-                 launch.rank, name(opened.id.type)));
-    }
+    opened.id = choose_device(options.device, launch, env);
     DeviceOptions device;
     device.link = env.link;
     device.gemm = env.gemm;
@@ -201,35 +183,6 @@ Agreed agree(Mesh& mesh, const Launch& launch, const Env& env, const Opened& min
     throw Timeout(format("init of job '{}' waited {} ms: {}, says rank {}", launch.job, env.timeout.count(),
                          error.what(), launch.rank),
                   error.peer());
-  }
-}
-
-/// Rejects several nodes, and values that no launcher gives: ranks could share a GPU or cores, or join another job.
-void check_launch(const Launch& launch) {
-  const bool is_world = launch.world_size >= 1 && launch.world_size <= max_ranks;
-  if (!is_world || launch.rank < 0 || launch.rank >= launch.world_size) {
-    throw InvalidArgument(format("a launch of rank {} in a world of {} was given; allowed: 0 ≤ rank < world size ≤ {}",
-                                 launch.rank, launch.world_size, max_ranks));
-  }
-  if (launch.nodes < 1) {
-    throw InvalidArgument(format("a launch on {} nodes was given on rank {}; allowed: 1", launch.nodes, launch.rank));
-  }
-  if (launch.nodes > 1) {
-    throw Unsupported(format("rank {}: {} started {} ranks on {} nodes; this version of Tandem runs on one node",
-                             launch.rank, launch.launcher.empty() ? "the program" : launch.launcher, launch.world_size,
-                             launch.nodes));
-  }
-  if (launch.local_size != launch.world_size || launch.local_rank < 0 || launch.local_rank >= launch.local_size) {
-    throw InvalidArgument(format(
-        "a launch of local rank {} of {} was given on rank {} of {} on one node; allowed: 0 ≤ local rank < local "
-        "size, and as many local ranks as ranks",
-        launch.local_rank, launch.local_size, launch.rank, launch.world_size));
-  }
-  if (launch.job.empty()) {
-    throw InvalidArgument(
-        format("a launch without a job's name was given on rank {}; allowed: a name that the ranks "
-               "of the job share and no other job of this user has",
-               launch.rank));
   }
 }
 

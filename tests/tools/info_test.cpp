@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "tandem/device/device.hpp"
 
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 #include "tools/command.hpp"
 #include "tools/support.hpp"
@@ -61,12 +64,39 @@ TEST(Info, SaysWhyNoProgramStarts) {
   };
   for (const Row& row : {Row{"TANDEM_LOG=loud", "TANDEM_LOG is 'loud'"},
                          {"TANDEM_LOG_FILE=" + file + "/log", "the log file '" + file + "/log' could not be opened"},
-                         {"TANDEM_TRACE=" + file + "/trace", "'" + file + "' is no folder"},
-                         {"TANDEM_TRACE=" + folder.at(""), "a folder"}}) {
+                         {"TANDEM_LOG_FILE=/proc/log", "the log file '/proc/log' could not be opened: "},
+                         {"TANDEM_TRACE=" + file + "/trace", "'" + file + "/trace': Not a directory"},
+                         {"TANDEM_TRACE=" + folder.at("none/trace"), "/none/trace': No such file or directory"},
+                         {"TANDEM_TRACE=" + folder.at(""), "could not open"},
+                         {"TANDEM_TRACE=%t", "TANDEM_TRACE is '%t'; allowed: a path"},
+                         {"TANDEM_JOB=two TANDEM_RANK=0 TANDEM_WORLD_SIZE=0", "TANDEM_WORLD_SIZE"},
+                         {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+                          "OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=two",
+                          "2 nodes"}}) {
     const Outcome outcome = tandem_command("info --json -", row.environment);
     EXPECT_EQ(outcome.code, failure) << row.environment;
     EXPECT_TRUE(contains(nlohmann::json::parse(outcome.out)["error"], row.why)) << outcome.out;
   }
+}
+
+TEST(Info, SaysThatNoProgramStartsOnCudaWhereThereIsNone) {
+  if (device_count(DeviceType::cuda) != 0) GTEST_SKIP() << "there is CUDA";
+  const Outcome outcome = tandem_command("info --json -", "TANDEM_DEVICE=cuda");
+  EXPECT_EQ(outcome.code, failure);
+  const std::string error = nlohmann::json::parse(outcome.out)["error"];
+  EXPECT_TRUE(contains(error, "TANDEM_DEVICE") && contains(error, why_no_device(DeviceType::cuda))) << error;
+}
+
+TEST(Info, LeavesFilesAsTheyAre) {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.at("trace")) << "of a run";
+  std::ofstream(folder.at("log")) << "of a run";
+  for (const char* name : {"trace", "log", "none"}) {
+    const std::string path = folder.at(name);
+    EXPECT_EQ(tandem_command("info", "TANDEM_TRACE=" + path + " TANDEM_LOG_FILE=" + path).code, success) << name;
+    EXPECT_EQ(testing::contents_of(path), std::string(name) == "none" ? "" : "of a run");
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.at("")), {}), 2);
 }
 
 TEST(Info, TellsWhatIsNoText) {
