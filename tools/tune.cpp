@@ -323,6 +323,11 @@ void expect_usable(const Env& env, const std::optional<std::string>& given) {
     throw InvalidArgument(
         format("the plan cache '{}' cannot be kept: {}; name another file with --cache", cache.path(), why));
   }
+  try {  // root may write anywhere, by its permissions, but not in /proc
+    cache.expect_writable();
+  } catch (const Error& error) {
+    throw InvalidArgument(format("{}; name another file with --cache", error.what()));
+  }
 }
 
 }  // namespace

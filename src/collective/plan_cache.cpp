@@ -13,6 +13,7 @@
 #include <random>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "tandem/base/error.hpp"
 #include "tandem/base/version.hpp"
@@ -95,19 +96,82 @@ std::string text_of(const Content& content) {
   return text;
 }
 
-/// Replaces the file at `path` atomically: a process that has the old one open keeps reading that.
-void replace(const fs::path& path, const std::string& text) {
-  // The caller has the folder's lock, but that may exclude only writers of this host, and others use the same pids.
-  std::random_device random;
-  const std::string draft = format("{}.{}.{:08x}{:08x}", path.string(), ::getpid(), random(), random());
-  std::ofstream file(draft, std::ios::trunc);
-  file << text << std::flush;
-  std::error_code error;
-  if (file) fs::rename(draft, path, error);
-  if (file && !error) return;
-  const std::string why = error ? error.message() : std::strerror(errno);
-  fs::remove(draft, error);
+[[noreturn]] void refuse_to_write(const fs::path& path, const std::string& why) {
   throw Error(format("the plan cache '{}' could not be written: {}", path.string(), why));
+}
+
+/// A text that becomes the file at `path`, or is removed.
+class Draft {
+ public:
+  Draft(fs::path path, const std::string& text) : path_(std::move(path)) {
+    // The caller has the folder's lock, but that may exclude only writers of this host, and others use the same pids.
+    std::random_device random;
+    draft_ = format("{}.{}.{:08x}{:08x}", path_.string(), ::getpid(), random(), random());
+    std::ofstream file(draft_, std::ios::trunc);
+    file << text << std::flush;
+    if (file) return;
+    const std::string why = std::strerror(errno);
+    remove();
+    refuse_to_write(path_, why);
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() { remove(); }
+
+  /// Replaces the file atomically: a process that has the old one open keeps reading that.
+  void keep() const {
+    std::error_code error;
+    fs::rename(draft_, path_, error);
+    if (error) refuse_to_write(path_, error.message());
+  }
+
+ private:
+  void remove() const noexcept {
+    std::error_code ignored;  // there is none after `keep`
+    fs::remove(draft_, ignored);
+  }
+
+  fs::path path_;
+  fs::path draft_;
+};
+
+/// The file that is to be changed: its folder is there, and locked for as long as this lives.
+class LockedCache {
+ public:
+  /// `given` names it in errors.
+  explicit LockedCache(const std::string& given)
+      : path_(fs::absolute(given)),
+        folder_(open_folder(given, path_.parent_path())),
+        lock_(folder_.get(), format("the folder of the plan cache '{}'", given)),
+        content_(content_of(path_)) {
+    if (content_.trouble.empty()) return;
+    throw InvalidArgument(
+        format("'{}' is not a plan cache: {}; remove it, or name another file", given, content_.trouble));
+  }
+  [[nodiscard]] Content& content() noexcept { return content_; }
+  [[nodiscard]] Draft draft() const { return {path_, text_of(content_)}; }
+
+ private:
+  static FileDescriptor open_folder(const std::string& given, const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    // The folder is locked, not the file, which each writer replaces by a new one.
+    auto opened = FileDescriptor::from_native_handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!opened) {
+      throw Error(format("the plan cache '{}': its folder cannot be opened: {}", given, std::strerror(errno)));
+    }
+    return opened;
+  }
+
+  fs::path path_;
+  FileDescriptor folder_;
+  FileLock lock_;
+  Content content_;
+};
+
+void expect_path(const std::string& path) {
+  if (!path.empty()) return;
+  throw InvalidArgument("there is no plan cache to keep a choice in; TANDEM_PLAN_CACHE names one");
 }
 
 }  // namespace
@@ -137,10 +201,14 @@ std::vector<std::optional<TunedChoice>> PlanCache::find_all(std::span<const std:
   return all;
 }
 
+void PlanCache::expect_writable() const {
+  expect_path(path_);
+  const LockedCache locked(path_);
+  static_cast<void>(locked.draft());
+}
+
 void PlanCache::keep(const std::string& key, const TunedChoice& choice) const {
-  if (path_.empty()) {
-    throw InvalidArgument("there is no plan cache to keep a choice in; TANDEM_PLAN_CACHE names one");
-  }
+  expect_path(path_);
   const auto fits_a_line = [](const std::string& text) { return text.find_first_of("\t\n") == std::string::npos; };
   if (key.empty() || choice.algorithm.empty() || !fits_a_line(key) || !fits_a_line(choice.algorithm)) {
     throw InvalidArgument(
@@ -153,23 +221,9 @@ void PlanCache::keep(const std::string& key, const TunedChoice& choice) const {
     throw InvalidArgument(format("the plan cache '{}' was given a time of {} us for '{}'; a number is allowed", path_,
                                  microseconds, key));
   }
-  const fs::path path = fs::absolute(path_);
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  // The folder is locked, not the file, which each writer replaces by a new one.
-  const auto folder =
-      FileDescriptor::from_native_handle(::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) {
-    throw Error(format("the plan cache '{}': its folder cannot be opened: {}", path_, std::strerror(errno)));
-  }
-  const FileLock lock(folder.get(), format("the folder of the plan cache '{}'", path_));
-  Content content = content_of(path);
-  if (!content.trouble.empty()) {
-    throw InvalidArgument(
-        format("'{}' is not a plan cache: {}; remove it, or name another file", path_, content.trouble));
-  }
-  content.choices.insert_or_assign(key, choice);
-  replace(path, text_of(content));
+  LockedCache locked(path_);
+  locked.content().choices.insert_or_assign(key, choice);
+  locked.draft().keep();
 }
 
 }  // namespace tandem

@@ -126,6 +126,23 @@ TEST_F(PlanCaches, SayWhyTheyCannotBeWritten) {
   expect_error<Error>([&] { PlanCache(file + "/plans").keep("one", some); }, {file});
 }
 
+TEST_F(PlanCaches, SayBeforeAnythingIsKeptWhyTheyCannotBeWritten) {
+  const std::string file = write("");
+  expect_error<Error>([&] { PlanCache(file + "/plans").expect_writable(); }, {file, "folder cannot be opened"});
+  expect_error<Error>([] { PlanCache("/proc/plans").expect_writable(); }, {"'/proc/plans' could not be written"});
+  expect_error<InvalidArgument>([] { PlanCache("").expect_writable(); }, {"TANDEM_PLAN_CACHE"});
+  expect_error<InvalidArgument>([&] { PlanCache(at(".")).expect_writable(); }, {"not a plan cache"});
+
+  const PlanCache cache(at("a/folder/plans"));
+  cache.expect_writable();
+  EXPECT_TRUE(fs::is_empty(at("a/folder")));  // where there is no file, none is left
+  cache.keep("one", some);
+  const std::string before = contents_of(cache.path());
+  cache.expect_writable();
+  EXPECT_EQ(contents_of(cache.path()), before);
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("a/folder")), fs::directory_iterator()), 1);
+}
+
 TEST_F(PlanCaches, LoseNothingOfThoseWhoKeepAtOnce) {
   constexpr int writers = 4;
   constexpr int each = 25;

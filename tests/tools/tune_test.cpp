@@ -124,6 +124,9 @@ TEST(Tune, SaysWhatItCannotTune) {
   refused(linear + "--cache ''", {"--cache is ''", "a path"});
   refused(linear + "--cache " + foreign + "/plans", {"cannot be kept", "is no folder"});
   refused(linear + "--cache " + foreign, {"is not a plan cache", foreign});
+  for (const char* nowhere : {"/proc/plans", "/proc/tandem/plans"}) {  // where root, too, can create nothing
+    refused(linear + "--cache " + nowhere, {"the plan cache '" + std::string(nowhere) + "'", "with --cache"});
+  }
   EXPECT_EQ(testing::contents_of(foreign), "{}");
   const std::string cache = " --cache " + folder.at("refused");
   refused("all_gather_linear -n 1 --shape 8,8,8" + cache, {"1 rank", "2 and more"});

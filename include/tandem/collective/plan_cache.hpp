@@ -53,6 +53,9 @@ class TANDEM_API PlanCache {
   /// existing file is damaged or no plan cache, or the choice cannot be stored as a line (texts that are empty or have
   /// tabs or newlines, a time that is not finite); Error if the file cannot be read or written.
   void keep(const std::string& key, const TunedChoice& choice) const;
+  /// Throws what `keep` would throw for the file, whatever the choice, so that nothing is measured in vain. Creates the
+  /// folder if needed, but no file.
+  void expect_writable() const;
 
  private:
   std::string path_;
