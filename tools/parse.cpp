@@ -58,6 +58,13 @@ std::int64_t parse_integer(std::string_view option, std::string_view text, std::
   return *value;
 }
 
+double parse_number(std::string_view option, std::string_view text, double least, double most) {
+  const auto value = number<double>(text);
+  if (value && *value >= least && *value <= most) return *value;  // no NaN is
+  throw InvalidArgument(
+      format("{} is '{}'; allowed: a number from {} to {}, such as 2 or 0.5", option, text, least, most));
+}
+
 std::int64_t parse_bytes(std::string_view option, std::string_view text) {
   std::string_view suffix;
   const auto value = number<double>(text, &suffix);

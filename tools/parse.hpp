@@ -20,6 +20,8 @@ namespace tandem::tools {
 /// A whole number from `least` to `most`.
 [[nodiscard]] std::int64_t parse_integer(std::string_view option, std::string_view text, std::int64_t least,
                                          std::int64_t most);
+/// A number from `least` to `most`, with or without a fraction.
+[[nodiscard]] double parse_number(std::string_view option, std::string_view text, double least, double most);
 /// Bytes: "512", "64K", "1M", "2G" (powers of 1024), also with a B ("64KB") or a fraction ("1.5K").
 [[nodiscard]] std::int64_t parse_bytes(std::string_view option, std::string_view text);
 /// "64K", "1M" if that is exact, else the number.

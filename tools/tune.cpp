@@ -345,8 +345,7 @@ int tune(Arguments arguments) {
   add_dtype(app, options.dtype, "the element type (default f32; on cuda: bf16)");
   add_tf32(app, options.tf32);
   app.add_option_function<Text>(
-         "--seconds",
-         [&](const Text& text) { options.seconds = static_cast<double>(parse_integer("--seconds", text, 1, 3600)); },
+         "--seconds", [&](const Text& text) { options.seconds = parse_number("--seconds", text, 0.01, 3600); },
          "how long to measure each shape, plans and data apart, on CUDA a quarter more (default 2); each way is run a "
          "few times, however long that takes")
       ->type_name("N");

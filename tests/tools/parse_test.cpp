@@ -28,6 +28,14 @@ TEST(Parse, Integers) {
   }
 }
 
+TEST(Parse, Numbers) {
+  EXPECT_EQ(parse_number("--seconds", "0.5", 0.01, 3600), 0.5);
+  EXPECT_EQ(parse_number("--seconds", "3600", 0.01, 3600), 3600);
+  for (const char* wrong : {"", "0", "-1", "3600.5", "nan", "inf", "1s", " 1", "0,5"}) {
+    EXPECT_THROW(static_cast<void>(parse_number("--seconds", wrong, 0.01, 3600)), InvalidArgument) << wrong;
+  }
+}
+
 TEST(Parse, FilesToWrite) {
   const std::string folder = ::testing::TempDir() + "parse_test." + std::to_string(::getpid());
   std::filesystem::create_directory(folder);

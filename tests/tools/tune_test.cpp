@@ -25,7 +25,7 @@ TEST_P(TuneOfSeveralRanks, KeepsWhatPlansThenRun) {
     if (!is_linear(parse_operation(operation))) continue;
     std::string what = operation + ranks();
     what += " --shape 33,17,29 --link 5us,1GB/s --json - ";
-    const Outcome outcome = tandem_command("tune " + what + "--seconds 1 --cache " + cache);
+    const Outcome outcome = tandem_command("tune " + what + "--seconds 0.5 --cache " + cache);
     ASSERT_EQ(outcome.code, success) << outcome.out;
     const auto document = nlohmann::json::parse(outcome.out);
     EXPECT_EQ(document["wrong"], 0);
@@ -132,7 +132,9 @@ TEST(Tune, SaysWhatItCannotTune) {
   refused("all_gather_linear -n 1 --shape 8,8,8" + cache, {"1 rank", "2 and more"});
   refused("all_reduce -n 2 --shape 8,8,8" + cache, {"all_reduce", "linear_reduce_scatter"});
   refused("all_gather_linear -n 2" + cache, {"--shape"});
-  refused(linear + "--seconds 0" + cache, {"--seconds", "from 1"});
+  refused(linear + "--seconds 0" + cache, {"--seconds", "from 0.01"});
+  refused(linear + "--seconds nan" + cache, {"--seconds is 'nan'", "to 3600"});
+  EXPECT_FALSE(std::filesystem::exists(folder.at("refused")));
   refused(linear + "-d i32" + cache, {"i32"});
   refused("linear_weight_gradient -n 2 --shape 8,8,8 --layout NN" + cache, {"no --layout", "linear_all_reduce"});
   refused(linear + "--gathered dy" + cache, {"no --gathered", "linear_weight_gradient"});

@@ -106,7 +106,7 @@ const std::vector<Row>& command_rows() {
       {"TuneSeconds",
        0,
        command(tune, {"all_gather_linear", "--shape", "8,8,8", "--seconds", "soon"}),
-       {"--seconds is 'soon'", "whole number"}},
+       {"--seconds is 'soon'", "a number from 0.01 to 3600"}},
       {"PlanWithoutShape", 0, command(plan, {"all_gather_linear"}), {"needs --shape M,N,K"}},
       {"PlanShape", 0, command(plan, {"all_gather_linear", "--shape", "a,b,c"}), {"'a,b,c'", "M,N,K"}},
       {"PlanGroups",
