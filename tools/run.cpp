@@ -94,12 +94,12 @@ int run(Arguments arguments) {
 
   options.program = app.remaining();
   if (!options.program.empty() && options.program[0] == "--") options.program.erase(options.program.begin());
+  if (!options.program.empty() && options.program[0].starts_with('-')) {
+    throw InvalidArgument(format("unknown option '{}'; `tandem run --help` shows what there is", options.program[0]));
+  }
   if (!counted) throw InvalidArgument("-n is missing: how many ranks? For example: tandem run -n 4 -- ./prog");
   if (options.program.empty()) {
     throw InvalidArgument("a program is missing; for example: tandem run -n 4 -- ./prog --steps 100");
-  }
-  if (options.program[0].starts_with('-')) {
-    throw InvalidArgument(format("unknown option '{}'; `tandem run --help` shows what there is", options.program[0]));
   }
   try {
     return launch(options);

@@ -125,6 +125,7 @@ const std::vector<Row>& command_rows() {
       {"PlanSizeOfLinear", 0, command(plan, {"all_gather_linear", "--size", "1K"}), {"no --size", "for collectives"}},
       {"RunNothing", 0, command(run, {"-n", "2"}), {"program is missing", "tandem run -n 4"}},
       {"RunRanks", 0, command(run, {"--", "true"}), {"-n is missing"}},
+      {"RunUnknownOption", 0, command(run, {"--help-foo"}), {"unknown option '--help-foo'", "tandem run --help"}},
       {"RunDevice", 0, command(run, {"-n", "2", "--device", "gpu", "--", "true"}), {"--device is 'gpu'", "auto, host"}},
       {"RunTimeout", 0, command(run, {"-n", "2", "--timeout", "soon", "--", "true"}), {"--timeout is 'soon'", "ms"}},
       {"RunLink", 0, command(run, {"-n", "2", "--link", "1us", "--", "true"}), {"--link is '1us'", "1GB/s"}},
