@@ -20,7 +20,8 @@ install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE" DES
 
 install(EXPORT tandem-targets NAMESPACE tandem:: DESTINATION "${TANDEM_CONFIG_DIR}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tandem-config.cmake.in"
-                              "${PROJECT_BINARY_DIR}/tandem-config.cmake" INSTALL_DESTINATION "${TANDEM_CONFIG_DIR}")
+                              "${PROJECT_BINARY_DIR}/tandem-config.cmake" INSTALL_DESTINATION "${TANDEM_CONFIG_DIR}"
+                              NO_CHECK_REQUIRED_COMPONENTS_MACRO)  # that one gives no reason
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tandem-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tandem-config.cmake" "${PROJECT_BINARY_DIR}/tandem-config-version.cmake"
         DESTINATION "${TANDEM_CONFIG_DIR}")

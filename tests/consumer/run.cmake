@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D WAY=find_package|add_subdirectory|pkg_config -D SOURCE=… -D BUILD=… -D SCRATCH=… -D CXX=… -D LAUNCHER=… -P run.cmake
+# cmake -D WAY=find_package|add_subdirectory|pkg_config -D SOURCE=… -D BUILD=… -D SCRATCH=… -D CXX=… -D LAUNCHER=… -D WITH_CUDA=… -P run.cmake
 # Configures, builds and runs a consumer in SCRATCH, where nothing of an earlier run is left.
 
 cmake_minimum_required(VERSION 3.25)
@@ -20,7 +20,7 @@ if(WAY STREQUAL "find_package")
   # The prefix moves before it is used: nothing that was installed may know where it was.
   file(RENAME "${SCRATCH}/first" "${SCRATCH}/prefix")
   run("${CMAKE_COMMAND}" ${common} "-DCMAKE_PREFIX_PATH=${SCRATCH}/prefix" -DCMAKE_BUILD_TYPE=Debug
-      "-DEXPECTED_INCLUDES=${SCRATCH}/prefix/include")
+      "-DEXPECTED_INCLUDES=${SCRATCH}/prefix/include" "-DEXPECTED_CUDA=${WITH_CUDA}")
   foreach(text LICENSE NOTICE)
     file(GLOB_RECURSE installed "${SCRATCH}/prefix/share/doc/*/${text}")
     if(NOT installed)
