@@ -29,6 +29,7 @@ TEST_P(GraphTest, RunsAtEachLaunchAndNotWhenRecorded) {
   const std::vector<std::byte> second = random_bytes(filled);
   const Buffer from = upload(first);
   const Buffer to = upload(second);
+  EXPECT_TRUE(device().records_graphs());
   const Graph graph(device(), stream, [&] {
     device().copy(stream, {.dst = to.data(), .src = from.data(), .bytes = filled, .path = Path::local});
   });
@@ -120,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Each, GraphTest, ::testing::Values(DeviceType::cuda), t
 TEST(HostGraph, IsUnsupportedAndSaysSo) {
   const auto host = open_device({DeviceType::host, 0});
   const Stream stream(*host);
+  EXPECT_FALSE(host->records_graphs());
   expect_error<Unsupported>([&] { const Graph graph(*host, stream, [] {}); }, {"host", "records no graphs"});
 }
 

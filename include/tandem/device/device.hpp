@@ -119,7 +119,10 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual bool event_query(void* event) = 0;
   virtual void event_synchronize(void* event) = 0;  ///< blocking
   [[nodiscard]] virtual double event_elapsed_ms(void* begin, void* end) = 0;
-  // Graphs; `Graph` owns what `graph_create` makes. Throws Unsupported if streams cannot be captured.
+  /// Whether a `Graph` can be made of this device's work: on CUDA, not on the host. A program for both calls the body
+  /// itself where not.
+  [[nodiscard]] virtual bool records_graphs() const noexcept { return false; }
+  // `Graph` owns what `graph_create` makes. Throws Unsupported unless this `records_graphs`.
   [[nodiscard]] virtual void* graph_create(StreamRef stream, const std::function<void()>& body);
   virtual void graph_destroy(void* graph) noexcept;
   virtual void graph_launch(void* graph, StreamRef stream);

@@ -17,8 +17,8 @@ namespace tandem {
 class TANDEM_API Graph {
  public:
   /// Records what `body` queues on `stream`, and on streams that `body` makes wait for it, instead of running it.
-  /// Throws Unsupported if the device cannot record graphs (the host), DeviceError if something in `body` cannot be
-  /// recorded, and what `body` throws; after an error the stream is as before.
+  /// Throws Unsupported if the device cannot record graphs (the host; see Device::records_graphs), DeviceError if
+  /// something in `body` cannot be recorded, and what `body` throws; after an error the stream is as before.
   Graph(Device& device, StreamRef stream, const std::function<void()>& body);
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&& other) noexcept;

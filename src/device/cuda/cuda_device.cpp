@@ -87,6 +87,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool event_query(void* event) override;
   void event_synchronize(void* event) override;
   [[nodiscard]] double event_elapsed_ms(void* begin, void* end) override;
+  [[nodiscard]] bool records_graphs() const noexcept override { return true; }
   [[nodiscard]] void* graph_create(StreamRef stream, const std::function<void()>& body) override;
   void graph_destroy(void* graph) noexcept override;
   void graph_launch(void* graph, StreamRef stream) override;
