@@ -110,7 +110,9 @@ HostDevice::~HostDevice() {
 std::string HostDevice::describe() const {
   const long all = ::sysconf(_SC_NPROCESSORS_ONLN);
   const long usable = usable_cores(all);
-  return format("host, {}", setting(usable < all ? format("{} of {}", usable, all) : format("{}", all)));
+  const std::string refusal = workers_->refusal();
+  return format("host, {}{}", setting(usable < all ? format("{} of {}", usable, all) : format("{}", all)),
+                refusal.empty() ? "" : format(", short of threads: {}", refusal));
 }
 
 // Names all of the machine's cores: `tandem run` binds each rank to its share of them, other launchers do not.
@@ -397,7 +399,9 @@ void HostDevice::signal(StreamRef stream, std::span<const SignalPut> puts, WaitC
 void HostDevice::wait(StreamRef stream, std::span<const SignalWait> waits, WaitControl* control) {
   if (waits.empty()) return;
   host_stream(stream).enqueue_with(
-      TaskWeight::light, [control](std::span<const SignalWait> all) { wait_signals(all, *control); }, waits);
+      TaskWeight::light,
+      [control, workers = workers_.get()](std::span<const SignalWait> all) { wait_signals(all, *control, *workers); },
+      waits);
 }
 
 void HostDevice::wait_and_count(StreamRef stream, std::span<const SignalWait> waits, std::span<const SignalPut> puts,
@@ -412,8 +416,15 @@ namespace {
 /// The task that `HostDevice::mail` queues. Without an emulated link, `begin` may send the letters as it is queued.
 class MailTask {
  public:
-  MailTask(const HostStream& stream, const MailUse& use, EmulatedLink::Transfer transfer, WaitControl* control) noexcept
-      : stream_(&stream), control_(control), transfer_(transfer), out_(use.out), count_(use.count), dtype_(use.dtype) {}
+  MailTask(const HostStream& stream, HostWorkers& workers, const MailUse& use, EmulatedLink::Transfer transfer,
+           WaitControl* control) noexcept
+      : stream_(&stream),
+        workers_(&workers),
+        control_(control),
+        transfer_(transfer),
+        out_(use.out),
+        count_(use.count),
+        dtype_(use.dtype) {}
 
   void begin(std::span<const Letter> letters, std::span<const void* const> /*sources*/,
              std::span<const MailPlace> /*places*/) noexcept {
@@ -427,7 +438,7 @@ class MailTask {
       if (stream_->failed()) return fail_after_throw(*control_);
       send(letters);
     }
-    wait_letters(letters, *control_);
+    wait_letters(letters, *control_, *workers_);
     use_mail({sources, places, out_, count_, dtype_});
   }
 
@@ -443,6 +454,7 @@ class MailTask {
   }
 
   const HostStream* stream_;
+  HostWorkers* workers_;
   WaitControl* control_;
   EmulatedLink::Transfer transfer_;
   void* out_;
@@ -460,7 +472,8 @@ void HostDevice::mail(StreamRef stream, std::span<const Letter> letters, const M
   }
   HostStream& queue = host_stream(stream);
   queue.enqueue_with(link_ ? TaskWeight::heavy : TaskWeight::light,
-                     MailTask(queue, use, transfer(stream, bytes), control), letters, use.sources, use.places);
+                     MailTask(queue, *workers_, use, transfer(stream, bytes), control), letters, use.sources,
+                     use.places);
 }
 
 std::string HostDevice::read_process(std::int64_t process, const void* address, void* to, std::size_t bytes) {

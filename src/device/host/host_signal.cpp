@@ -6,11 +6,15 @@
 #include <chrono>
 #include <cstdint>
 #include <sched.h>
+#include <string>
 
+#include "tandem/base/error.hpp"
 #include "tandem/base/trace.hpp"
 
+#include "base/format.hpp"
 #include "device/host/core_offer.hpp"
 #include "device/host/futex.hpp"
+#include "device/host/host_workers.hpp"
 #include "device/host/time_slice.hpp"
 
 namespace tandem {
@@ -114,9 +118,15 @@ std::int64_t patience(bool wanted) noexcept {
   return has_shortest_time_slice() ? 0 : patience_with_others_ns;
 }
 
+[[noreturn]] void throw_lack(const std::string& lack, const WaitFailure& wait) {
+  throw DeviceError(format(
+      "host device: {}; a wait that may depend on it ended after {} ms, with {} of {} signals of rank {} on channel {}",
+      lack, wait.waited_ns / 1'000'000, wait.seen, wait.expected, wait.peer, wait.channel));
+}
+
 // The waits of one call share a deadline: `began` is when the first of them had to wait, or 0 if none has yet.
-void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& began,
-                 const MessageRest& rest = {}) noexcept {
+void wait_signal(const SignalWait& wait, WaitControl& control, HostWorkers& workers, std::int64_t& began,
+                 const MessageRest& rest = {}) {
   SignalWord& word = *wait.word;
   const std::uint64_t target = word.taken += wait.count;
   if (comes_at_once(word, target, rest)) return;
@@ -142,11 +152,17 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
                               .error = 0,
                               .departed = gone,
                               .threw = 0};
+      // The deadline of the peer's wait, for what this rank cannot run, may be the first; and another wait of this rank
+      // may have reached its own, so that its thread is free by now.
+      const std::string lack = waited >= timeout_ns / 2 ? workers.lack(began) : "";
       if (ended) {
         static_cast<void>(report_first(control.cut_short, control.cut, facts));
-      } else {
+      } else if (lack.empty() || gone) {
         fail(control, facts);
+      } else {
+        fail_after_throw(control);
       }
+      if (!lack.empty() && !gone) throw_lack(lack, facts);
       break;
     }
     const bool wanted = core_is_wanted();
@@ -156,6 +172,7 @@ void wait_signal(const SignalWait& wait, WaitControl& control, std::int64_t& beg
       offer_core();
       offered_at = Trace::now_ns();
     } else {
+      workers.ask_again();
       const std::uint64_t left = std::min<std::uint64_t>(timeout_ns - waited, std::uint64_t{1} << 40);
       sleep_on(word, target, std::chrono::nanoseconds(static_cast<std::int64_t>(left)));
     }
@@ -206,23 +223,23 @@ void count_signals(std::span<const SignalPut> puts) noexcept {
   for (const SignalPut& put : puts) ++put.mine->put;
 }
 
-void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept {
+void wait_signals(std::span<const SignalWait> waits, WaitControl& control, HostWorkers& workers) {
   std::int64_t began = 0;
-  for (const SignalWait& wait : waits) wait_signal(wait, control, began);
+  for (const SignalWait& wait : waits) wait_signal(wait, control, workers, began);
 }
 
 void signal_letters(std::span<const Letter> letters) noexcept {
   for (const Letter& letter : letters) put_signal(letter.put);
 }
 
-void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcept {
+void wait_letters(std::span<const Letter> letters, WaitControl& control, HostWorkers& workers) {
   std::int64_t began = 0;
   for (const Letter& letter : letters) {
     // The peer's message is usually about as long as this rank's; its beginning is in the signal's cache line.
     constexpr std::size_t with_signal = line - mail_offset % line;
     const MessageRest rest(reinterpret_cast<const std::byte*>(letter.wait.word) + mail_offset + with_signal,
                            letter.bytes - std::min(letter.bytes, with_signal));
-    wait_signal(letter.wait, control, began, rest);
+    wait_signal(letter.wait, control, workers, began, rest);
     rest.prefetch();
   }
 }

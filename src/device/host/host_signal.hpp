@@ -8,15 +8,19 @@
 
 namespace tandem {
 
+class HostWorkers;
+
 /// What the tasks that `Device::signal`, `wait_and_count` and `wait` queue on the host do. The words may be in memory
 /// that processes share.
 void put_signals(std::span<const SignalPut> puts) noexcept;
 void count_signals(std::span<const SignalPut> puts) noexcept;
-void wait_signals(std::span<const SignalWait> waits, WaitControl& control) noexcept;
+/// Throws DeviceError if a wait misses its deadline while some stream of `workers` has no thread to run on: the
+/// system's doing, not the peer's.
+void wait_signals(std::span<const SignalWait> waits, WaitControl& control, HostWorkers& workers);
 /// Puts the signals of letters that have been written.
 void signal_letters(std::span<const Letter> letters) noexcept;
-/// Waits for the signals of the peers' letters.
-void wait_letters(std::span<const Letter> letters, WaitControl& control) noexcept;
+/// Waits for the signals of the peers' letters; throws like `wait_signals`.
+void wait_letters(std::span<const Letter> letters, WaitControl& control, HostWorkers& workers);
 
 /// Whether the team has been aborted, so that its waits must end.
 [[nodiscard]] bool aborted(WaitControl& control) noexcept;

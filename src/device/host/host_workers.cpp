@@ -2,11 +2,13 @@
 #include "device/host/host_workers.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <system_error>
 #include <utility>
 
 #include "tandem/base/error.hpp"
+#include "tandem/base/trace.hpp"
 
 #include "base/format.hpp"
 #include "base/signals_blocked.hpp"
@@ -68,17 +70,44 @@ void HostWorkers::call(HostStream& stream) noexcept {
     last_called_ = &stream;
   }
   ++called_count_;
-  if (called_count_ > idle_) {
-    const SignalsBlocked guard;
-    try {
-      threads_.emplace_back([this] { work(); });
-    } catch (...) {
-      // No new thread: the stream stays on the list, for the next idle worker, or a thread that synchronizes drains it.
-      return;
-    }
-  } else {
+  if (!lacks_threads()) {
     work_ready_.notify_one();
+  } else if (!add_thread()) {
+    wake_pacemaker();  // it stands in
   }
+}
+
+bool HostWorkers::add_thread() noexcept {
+  const SignalsBlocked guard;
+  try {
+    threads_.emplace_back([this] { work(); });
+    return true;
+  } catch (const std::system_error& error) {
+    refusal_.store(error.code().value(), std::memory_order_relaxed);
+  } catch (...) {  // no memory for the thread's entry
+    refusal_.store(ENOMEM, std::memory_order_relaxed);
+  }
+  refused_.store(true, std::memory_order_seq_cst);
+  return false;
+}
+
+void HostWorkers::ask_once_more() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (lacks_threads()) add_thread();
+}
+
+std::string HostWorkers::lack(std::int64_t since_ns) {
+  const std::lock_guard lock(mutex_);
+  if (refused_.load(std::memory_order_relaxed) && lacks_threads()) {
+    lack_ = format("the system gives no thread to {} of its streams: {}", called_count_ - idle_, refusal());
+    lacked_at_ns_ = Trace::now_ns();
+  }
+  return lacked_at_ns_ >= since_ns ? lack_ : "";
+}
+
+std::string HostWorkers::refusal() const {
+  const int error = refusal_.load(std::memory_order_relaxed);
+  return error == 0 ? "" : std::generic_category().message(error);
 }
 
 void HostWorkers::work() noexcept {
@@ -93,26 +122,32 @@ void HostWorkers::work() noexcept {
       --idle_;
     }
     if (first_called_ == nullptr) return;
-    HostStream* const stream = first_called_;
-    first_called_ = stream->next_called_;
-    if (first_called_ == nullptr) last_called_ = nullptr;
-    --called_count_;
-    lock.unlock();
-    {
-      const HostStreamPtr hold = HostStreamPtr::adopt(stream);
-      if (stream->priority() != runs_as) {
-        runs_as = stream->priority();
-        set_time_slice(runs_as == StreamPriority::high ? TimeSlice::shortest : TimeSlice::usual);
-      }
-      // From here on a new call puts the stream on the list again; what was queued before is drained below.
-      stream->called_.store(false, std::memory_order_seq_cst);
-      stream->drain_as_worker();
-    }
-    lock.lock();
+    drain_first(lock, runs_as);
   }
 }
 
+// Takes the first called stream off the list and drains it, without the lock.
+void HostWorkers::drain_first(std::unique_lock<std::mutex>& lock, StreamPriority& runs_as) noexcept {
+  HostStream* const stream = first_called_;
+  first_called_ = stream->next_called_;
+  if (first_called_ == nullptr) last_called_ = nullptr;
+  if (--called_count_ == 0) refused_.store(false, std::memory_order_relaxed);
+  lock.unlock();
+  {
+    const HostStreamPtr hold = HostStreamPtr::adopt(stream);
+    if (stream->priority() != runs_as) {
+      runs_as = stream->priority();
+      set_time_slice(runs_as == StreamPriority::high ? TimeSlice::shortest : TimeSlice::usual);
+    }
+    // From here on a new call puts the stream on the list again; what was queued before is drained below.
+    stream->called_.store(false, std::memory_order_seq_cst);
+    stream->drain_as_worker();
+  }
+  lock.lock();
+}
+
 void HostWorkers::call_later(HostStream& stream) noexcept {
+  if (stands_in_.load(std::memory_order_seq_cst)) return call(stream);
   // Already on the list: the pacemaker clears the flag before it looks for tasks, so it will see this one.
   if (stream.deferred_.load(std::memory_order_seq_cst)) return;
   if (stream.deferred_.exchange(true, std::memory_order_seq_cst)) return;
@@ -121,6 +156,12 @@ void HostWorkers::call_later(HostStream& stream) noexcept {
   do {
     stream.next_deferred_ = first;
   } while (!deferred_.compare_exchange_weak(first, &stream, std::memory_order_seq_cst, std::memory_order_relaxed));
+  // The pacemaker may have begun to stand in after it had looked at the list, but before this stream was on it.
+  if (stands_in_.load(std::memory_order_seq_cst)) return call(stream);
+  wake_pacemaker();
+}
+
+void HostWorkers::wake_pacemaker() noexcept {
   if (pacemaker_sleeps_.load(std::memory_order_seq_cst) != 0 &&
       pacemaker_sleeps_.exchange(0, std::memory_order_seq_cst) != 0) {
     futex_wake_all(&pacemaker_sleeps_, FutexScope::process);
@@ -136,6 +177,7 @@ void HostWorkers::keep_pace() noexcept {
   while (!stop_.load(std::memory_order_relaxed)) {
     called_in_tick_ = false;
     watched = tick(watched);
+    if (refused_.load(std::memory_order_relaxed)) watched = stand_in(watched);
     idle_ticks = watched == nullptr ? idle_ticks + 1 : 0;
     tick_length = called_in_tick_ ? shortest_tick : std::min(2 * tick_length, longest_tick);
     if (idle_ticks < idle_ticks_before_sleep) {
@@ -144,7 +186,8 @@ void HostWorkers::keep_pace() noexcept {
     }
     pacemaker_sleeps_.store(1, std::memory_order_seq_cst);
     while (pacemaker_sleeps_.load(std::memory_order_seq_cst) != 0 &&
-           deferred_.load(std::memory_order_seq_cst) == nullptr && !stop_.load(std::memory_order_seq_cst)) {
+           deferred_.load(std::memory_order_seq_cst) == nullptr && !refused_.load(std::memory_order_seq_cst) &&
+           !stop_.load(std::memory_order_seq_cst)) {
       futex_wait(&pacemaker_sleeps_, 1, sleep_slice, FutexScope::process);
     }
     pacemaker_sleeps_.store(0, std::memory_order_seq_cst);
@@ -153,6 +196,28 @@ void HostWorkers::keep_pace() noexcept {
   for (HostStream* rest : {watched, deferred_.exchange(nullptr, std::memory_order_acquire)}) {
     while (rest != nullptr) std::exchange(rest, rest->next_deferred_)->drop_reference();
   }
+}
+
+// Drains what is called and finds no worker. Until this returns nothing ticks, so light work, too, calls workers at
+// once: that of the watched streams here, that queued later in `call_later`.
+HostStream* HostWorkers::stand_in(HostStream* watched) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!lacks_threads() || add_thread()) return watched;
+  }
+  stands_in_.store(true, std::memory_order_seq_cst);
+  watched = tick(watched);  // adds those put on the list before
+  for (HostStream* stream = watched; stream != nullptr; stream = stream->next_deferred_) {
+    if (stream->has_pending() && !stream->draining_.load(std::memory_order_seq_cst)) call(*stream);
+  }
+  StreamPriority runs_as = StreamPriority::high;
+  {
+    std::unique_lock lock(mutex_);
+    while (lacks_threads() && !add_thread()) drain_first(lock, runs_as);
+  }
+  set_time_slice(TimeSlice::shortest);
+  stands_in_.store(false, std::memory_order_seq_cst);
+  return watched;
 }
 
 // Checks the watched streams and adds those put on the list since the last tick; returns those to keep watching.
