@@ -154,12 +154,15 @@ void SignalPad::wait_signals(StreamRef stream, std::span<const int> ranks, std::
 }
 
 void SignalPad::exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const {
+  check(ranks, channel);
+  if (std::ranges::find(ranks, team_.rank()) != ranks.end()) {
+    throw InvalidArgument(format("{} was to exchange signals with itself; allowed: its peers", name_own_rank(team_)));
+  }
   if (ranks.size() > max_signals) {  // all puts come before the first wait
     put_signals(stream, ranks, channel);
     wait_signals(stream, ranks, channel);
     return;
   }
-  check(ranks, channel);
   in_batches(ranks, 1, [&]<std::size_t capacity>(std::span<const int> batch) {
     std::array<SignalPut, capacity> puts;
     std::array<SignalWait, capacity> waits;

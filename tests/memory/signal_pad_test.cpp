@@ -416,6 +416,11 @@ TEST_P(Pad, RanksAndChannelsAreCheckedBeforeAnythingIsWritten) {
         [&] { pad.put_counted(stream, twice, 0); }};
     for (const auto& call : calls) testing::expect_error<InvalidArgument>(call, {"rank 0", "twice"});
     const int peer = 1 - world.rank();
+    for (const auto& ranks : {std::vector{world.rank()}, std::vector{peer, world.rank()}}) {
+      testing::expect_error<InvalidArgument>([&] { pad.exchange_signals(stream, ranks, 0); },
+                                             {"rank " + std::to_string(world.rank()) + " of 2", "itself", "its peers"});
+    }
+    EXPECT_NO_THROW(pad.exchange_signals(stream, {}, 0));
     EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 0, 4), InvalidArgument);
     EXPECT_THROW(pad.wait_and_count(stream, std::span(&peer, 1), 4, 0), InvalidArgument);
     for (const std::uint32_t channels : {0U, 5U, 65U}) {

@@ -49,7 +49,8 @@ class TANDEM_API SignalPad {
   void wait_and_count(StreamRef stream, std::span<const int> ranks, std::uint32_t channel, std::uint32_t counted,
                       std::uint32_t channels = 1) const;
   void put_counted(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
-  /// Signals each of `ranks` (none is this rank), then waits for one from each; one device call up to `max_signals`.
+  /// Signals each of `ranks`, then waits for one from each; one device call up to `max_signals`. InvalidArgument if
+  /// this rank is among them, or if a rank is named twice.
   void exchange_signals(StreamRef stream, std::span<const int> ranks, std::uint32_t channel) const;
   /// `exchange_signals` with all other ranks. Every member calls it.
   void barrier(StreamRef stream, std::uint32_t channel) const;
