@@ -26,7 +26,7 @@ float element(int matrix, std::int64_t i, std::int64_t j) {
 struct Matrix {
   Matrix(const tandem::World& world, std::int64_t rows, std::int64_t columns)
       : memory(world.shared_device(), static_cast<std::size_t>(rows * columns) * sizeof(float)),
-        view(memory.data(), {rows, columns}, tandem::f32, world.device().id()) {}
+        view(memory.view({rows, columns}, tandem::f32)) {}
   tandem::Buffer memory;
   tandem::TensorView view;
 };

@@ -32,7 +32,7 @@ int main() try {
   }
   const tandem::Stream stream(world.device());
   const tandem::Buffer buffer(world.shared_device(), sizeof(float));  // belongs to no team, so any team may use it
-  const tandem::TensorView memory(buffer.data(), {1}, tandem::f32, world.device().id());
+  const tandem::TensorView memory = buffer.view({1}, tandem::f32);
   tandem::Team team = world.team();
   for (int step = 0; team.size() == world.size(); ++step) {
     try {

@@ -15,8 +15,7 @@ class Tensor {
  public:
   Tensor() = default;
   Tensor(const std::shared_ptr<Device>& device, const Dims& sizes, DType dtype)
-      : buffer_(device, static_cast<std::size_t>(sizes.numel()) * size_of(dtype)),
-        view_(buffer_.data(), sizes, dtype, device->id()) {}
+      : buffer_(device, static_cast<std::size_t>(sizes.numel()) * size_of(dtype)), view_(buffer_.view(sizes, dtype)) {}
 
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
   /// Its first `count` rows.

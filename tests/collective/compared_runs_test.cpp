@@ -40,8 +40,8 @@ TEST_P(ComparedRuns, DifferentArgumentsAreToldOnEveryRank) {
     AllReduce alike(team, {.count = 9, .dtype = f32});
     const Buffer memory(team.shared_device(), 64 * sizeof(float));
     const Buffer results(team.shared_device(), 64 * sizeof(float));
-    const auto of = [&](std::int64_t count) { return TensorView(memory.data(), {count}, f32, team.device().id()); };
-    const auto into = [&](std::int64_t count) { return TensorView(results.data(), {count}, f32, team.device().id()); };
+    const auto of = [&](std::int64_t count) { return memory.view({count}, f32); };
+    const auto into = [&](std::int64_t count) { return results.view({count}, f32); };
     const SymmetricTensor one = symmetric(team, {9}, f32);
     const SymmetricTensor other = symmetric(team, {9}, f32);
     const SymmetricTensor& either = odd ? other : one;

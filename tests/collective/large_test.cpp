@@ -102,7 +102,7 @@ struct Large {
         half(count / ranks),
         whole(symmetric(team, {count}, dtype)),
         memory(world.shared_device(), static_cast<std::size_t>(large_bytes)),
-        plain(memory.data(), {count}, dtype, device.id()) {
+        plain(memory.view({count}, dtype)) {
     for (int rank = 0; rank < ranks; ++rank) given.emplace_back(dtype, numbers_of(rank));
   }
 

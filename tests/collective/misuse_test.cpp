@@ -37,10 +37,10 @@ TEST_P(CollectiveMisuseOn, TensorsThatDoNotFit) {
     Broadcast broadcast(team, {.count = 8, .dtype = f32});
     const Buffer memory(team.shared_device(), 64 * sizeof(float));
     const DeviceId here = team.device().id();
-    const auto of = [&](std::int64_t count) { return TensorView(memory.data(), {count}, f32, here); };
+    const auto of = [&](std::int64_t count) { return memory.view({count}, f32); };
     const TensorView eight = of(8);
     const TensorView sixteen = of(16);
-    const TensorView halves(memory.data(), {8}, f16, here);
+    const TensorView halves = memory.view({8}, f16);
     const TensorView strided(memory.data(), {8}, {2}, f32, here);
     const TensorView elsewhere(memory.data(), {8}, f32, {DeviceType::cuda, 13});
     const TensorView between(memory.data_as<std::byte>() + 2, {8}, f32, here);
@@ -95,7 +95,7 @@ TEST_P(CollectiveMisuseOn, SymmetricTensorsThatDoNotFit) {
     const SymmetricTensor small = symmetric(team, {2}, f32);
     const SymmetricTensor good = symmetric(team, {8}, f32);
     const Buffer memory(team.shared_device(), 16 * sizeof(float));
-    const TensorView eight(memory.data(), {8}, f32, team.device().id());
+    const TensorView eight = memory.view({8}, f32);
 
     expect_error<InvalidArgument>([&] { all_reduce(SymmetricTensor(), stream); }, {"never made"});
     expect_error<InvalidArgument>([&] { all_reduce(SymmetricTensor::empty(team, {8}, f32), stream); },
@@ -199,7 +199,7 @@ TEST_P(CollectiveMisuseOn, AlgorithmsOfSymmetricTensorsTakeNoPlainViews) {
     if (!team.device().meets()) GTEST_SKIP() << "this device has no kernels on peers' symmetric tensors";
     const Stream stream(team.device());
     const Buffer memory(team.shared_device(), 8 * sizeof(float));
-    const TensorView eight(memory.data(), {8}, f32, team.device().id());
+    const TensorView eight = memory.view({8}, f32);
     AllReduce all_reduce(team, {.count = 8, .dtype = f32}, {.algorithm = "direct_kernel"});
     expect_says(all_reduce.describe(), {"into symmetric tensors: direct_kernel\n", "between plain views: not taken"});
     expect_error<InvalidArgument>([&] { all_reduce(eight, eight, stream); },
@@ -244,7 +244,7 @@ TEST_P(CollectiveMisuseOn, ARankOutsideOfTheTeam) {
       expect_error<InvalidArgument>([&] { AllReduce(team, {.count = 8, .dtype = f32}); },
                                     {"this team is empty", "not one of its members"});
       const Buffer memory(world.shared_device(), 8 * sizeof(float));
-      const TensorView eight(memory.data(), {8}, f32, world.device().id());
+      const TensorView eight = memory.view({8}, f32);
       const Stream stream(world.device());
       expect_error<InvalidArgument>([&] { all_reduce(team, eight, eight, stream); }, {"this team is empty"});
     }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <thread>
@@ -63,12 +64,48 @@ TEST_P(DeviceTest, AMovedBufferOwnsNothing) {
   EXPECT_EQ(given.bytes(), 0U);
 }
 
+TEST_P(DeviceTest, ABufferShowsPartsOfItsMemoryAsTensors) {
+  const Buffer memory(device_, 100);
+  for (const DType dtype : {f32, f16, f64, u8, f8e5m2}) {
+    for (const std::size_t offset : {std::size_t{0}, std::size_t{16}}) {
+      const TensorView view = memory.view({3, 2}, dtype, offset);
+      EXPECT_EQ(view.data(), memory.data_as<std::byte>() + offset);
+      EXPECT_EQ(view.sizes(), (Dims{3, 2}));
+      EXPECT_EQ(view.dtype(), dtype);
+      EXPECT_EQ(view.device(), device().id());
+      EXPECT_TRUE(view.is_dense());
+    }
+  }
+  EXPECT_EQ(memory.view({25}, f32).bytes(), 100U);
+  EXPECT_EQ(memory.view({}, f32, 96).numel(), 1);
+  EXPECT_EQ(memory.view({0, 7}, f32, 100).numel(), 0);
+  EXPECT_EQ(Buffer(device_, 0).view({0}, f32).device(), device().id());
+}
+
+TEST_P(DeviceTest, ABufferRefusesViewsThatAreNotItsOwn) {
+  const Buffer memory(device_, 100);
+  const auto refuses = [](const Buffer& buffer, const Dims& sizes, DType dtype, std::size_t offset,
+                          std::initializer_list<std::string> parts) {
+    expect_error<InvalidArgument>([&] { static_cast<void>(buffer.view(sizes, dtype, offset)); }, parts);
+  };
+  const std::string here = to_string(device().id());
+  refuses(memory, {26}, f32, 0, {"f32[26] at byte 0 takes 104 bytes", here, "its 100 bytes"});
+  refuses(memory, {25}, f32, 4, {"f32[25] at byte 4", "its 100 bytes"});
+  refuses(memory, {0}, u8, 101, {"u8[0] at byte 101", "its 100 bytes"});
+  refuses(memory, {1}, u8, std::numeric_limits<std::size_t>::max(), {"its 100 bytes"});
+  refuses(memory, {std::int64_t{1} << 62}, f64, 0, {"does not fit in 64 bits"});
+  refuses(memory, {-1}, f32, 0, {"negative"});
+  refuses(memory, {4}, f32, 6, {"f32[4] was asked for at byte 6", here, "multiples of the dtype's 4 bytes"});
+  refuses(memory, {4}, static_cast<DType>(77), 0, {"77"});
+  refuses(Buffer(), {0}, f32, 0, {"never made", "moved from"});
+}
+
 TEST_P(DeviceTest, CopiesTheElementsOfATensor) {
   for (const DType dtype : {f32, f16, bf16, f64, i32, i64, u8}) {
     with_storage(dtype, [&](auto zero) {
       using T = decltype(zero);
       const Buffer memory(device_, 6 * sizeof(T));
-      const TensorView tensor(memory.data(), {2, 3}, dtype, device().id());
+      const TensorView tensor = memory.view({2, 3}, dtype);
       std::vector<T> values;
       for (int i = 1; i <= 6; ++i) values.push_back(static_cast<T>(static_cast<float>(i)));
       device().upload(tensor, values);
@@ -83,7 +120,7 @@ TEST_P(DeviceTest, CopiesTheElementsOfATensor) {
     });
   }
   const Buffer memory(device_, 4);
-  const TensorView bytes(memory.data(), {4}, f8e4m3, device().id());
+  const TensorView bytes = memory.view({4}, f8e4m3);
   device().upload(bytes, std::vector<std::uint8_t>{1, 2, 3, 255});
   EXPECT_EQ(device().download<std::uint8_t>(bytes), (std::vector<std::uint8_t>{1, 2, 3, 255}));
   EXPECT_TRUE(device().download<std::uint8_t>(bytes.narrow(0, 4, 0)).empty());
@@ -92,7 +129,7 @@ TEST_P(DeviceTest, CopiesTheElementsOfATensor) {
 TEST_P(DeviceTest, RefusesValuesThatATensorDoesNotHave) {
   const Buffer memory(device_, 24);
   const DeviceId id = device().id();
-  const TensorView tensor(memory.data(), {2, 3}, f32, id);
+  const TensorView tensor = memory.view({2, 3}, f32);
   const std::vector<float> values(6, 1.0F);
   const std::string shown = to_string(tensor);
   expect_error<InvalidArgument>([&] { device().upload(tensor, std::vector<float>(5)); },

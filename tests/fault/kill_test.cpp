@@ -181,7 +181,7 @@ void expect_sums(const World& world, const Team& team) {
   }
   Buffer buffer(world.shared_device(), count * sizeof(float));
   world.device().upload(buffer.data(), values.data(), buffer.bytes());
-  const TensorView view(buffer.data(), {count}, f32, world.device().id());
+  const TensorView view = buffer.view({count}, f32);
   const Stream stream(world.device());
   all_reduce(team, view, view, stream);
   team.synchronize(stream);

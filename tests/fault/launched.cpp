@@ -39,7 +39,7 @@ class Sums {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = value(team_.world_rank(team_.rank()), i);
     Device& device = team_.device();
     device.upload(buffer_.data(), values_.data(), buffer_.bytes());
-    const TensorView view(buffer_.data(), {static_cast<std::int64_t>(values_.size())}, f32, device.id());
+    const TensorView view = buffer_.view({static_cast<std::int64_t>(values_.size())}, f32);
     plan_(view, view, stream_);
     team_.synchronize(stream_);
     device.download(values_.data(), buffer_.data(), buffer_.bytes());

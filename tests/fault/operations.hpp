@@ -53,7 +53,7 @@ class Stage {
   }
   /// A plain tensor; those with different `place`s do not overlap.
   [[nodiscard]] TensorView plain(int place, const Dims& sizes) const {
-    return {plain_.data_as<float>() + place * all(), sizes, f32, team.device().id()};
+    return plain_.view(sizes, f32, static_cast<std::size_t>(place * all()) * sizeof(float));
   }
   [[nodiscard]] std::vector<int> everyone_reversed() const {
     std::vector<int> everyone(static_cast<std::size_t>(team.size()));

@@ -52,7 +52,7 @@ TEST_P(LargeLinear, AllGatherLinearCountsBeyondThirtyTwoBits) {
     const auto shard_on = x.part(shard_of(spec.m, team.size(), team.rank())).on(device, spec.dtype);
     const auto weight_on = weight.on(device, spec.dtype);
     const Buffer memory(device, static_cast<std::size_t>(spec.m * spec.n) * size_of(spec.dtype));
-    const TensorView y(memory.data(), {spec.m, spec.n}, spec.dtype, device->id());
+    const TensorView y = memory.view({spec.m, spec.n}, spec.dtype);
 
     const std::vector<std::int64_t> rows = sampled_rows();
     std::vector<double> sampled;

@@ -37,9 +37,7 @@ GuardedTensor::GuardedTensor(const std::shared_ptr<Device>& device, const Dims& 
   set(values);
 }
 
-TensorView GuardedTensor::view() const {
-  return {buffer_.data_as<std::byte>() + begin_, sizes_, dtype_, device_->id()};
-}
+TensorView GuardedTensor::view() const { return buffer_.view(sizes_, dtype_, begin_); }
 
 void GuardedTensor::set(std::span<const std::byte> bytes) {
   ASSERT_EQ(bytes.size(), bytes_);

@@ -54,12 +54,12 @@ class Plain {
  public:
   Plain(const Team& team, std::int64_t count, float value)
       : buffer_(team.shared_device(), static_cast<std::size_t>(count) * sizeof(float)),
-        view_(buffer_.data(), {count}, f32, team.device().id()) {
+        view_(buffer_.view({count}, f32)) {
     fill(team, view_, value);
   }
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
   /// A view of its first elements.
-  [[nodiscard]] TensorView view(const Dims& sizes) const { return {view_.data(), sizes, f32, view_.device()}; }
+  [[nodiscard]] TensorView view(const Dims& sizes) const { return buffer_.view(sizes, f32); }
 
  private:
   Buffer buffer_;

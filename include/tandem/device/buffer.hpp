@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "tandem/base/concepts.hpp"
+#include "tandem/base/dims.hpp"
+#include "tandem/base/dtype.hpp"
 #include "tandem/base/error.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/device/device.hpp"
 
 namespace tandem {
@@ -37,6 +41,10 @@ class Buffer {
   [[nodiscard]] void* data() const noexcept { return data_; }
   template <typename T> [[nodiscard]] T* data_as() const noexcept { return static_cast<T*>(data_); }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// The dense row-major tensor that begins `offset_bytes` into the memory, on the buffer's own device. Valid as long
+  /// as the memory. Throws InvalidArgument for sizes that do not fit, an address that is no multiple of the dtype's
+  /// size, an unknown dtype, and a buffer without a device (default-constructed, or moved from).
+  [[nodiscard]] TANDEM_API TensorView view(const Dims& sizes, DType dtype, std::size_t offset_bytes = 0) const;
 
  private:
   [[nodiscard]] static Device& known(const std::shared_ptr<Device>& device) {

@@ -49,10 +49,8 @@ class Recorder {
   [[nodiscard]] const std::map<std::string, std::size_t>& blocks() const noexcept { return blocks_; }
 
  private:
-  [[nodiscard]] TensorView input(std::int64_t count) const { return {from_.data(), {count}, f32, team_.device().id()}; }
-  [[nodiscard]] TensorView output(std::int64_t count) const {
-    return {into_.data(), {count}, f32, team_.device().id()};
-  }
+  [[nodiscard]] TensorView input(std::int64_t count) const { return from_.view({count}, f32); }
+  [[nodiscard]] TensorView output(std::int64_t count) const { return into_.view({count}, f32); }
   [[nodiscard]] CollectiveOptions by(const char* algorithm) const { return {.algorithm = algorithm, .sms = sms_}; }
 
   void record(const std::string& what, const std::function<void()>& run) {
