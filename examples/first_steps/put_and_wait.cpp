@@ -3,12 +3,12 @@
 // it may be overwritten. Collectives are built from these operations; use them directly where no collective fits:
 //
 //   tandem run -n 3 -- build/release/examples/first_steps/put_and_wait
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/base/tensor_view.hpp"
 #include "tandem/device/buffer.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/world.hpp"
@@ -27,20 +27,19 @@ int main() try {
   auto inbox = tandem::SymmetricTensor::empty(team, {count}, tandem::f32);  // the left neighbor writes into it
   inbox.rendezvous();                                                       // before this, no other rank can access it
   const tandem::SignalPad& pad = inbox.signal_pad();
-  const std::size_t bytes = inbox.local().bytes();
-  const tandem::Buffer block(world.shared_device(), bytes);  // the data to send: no peer reads it, so any memory works
+  const tandem::Buffer memory(world.shared_device(), inbox.local().bytes());  // no peer reads it, so any memory works
+  const tandem::TensorView block = memory.view({count}, tandem::f32);         // the data to send
 
   const tandem::Stream stream(device);
   pad.put_signal(stream, left, may_write);  // the inbox is empty
   int wrong = 0;
   for (int round = 0; round < 3; ++round) {
     std::vector<float> values(count, static_cast<float>(10 * round + team.rank()));
-    device.upload(block.data(), values.data(), bytes);  // free again: synchronize waited for the last round's copy
+    device.upload(block, values);  // free again: synchronize waited for the last round's copy
 
     // All of this is only queued. A signal follows its data in the stream; whoever has waited for it sees the data.
     pad.wait_signal(stream, right, may_write);
-    void* const there = inbox.remote(right).data();  // a peer's memory: the copy goes over a link
-    device.copy(stream, {.dst = there, .src = block.data(), .bytes = bytes, .path = tandem::Path::link});
+    inbox.put(stream, right, block);
     pad.put_signal(stream, right, has_come);
     pad.wait_signal(stream, left, has_come);
     team.synchronize(stream);  // waits on the host; a signal that misses its deadline is an error that names the peer

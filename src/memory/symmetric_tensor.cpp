@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/memory/symmetric_tensor.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -9,6 +12,7 @@
 #include "base/checked.hpp"
 #include "base/dtype_check.hpp"
 #include "base/format.hpp"
+#include "team/names.hpp"
 #include "team/rethrow.hpp"
 
 namespace tandem {
@@ -16,6 +20,38 @@ namespace {
 
 std::size_t bytes_of(const Dims& sizes, DType dtype) {
   return checked_mul(static_cast<std::size_t>(sizes.numel()), size_of(known_dtype(dtype)));
+}
+
+/// Where those elements of `rank`'s part are that `call` copies from or to `local`; InvalidArgument if it may not.
+std::byte* place_of(const SymmetricTensor& tensor, std::string_view call, int rank, const TensorView& local,
+                    std::int64_t at) {
+  std::byte* const part = tensor.memory().remote(rank);
+  const TensorView& own = tensor.local();
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(
+        format("{} was given {} on {}: {}", call, to_string(local), name_own_rank(tensor.team()), why));
+  };
+  if (local.dtype() != own.dtype()) refuse(format("the symmetric tensor has elements of {}", name(own.dtype())));
+  if (local.device() != own.device()) refuse(format("allowed are tensors on {}", to_string(own.device())));
+  if (!local.is_dense()) refuse(format("its elements must be contiguous; strides are {}", to_string(local.strides())));
+  const std::int64_t count = local.numel();
+  if (at < 0 || count > own.numel() || at > own.numel() - count) {
+    refuse(format("it does not fit from element {} on: rank {}'s tensor {}{} has {} elements", at, rank,
+                  name(own.dtype()), to_string(own.sizes()), own.numel()));
+  }
+  std::byte* const place = part + static_cast<std::size_t>(at) * size_of(own.dtype());
+  const auto begin = reinterpret_cast<std::uintptr_t>(place);
+  const auto other = reinterpret_cast<std::uintptr_t>(local.data());
+  if (begin < other + local.bytes() && other < begin + local.bytes()) {
+    refuse(format("it overlaps the elements of rank {} from element {} on", rank, at));
+  }
+  return place;
+}
+
+void copy(const SymmetricTensor& tensor, StreamRef stream, int rank, Copy copy) {
+  if (copy.bytes == 0) return;
+  if (rank != tensor.team().rank()) copy.path = Path::link;
+  tensor.team().device().copy(stream, copy);
 }
 
 }  // namespace
@@ -51,6 +87,16 @@ const TensorView& SymmetricTensor::local() const& {
 }
 
 TensorView SymmetricTensor::remote(int rank) const { return {memory_.remote(rank), sizes(), dtype(), local_.device()}; }
+
+void SymmetricTensor::put(StreamRef stream, int rank, const TensorView& from, std::int64_t at) const {
+  std::byte* const place = place_of(*this, "put", rank, from, at);
+  copy(*this, stream, rank, {.dst = place, .src = from.data(), .bytes = from.bytes()});
+}
+
+void SymmetricTensor::get(StreamRef stream, int rank, const TensorView& to, std::int64_t at) const {
+  const std::byte* const place = place_of(*this, "get", rank, to, at);
+  copy(*this, stream, rank, {.dst = to.data(), .src = place, .bytes = to.bytes()});
+}
 
 TensorView SymmetricTensor::contiguous_view() const {
   auto* base = memory_.contiguous();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include "tandem/base/concepts.hpp"
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
+#include "tandem/device/stream.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
 namespace tandem {
@@ -49,6 +51,21 @@ class TANDEM_API SymmetricTensor {
   [[nodiscard]] TensorView contiguous_view() const;
   [[nodiscard]] void* const* peer_pointers() const { return memory_.peer_pointers(); }
   [[nodiscard]] const SignalPad& signal_pad() const { return memory_.signal_pad(); }
+
+  // One-sided copies. One rank calls them, which waits for no other. Asynchronous and stream-ordered; elements count in
+  // row-major order. `rank` may be this rank. Whether the elements may be accessed is the program's to know, from
+  // signals: wait for the peer's permission in the stream before a copy, and put a signal after it, with
+  // `signal_pad().put_signal` in the same stream. The peer waits for that before it reads what was put, or overwrites
+  // what was got. Local memory, too, must stay as it is until the stream has passed the copy.
+  //
+  // Throw InvalidArgument, before anything is queued: before the rendezvous, for a rank outside [0, team size), for a
+  // local tensor of another dtype, on another device than the team's, or not dense, for elements that the tensor does
+  // not have, and if source and destination overlap. A tensor without elements is checked too, and copies nothing.
+
+  /// Copies `from` to the elements of `rank`'s tensor that begin at element `at`.
+  void put(StreamRef stream, int rank, const TensorView& from, std::int64_t at = 0) const;
+  /// Copies into `to` the elements of `rank`'s tensor that begin at element `at`.
+  void get(StreamRef stream, int rank, const TensorView& to, std::int64_t at = 0) const;
 
  private:
   SymmetricTensor(SymmetricMemory memory, const Dims& sizes, DType dtype);
