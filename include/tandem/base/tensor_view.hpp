@@ -14,6 +14,9 @@
 namespace tandem {
 
 /// A non-owning view of memory as a tensor. Cheap to copy. Strides are in elements.
+///
+/// The constructors' `device` is the host unless given: for memory of a GPU pass its id (Device::id), or the view is
+/// taken for one of host memory, and refused. Buffer::view passes it.
 class TANDEM_API TensorView {
  public:
   TensorView() = default;

@@ -90,7 +90,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
     download(values.data(), from.data(), from.bytes());
     return values;
   }
-  /// `upload` of the same value for each element; takes as much host memory as the tensor has.
+  /// Blocking, and not ordered with any stream: sets each element, as `upload` does, which takes as much host memory as
+  /// the tensor has. The other `fill`, of bytes, is queued on a stream.
   template <typename T> void fill(const TensorView& tensor, T value) {
     const auto count = static_cast<std::size_t>(tensor.numel());
     expect_values("fill", tensor, dtype_of<T>(), count);
@@ -134,6 +135,7 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual bool synchronize_for(std::chrono::milliseconds limit) = 0;
 
   // Work.
+  /// To or from a peer's tensor, SymmetricTensor::put and get do the same and check what they are given.
   virtual void copy(StreamRef stream, const Copy& copy) = 0;
   /// Does all copies in any order, concurrently if the device can; later work on the stream waits for all of them. CUDA
   /// uses copy engines, except within one GPU for copies of several rows, in graphs, on the legacy stream, and with a
@@ -157,6 +159,8 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   /// event on it, or queue work on another stream. See Corked.
   virtual void cork(StreamRef /*stream*/) {}
   virtual void uncork(StreamRef /*stream*/) noexcept {}
+  /// Asynchronous and stream-ordered: sets each of `bytes` bytes. The other `fill`, of a tensor's elements, blocks and
+  /// is not ordered with any stream.
   virtual void fill(StreamRef stream, void* memory, std::byte value, std::size_t bytes) = 0;
   virtual void reduce(StreamRef stream, const Reduction& reduction) = 0;
   virtual void map(StreamRef stream, const Map& map) = 0;
