@@ -242,7 +242,7 @@ LinearRun::Tensor LinearRun::tensor(std::vector<std::byte> content, const Dims& 
   std::ranges::copy(tensor.content, whole.begin() + static_cast<std::ptrdiff_t>(guard_bytes));
   tensor.buffer = Buffer(team_.shared_device(), whole.size());
   team_.device().upload(tensor.buffer.data(), whole.data(), whole.size());
-  tensor.view = TensorView(tensor.buffer.data_as<std::byte>() + guard_bytes, sizes, dtype, team_.device().id());
+  tensor.view = tensor.buffer.view(sizes, dtype, guard_bytes);
   return tensor;
 }
 

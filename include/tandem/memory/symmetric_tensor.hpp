@@ -57,6 +57,7 @@ class TANDEM_API SymmetricTensor {
   // signals: wait for the peer's permission in the stream before a copy, and put a signal after it, with
   // `signal_pad().put_signal` in the same stream. The peer waits for that before it reads what was put, or overwrites
   // what was got. Local memory, too, must stay as it is until the stream has passed the copy.
+  // A graph that records a copy does not keep the tensor alive.
   //
   // Throw InvalidArgument, before anything is queued: before the rendezvous, for a rank outside [0, team size), for a
   // local tensor of another dtype, on another device than the team's, or not dense, for elements that the tensor does
