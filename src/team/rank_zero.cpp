@@ -60,7 +60,7 @@ RankZero::RankZero(const RankOfJob& self)
 std::vector<PeerSocket> RankZero::run() {
   open();
   try {
-    hear_all(Note::ready);
+    hear_ready();
     // Closed before any rank can have finished: ranks that connect from now on belong to the next world.
     listener_ = {};
     strangers_.clear();
@@ -94,8 +94,16 @@ void RankZero::open() {
     listener_ = listen_at(name);
     if (listener_) return;
     if (Clock::now() > until) throw_taken(name);
+    if (before_ == 0) before_ = holder_of(name);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+std::int64_t RankZero::holder_of(const std::string& name) {
+  const FileDescriptor socket = connect_to(name);
+  if (!socket) return 0;
+  const auto credentials = credentials_of(socket);
+  return credentials.same_user ? credentials.pid : 0;
 }
 
 void RankZero::throw_taken(const std::string& name) const {
@@ -111,6 +119,18 @@ void RankZero::throw_taken(const std::string& name) const {
       name, self_.job,
       socket ? format("belongs to process {} of another user", credentials_of(socket).pid)
              : "is taken by a process that does not answer, perhaps of another user"));
+}
+
+void RankZero::hear_ready() {
+  try {
+    hear_all(Note::ready);
+  } catch (const Timeout& error) {
+    if (before_ == 0) throw;
+    throw Timeout(format("{}; when it began, process {} took in the ranks of this job: only one process of a job is "
+                         "rank 0",
+                         error.what(), before_),
+                  error.peer());
+  }
 }
 
 void RankZero::hear_all(Note awaited) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ class RankZero : ConnectingRank {
   struct Hello;
 
   void open();
+  /// Waits until every other rank is ready; its Timeout adds who was rank 0 before, whom the missing may have joined.
+  void hear_ready();
+  /// The process that holds the name at which this rank would listen; 0: none that answers, or another user's.
+  [[nodiscard]] static std::int64_t holder_of(const std::string& name);
   /// Says who holds the name at which this rank would listen.
   [[noreturn]] void throw_taken(const std::string& name) const;
   /// Waits until every other rank has said `awaited`. Admits ranks while `listener_` is open.
@@ -39,6 +44,7 @@ class RankZero : ConnectingRank {
   void refuse_latecomers(std::span<const std::byte> message);
 
   FileDescriptor listener_;
+  std::int64_t before_ = 0;  // a process that took in the ranks of this job when this one began; 0: none
   std::string nonce_;
   std::vector<FileDescriptor> strangers_;
   std::vector<Note> said_;  // each rank's last; hello at first

@@ -81,11 +81,11 @@ static_assert(Handle<World>);
 /// Joins the world that the launcher started this process in (`tandem run`, torchrun, mpirun, srun; none: a world of
 /// one). Collective over all ranks; waits for them up to TANDEM_TIMEOUT. Throws InvalidArgument for a malformed
 /// environment or InitOptions::launch, for world sizes, kinds of devices, TANDEM_LINK or TANDEM_CHECK that differ
-/// between ranks (timeouts may), for a rank that another process has, or if this process has a world of this rank and
-/// job already, Unsupported for ranks on several nodes or for a device that cannot be used (with the reason), Timeout
-/// naming the ranks that did not come, PeerLost naming one that died meanwhile.
-/// Raises this process's soft limit of open files (RLIMIT_NOFILE) towards its hard limit where the ranks need more, and
-/// says so in the log at info.
+/// between ranks (timeouts may), for a rank that another process has while the world is made, or if this process has a
+/// world of this rank and job already, Unsupported for ranks on several nodes or for a device that cannot be used (with
+/// the reason), Timeout naming the ranks that did not come, PeerLost naming one that died meanwhile. Raises this
+/// process's soft limit of open files (RLIMIT_NOFILE) towards its hard limit where the ranks need more, and says so in
+/// the log at info.
 [[nodiscard]] TANDEM_API World init(const InitOptions& options = {});
 
 }  // namespace tandem
