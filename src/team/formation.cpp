@@ -65,6 +65,7 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
                                    const FirstGone& first_gone) {
   std::optional<Offer> doubtful;
   Clock::time_point doubt_ends;
+  std::optional<Offer> outdated;  // it lists a rank that is gone
   const auto stop = [&] {
     expect_all_here(first_gone);
     // Another member may have given up, and `rank` for that reason, without having this rank's list.
@@ -85,9 +86,14 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
       kept_[rank].push_front(std::move(offer));
       throw Contradiction{rank, doubtful->members};
     }
+    if (outdated && is_of_later_attempt(rank, offer)) {  // its sender gave up on this rank's list, as one that differs
+      kept_[rank].push_front(std::move(offer));
+      throw Contradiction{rank, outdated->members};
+    }
     if (offer.withdrawn) {
       heed(rank, offer, first_gone);
       if (doubtful && doubtful->attempt == offer.attempt) doubtful.reset();
+      if (outdated && outdated->attempt == offer.attempt) outdated.reset();
       continue;
     }
     if (offer.members == mine) {
@@ -105,7 +111,10 @@ Formation::Offer Formation::accept(int rank, const std::vector<int>& mine, Clock
       if (following->members != mine) throw Contradiction{rank, following->members};
       return *following;
     }
-    if (first_gone(offer.members)) continue;  // its sender will give up on it
+    if (first_gone(offer.members)) {  // its sender will give up on it
+      outdated = std::move(offer);
+      continue;
+    }
     doubtful = std::move(offer);
     doubt_ends = Clock::now() + grace;
   }

@@ -107,14 +107,13 @@ std::shared_ptr<Team::State> Team::State::make_team(std::span<const int> ranks) 
   const int self = core_.launch().rank;
   if (std::find(members.begin(), members.end(), self) == members.end()) return nullptr;
 
-  return make_team_of(members, Formation::Clock::now() + timeout());
+  return make_team_of(members, Formation::Clock::now() + timeout(), is_aborted());
 }
 
 std::shared_ptr<Team::State> Team::State::make_team_of(const std::vector<int>& members,
-                                                       Formation::Clock::time_point deadline) {
+                                                       Formation::Clock::time_point deadline, bool was_aborted) {
   const int self = core_.launch().rank;
   // A team that has failed can still make teams. One that is aborted meanwhile ends this call as it ends all waits.
-  const bool was_aborted = is_aborted();
   const auto first_gone = [this, was_aborted](std::span<const int> of) {
     if (!was_aborted && is_aborted()) throw_failure();
     return core_.first_gone(of);
@@ -176,18 +175,25 @@ std::shared_ptr<Team::State> Team::State::split(int color, int key) {
 std::shared_ptr<Team::State> Team::State::shrink() {
   refuse_forked_child();
   const auto deadline = Formation::Clock::now() + timeout();
+  const bool was_aborted = is_aborted();
   // Until the members that are left know of the same losses they list different ranks, and attempts fail.
   while (true) {
     const std::vector<int> gone = core_.gone();
     std::vector<int> left;
     std::ranges::copy_if(members_, std::back_inserter(left),
                          [&](int member) { return std::ranges::find(gone, member) == gone.end(); });
+    const auto expect_time_left = [&](const Error& error) {
+      if (Formation::Clock::now() < deadline) return;
+      throw Timeout(format("the members of {} that are left did not agree on a team within {} ms: {}", describe(),
+                           timeout().count(), error.what()),
+                    -1);
+    };
     try {
-      return make_team_of(left, deadline);
-    } catch (const PeerLost&) {
-      if (Formation::Clock::now() >= deadline) throw;
-    } catch (const InvalidArgument&) {
-      if (Formation::Clock::now() >= deadline) throw;
+      return make_team_of(left, deadline, was_aborted);
+    } catch (const PeerLost& error) {
+      expect_time_left(error);
+    } catch (const InvalidArgument& error) {
+      expect_time_left(error);
     }
   }
 }

@@ -102,9 +102,9 @@ class Team::State {
   };
 
   [[nodiscard]] std::string describe() const;
-  /// A team of these world ranks, which include this one.
+  /// A team of these world ranks, which include this one. `was_aborted`: this team was when the call began.
   [[nodiscard]] std::shared_ptr<State> make_team_of(const std::vector<int>& members,
-                                                    Formation::Clock::time_point deadline);
+                                                    Formation::Clock::time_point deadline, bool was_aborted);
   /// Stores the failure if it is the first, and ends this rank's waits.
   void fail(Failure failure) noexcept;
   /// Whether a member aborted it, or gave up waiting, before anything else made it fail.

@@ -388,5 +388,21 @@ TEST(Formation, AListOfAnAttemptWithoutALostRankIsKeptUntilTheLossIsKnown) {
   EXPECT_EQ(other.get(), agreed);
 }
 
+// Rank 0 hears of rank 1's loss only after it has given up on the list of rank 2, which differs. Rank 2 must not take
+// its next list for an answer to that one.
+TEST(Formation, ALossThatARankHearsOfLateCostsBothAnAttempt) {
+  Trio trio;
+  const auto knowing = [](std::span<const int> ranks) {
+    return names(ranks, 1) ? std::optional<Gone>({1, false}) : std::nullopt;
+  };
+  std::future<std::uint64_t> other = std::async(std::launch::async, [&] {
+    expect_error<InvalidArgument>([&] { static_cast<void>(trio.form(2, {0, 2}, knowing)); }, {"[0, 2]", "[0, 2, 1]"});
+    return trio.form(2, {0, 2}, knowing);
+  });
+  expect_error<InvalidArgument>([&] { static_cast<void>(trio.form(0, {0, 2, 1})); }, {"[0, 2]", "[0, 2, 1]"});
+  const std::uint64_t agreed = trio.form(0, {0, 2}, knowing);
+  EXPECT_EQ(other.get(), agreed);
+}
+
 }  // namespace
 }  // namespace tandem

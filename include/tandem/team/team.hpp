@@ -64,8 +64,9 @@ class TANDEM_API Team {
   /// The members that are not gone, in this team's order: to go on after a PeerLost. Every member that is left calls
   /// it, also in another call or step than the others; they agree on who is left, however many are lost meanwhile. If
   /// one is lost after that, call it on the same team again, not on the team that it made: another member may not have
-  /// got that one. Waits up to the team's timeout; throws Timeout naming a member that does not come, and Aborted if
-  /// this team is aborted meanwhile or a member gives up for another reason than a loss.
+  /// got that one. Waits up to the team's timeout, and for a first exchange in the new team. Throws Timeout naming a
+  /// member that does not come, or if the members did not agree; Aborted if a member gives up for another reason than a
+  /// loss, or, as `team`, if this team has not failed before and is aborted meanwhile.
   [[nodiscard]] Team shrink() const;
 
   [[nodiscard]] Device& device() const;
