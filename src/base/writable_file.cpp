@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <system_error>
 #include <unistd.h>
 
 namespace tandem {
@@ -17,9 +18,13 @@ std::string why_not_writable(const std::string& path, int access) {
     return "";
   }
   if (errno != ENOENT || path.empty() || path.ends_with('/')) return std::strerror(errno);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (const auto target = std::filesystem::read_symlink(path, error); !error) {
+    return why_not_writable(folder / target, access);  // what it points to would be created; a cycle is ELOOP above
+  }
   // No permission tells whether a file can be created: root may do anything, but not in /proc. A file of another name
   // is, since one of that name could be seen, or be written to, by another process before it is removed.
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::string other = (folder.empty() ? std::filesystem::path(".") : folder) / ".tandem-XXXXXX";
   const int file = ::mkostemp(other.data(), O_CLOEXEC);
   if (file < 0) return std::strerror(errno);

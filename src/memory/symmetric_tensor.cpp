@@ -48,7 +48,7 @@ std::byte* place_of(const SymmetricTensor& tensor, std::string_view call, int ra
   return place;
 }
 
-void copy(const SymmetricTensor& tensor, StreamRef stream, int rank, Copy copy) {
+void copy_at(const SymmetricTensor& tensor, StreamRef stream, int rank, Copy copy) {
   if (copy.bytes == 0) return;
   if (rank != tensor.team().rank()) copy.path = Path::link;
   tensor.team().device().copy(stream, copy);
@@ -90,12 +90,12 @@ TensorView SymmetricTensor::remote(int rank) const { return {memory_.remote(rank
 
 void SymmetricTensor::put(StreamRef stream, int rank, const TensorView& from, std::int64_t at) const {
   std::byte* const place = place_of(*this, "put", rank, from, at);
-  copy(*this, stream, rank, {.dst = place, .src = from.data(), .bytes = from.bytes()});
+  copy_at(*this, stream, rank, {.dst = place, .src = from.data(), .bytes = from.bytes()});
 }
 
 void SymmetricTensor::get(StreamRef stream, int rank, const TensorView& to, std::int64_t at) const {
   const std::byte* const place = place_of(*this, "get", rank, to, at);
-  copy(*this, stream, rank, {.dst = to.data(), .src = place, .bytes = to.bytes()});
+  copy_at(*this, stream, rank, {.dst = to.data(), .src = place, .bytes = to.bytes()});
 }
 
 TensorView SymmetricTensor::contiguous_view() const {

@@ -95,10 +95,10 @@ TEST(ConnectRanks, ASecondRank0NamesTheOneWhoseWorldTheOthersJoined) {
   while (!connect_to(socket_name(job, "0"))) std::this_thread::sleep_for(1ms);
   std::thread second([&] {
     testing::expect_error<Timeout>(
-        [&] { static_cast<void>(connect_ranks({0, 2, job, 1s})); },
+        [&] { static_cast<void>(connect_ranks({0, 2, job, 3s})); },
         {"rank 1 of 2 did not come", "process " + std::to_string(::getpid()), "only one process of a job is rank 0"});
   });
-  std::this_thread::sleep_for(200ms);  // by now the second has found the first
+  std::this_thread::sleep_for(600ms);  // by now the second has found the first
   EXPECT_EQ(connect_ranks({1, 2, job, 20s}).size(), 2U);
   first.join();
   second.join();

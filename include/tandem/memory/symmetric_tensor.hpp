@@ -61,7 +61,7 @@ class TANDEM_API SymmetricTensor {
   //
   // Throw InvalidArgument, before anything is queued: before the rendezvous, for a rank outside [0, team size), for a
   // local tensor of another dtype, on another device than the team's, or not dense, for elements that the tensor does
-  // not have, and if source and destination overlap. A tensor without elements is checked too, and copies nothing.
+  // not have, and if source and destination overlap. Of a tensor without elements nothing is copied.
 
   /// Copies `from` to the elements of `rank`'s tensor that begin at element `at`.
   void put(StreamRef stream, int rank, const TensorView& from, std::int64_t at = 0) const;

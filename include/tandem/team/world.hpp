@@ -33,11 +33,10 @@ struct InitOptions {
 ///   stays valid; waits for more, on the host or on a stream, end at once, with a PeerLost that says so. (Two ranks
 ///   that end while each has queued a wait for the other wait until the deadline, as do two that share a CUDA context,
 ///   where the one that ends waits for the other's kernels.)
-/// - By an exception that destroys its world: it is lost to the others, as if its process had died. It tells them
-/// before
-///   it waits for its device, and ends the waits that it has queued. What else it has queued still runs: memory that
-///   the exception frees before (a std::vector's) must not be in use by then, a Buffer's may, which is freed behind
-///   queued work.
+/// - By an exception that destroys its world: it is lost to the others, as if its process had died. It tells them so
+///   and ends the waits that it has queued, and then waits for its device. What else it has queued still runs: memory
+///   that the exception frees before (a std::vector's) must not be in use by then, a Buffer's may, which is freed
+///   behind queued work.
 /// - Without ending its world: it is lost, whatever its process's exit code. `exit` destroys no local variables, and
 ///   nothing destroys a World that was leaked.
 ///

@@ -152,9 +152,10 @@ void wait_signal(const SignalWait& wait, WaitControl& control, HostWorkers& work
                               .error = 0,
                               .departed = gone,
                               .threw = 0};
-      // The deadline of the peer's wait, for what this rank cannot run, may be the first; and another wait of this rank
-      // may have reached its own, so that its thread is free by now.
-      const std::string lack = waited >= timeout_ns / 2 ? workers.lack(began) : "";
+      // Another wait of this rank may have reached its deadline, so that its thread is free by now. An abort for any
+      // other reason, such as the loss of a rank, is what the caller has to hear of.
+      const bool late = !ended || std::atomic_ref(control.failed).load(std::memory_order_acquire) != 0;
+      const std::string lack = late && waited >= timeout_ns / 2 ? workers.lack(began) : "";
       if (ended) {
         static_cast<void>(report_first(control.cut_short, control.cut, facts));
       } else if (lack.empty() || gone) {

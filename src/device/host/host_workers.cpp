@@ -48,7 +48,10 @@ void HostWorkers::start_once() {
   if (started_.load(std::memory_order_relaxed)) return;
   const SignalsBlocked guard;
   try {
-    if (threads_.empty()) threads_.emplace_back([this] { work(); });
+    if (threads_.empty()) {
+      threads_.emplace_back([this] { work(); });
+      ++starting_;
+    }
     pacemaker_ = std::thread([this] { keep_pace(); });
   } catch (const std::system_error& error) {
     throw DeviceError(format("host device: the system gives no thread for a stream's work: {}", error.what()));
@@ -81,6 +84,7 @@ bool HostWorkers::add_thread() noexcept {
   const SignalsBlocked guard;
   try {
     threads_.emplace_back([this] { work(); });
+    ++starting_;
     return true;
   } catch (const std::system_error& error) {
     refusal_.store(error.code().value(), std::memory_order_relaxed);
@@ -99,7 +103,7 @@ void HostWorkers::ask_once_more() noexcept {
 std::string HostWorkers::lack(std::int64_t since_ns) {
   const std::lock_guard lock(mutex_);
   if (refused_.load(std::memory_order_relaxed) && lacks_threads()) {
-    lack_ = format("the system gives no thread to {} of its streams: {}", called_count_ - idle_, refusal());
+    lack_ = format("the system gives no thread to {} of its streams: {}", called_count_ - idle_ - starting_, refusal());
     lacked_at_ns_ = Trace::now_ns();
   }
   return lacked_at_ns_ >= since_ns ? lack_ : "";
@@ -115,6 +119,7 @@ void HostWorkers::work() noexcept {
   set_time_slice(TimeSlice::usual);
   StreamPriority runs_as = StreamPriority::normal;
   std::unique_lock lock(mutex_);
+  --starting_;
   for (;;) {
     while (first_called_ == nullptr && !stop_.load(std::memory_order_relaxed)) {
       ++idle_;
@@ -232,7 +237,7 @@ HostStream* HostWorkers::tick(HostStream* watched) noexcept {
       stream->drop_reference();
     }
   }
-  HostStream* added = deferred_.exchange(nullptr, std::memory_order_acquire);
+  HostStream* added = deferred_.exchange(nullptr, std::memory_order_seq_cst);
   while (added != nullptr) {
     HostStream* const stream = std::exchange(added, added->next_deferred_);
     stream->completed_at_last_tick_ = stream->completed_.load(std::memory_order_relaxed);

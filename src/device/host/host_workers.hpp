@@ -60,7 +60,7 @@ class HostWorkers {
   void start_once();
   void work() noexcept;
   // These are called with `mutex_` held.
-  [[nodiscard]] bool lacks_threads() const noexcept { return called_count_ > idle_; }
+  [[nodiscard]] bool lacks_threads() const noexcept { return called_count_ > idle_ + starting_; }
   bool add_thread() noexcept;
   void drain_first(std::unique_lock<std::mutex>& lock, StreamPriority& runs_as) noexcept;
 
@@ -80,6 +80,7 @@ class HostWorkers {
   HostStream* last_called_ = nullptr;
   std::size_t called_count_ = 0;
   std::size_t idle_ = 0;
+  std::size_t starting_ = 0;  // threads that have not looked for work yet
   std::vector<std::thread> threads_;
   std::atomic<bool> refused_{false};  // a thread, and since then there have always been called streams
   std::atomic<int> refusal_{0};       // the errno of the last refusal

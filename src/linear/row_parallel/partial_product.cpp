@@ -50,7 +50,7 @@ void PartialProduct::begin() noexcept {
 }
 
 void PartialProduct::multiply(const RowParallelOperands& run, Shard rows, std::byte* d, StreamRef stream) {
-  enqueue(*gemm_, weights_, run, rows, {.d = d, .beta = 0.0F}, stream);
+  run_gemm(*gemm_, weights_, run, rows, {.d = d, .beta = 0.0F}, stream);
 }
 
 void PartialProduct::multiply_own(const RowParallelOperands& run, Shard rows, std::byte* d, StreamRef stream) {
@@ -59,18 +59,18 @@ void PartialProduct::multiply_own(const RowParallelOperands& run, Shard rows, st
     const Copy copy{.dst = d,
                     .src = layer_.all_rows(run) + static_cast<std::size_t>(rows.begin) * row_bytes,
                     .bytes = static_cast<std::size_t>(rows.count) * row_bytes};
-    tandem::enqueue(layer_.team.device(), stream, std::span(&copy, 1), layer_.choice.sms);
+    enqueue(layer_.team.device(), stream, std::span(&copy, 1), layer_.choice.sms);
   }
-  enqueue(*gemm_, weights_, run, rows, {.d = d, .beta = layer_.spec.beta}, stream);
+  run_gemm(*gemm_, weights_, run, rows, {.d = d, .beta = layer_.spec.beta}, stream);
 }
 
 void PartialProduct::multiply_adding(const RowParallelOperands& run, Shard rows, const std::byte* c, std::byte* d,
                                      StreamRef stream) {
   const GemmOperands into{.d = d, .c = c, .bias = run.bias, .beta = 1.0F};
   if (adding_gemm_) {
-    enqueue(*adding_gemm_, adding_weights_, run, rows, into, stream);
+    run_gemm(*adding_gemm_, adding_weights_, run, rows, into, stream);
   } else {
-    enqueue(*gemm_, weights_, run, rows, into, stream);
+    run_gemm(*gemm_, weights_, run, rows, into, stream);
   }
 }
 
@@ -90,11 +90,11 @@ void PartialProduct::multiply_all(const RowParallelOperands& run, std::byte* d, 
 
 void PartialProduct::multiply_alone(const RowParallelOperands& run, StreamRef stream) {
   weights_ = Weights::once;
-  enqueue(*gemm_, weights_, run, {0, run.m}, {.d = run.y, .bias = run.bias, .beta = layer_.spec.beta}, stream);
+  run_gemm(*gemm_, weights_, run, {0, run.m}, {.d = run.y, .bias = run.bias, .beta = layer_.spec.beta}, stream);
 }
 
-void PartialProduct::enqueue(Gemm& gemm, Weights& weights, const RowParallelOperands& run, Shard rows,
-                             GemmOperands into, StreamRef stream) const {
+void PartialProduct::run_gemm(Gemm& gemm, Weights& weights, const RowParallelOperands& run, Shard rows,
+                              GemmOperands into, StreamRef stream) const {
   if (rows.count == 0) return;
   const LinearSpec& spec = layer_.spec;
   const bool transposed = spec.x_layout == Layout::transposed;

@@ -14,7 +14,7 @@
 namespace tandem {
 
 /// The GEMMs of a row-parallel layer: some rows of x by this rank's share of K. Bias and activation are not in them,
-/// since they apply to the sum over the ranks, but where `alone` or `adding` says so.
+/// since they apply to the sum over the ranks, but where `multiply_alone` or `multiply_adding` says so.
 class PartialProduct {
  public:
   /// Collective. `adds`: between two ranks, the own rows' GEMMs, which come after the peer's, add what the peer has
@@ -30,7 +30,8 @@ class PartialProduct {
   /// Owners of what its runs use.
   [[nodiscard]] Owners owners() const;
 
-  /// Begins a run whose GEMMs share the weight. Call before the first GEMM; not for `alone` and `all`.
+  /// Begins a run whose GEMMs share the weight. Call before the first GEMM; not for `multiply_alone` and
+  /// `multiply_all`.
   void begin() noexcept;
   /// d = alpha · x · Wᵀ of these rows.
   void multiply(const RowParallelOperands& run, Shard rows, std::byte* d, StreamRef stream);
@@ -45,8 +46,8 @@ class PartialProduct {
 
  private:
   /// `into` says where the result goes and what is added; the rest of it is set here.
-  void enqueue(Gemm& gemm, Weights& weights, const RowParallelOperands& run, Shard rows, GemmOperands into,
-               StreamRef stream) const;
+  void run_gemm(Gemm& gemm, Weights& weights, const RowParallelOperands& run, Shard rows, GemmOperands into,
+                StreamRef stream) const;
 
   RowParallelLayer layer_;
   bool adds_;

@@ -27,7 +27,7 @@ class RowParallelState : public LinearPlanState {
 
   /// Checks a run's inputs, and returns its number of tokens.
   [[nodiscard]] std::int64_t expect_inputs(const TensorView& x, const TensorView& weight, const TensorView& bias) const;
-  /// Runs `algorithm`, all that the run queues, if `expect_alike` found nothing wrong.
+  /// A run, whose work `algorithm` queues. Call after all checks.
   template <typename Algorithm> void run_whole(StreamRef stream, const Algorithm& algorithm) {
     begin(stream);
     whole_or_failed([&] {
