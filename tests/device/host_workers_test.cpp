@@ -34,6 +34,18 @@ class HostWorkersTest : public WithControl {
     device().flush(stream);
     EXPECT_TRUE(comes_true(runs));
   }
+  /// Has the device start its own threads: the first work of any stream does.
+  void start_threads(const Stream& stream, SignalWord& unused) const {
+    const SignalPut put{.mine = &unused, .theirs = &unused};
+    device().signal(stream, {&put, 1});
+    stream.synchronize();
+  }
+  /// Has a thread wait on `stream` for a signal of rank 1 on channel 7.
+  void occupy_by_wait(const Stream& stream, SignalWord& word) const {
+    const SignalWait wait{.word = &word, .peer = 1, .channel = 7};
+    device().wait(stream, {&wait, 1}, control_);
+    device().flush(stream);
+  }
   /// Waits for what the device's own threads do, draining no stream itself.
   [[nodiscard]] static bool comes_true(const std::atomic<bool>& flag) {
     for (int i = 0; i < 20'000 && !flag; ++i) std::this_thread::sleep_for(1ms);
@@ -113,8 +125,7 @@ TEST_P(HostWorkersTest, LightWorkIsNotForgottenWhileThePacemakerStandsIn) {
   Stream third(device());
   SignalWord word{};
   const SignalPut put{.mine = &word, .theirs = &word};
-  device().signal(first, {&put, 1});
-  first.synchronize();  // starts the threads
+  start_threads(first, word);
   const NoMoreThreads refused;
   occupy_a_thread(first, worker_may_go);
   occupy_a_thread(second, pacemaker_may_go);
@@ -134,19 +145,11 @@ TEST_P(HostWorkersTest, AWaitAsksAgainForARefusedThread) {
   Stream first(device());
   Stream second(device());
   Stream third(device());
-  {
-    const SignalPut put{.mine = &words[2], .theirs = &words[2]};
-    device().signal(first, {&put, 1});
-    first.synchronize();  // starts the threads
-  }
+  start_threads(first, words[2]);
   {
     const NoMoreThreads refused;
-    int i = 0;
-    for (Stream* const stream : {&first, &second}) {
-      const SignalWait wait{.word = &words[i++], .peer = 1};
-      device().wait(*stream, {&wait, 1}, control_);
-      device().flush(*stream);
-    }
+    occupy_by_wait(first, words[0]);
+    occupy_by_wait(second, words[1]);
     const std::vector<SignalPut> puts = {{.mine = &words[2], .theirs = &words[0]},
                                          {.mine = &words[2], .theirs = &words[1]}};
     device().signal(third, puts, control_);
@@ -165,18 +168,10 @@ TEST_P(HostWorkersTest, AStallWithoutThreadsIsNotThePeersFault) {
   Stream first(device());
   Stream second(device());
   Stream third(device());
-  {
-    const SignalPut put{.mine = &words[2], .theirs = &words[2]};
-    device().signal(first, {&put, 1});
-    first.synchronize();  // starts the threads
-  }
+  start_threads(first, words[2]);
   const NoMoreThreads refused;
-  int i = 0;
-  for (Stream* const stream : {&first, &second}) {
-    const SignalWait wait{.word = &words[i++], .peer = 1, .channel = 7};
-    device().wait(*stream, {&wait, 1}, control_);
-    device().flush(*stream);
-  }
+  occupy_by_wait(first, words[0]);
+  occupy_by_wait(second, words[1]);
   device().signal(third, std::vector<SignalPut>{{.mine = &words[2], .theirs = &words[0]}}, control_);
   device().flush(third);
   while (!first.query() || !second.query()) std::this_thread::sleep_for(1ms);
