@@ -53,7 +53,7 @@ struct Log::Sink {
   explicit Sink(spdlog::sink_ptr sink) : logger("tandem", std::move(sink)) {}
 
   spdlog::logger logger;
-  std::mutex mutex;            ///< keeps the lines of a text together
+  std::mutex mutex;            ///< keeps the lines of a text together, and guards `said`
   std::set<std::string> said;  ///< by write_once
   std::atomic<bool> failed{false};
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tandem/base/dtype.hpp"
 #include "tandem/collective/shard.hpp"
 #include "tandem/device/reduce.hpp"
 #include "tandem/linear/cost_model.hpp"
