@@ -25,6 +25,25 @@ void check_stored(char name, std::int64_t rows, std::int64_t row, std::int64_t p
   }
 }
 
+void check_dtypes(const GemmSpec& spec) {
+  const DType a = spec.dtype;
+  const DType b = spec.dtype_of_b();
+  if (is_float8(a) ? !is_float8(b) : a != b) {
+    throw InvalidArgument(
+        format("a GEMM of {} by {}; allowed: by {}", name(a), name(b), is_float8(a) ? "f8e4m3 or f8e5m2" : name(a)));
+  }
+  const DType out = spec.out_dtype;
+  if (is_float8(a) ? out != f32 && out != f16 && out != bf16 : out != a && out != f32) {
+    const std::string allowed = is_float8(a) ? "f32, f16 or bf16" : format("{}{}", name(a), a == f32 ? "" : " or f32");
+    throw InvalidArgument(format("a GEMM of {} into {}; allowed: into {}", name(a), name(out), allowed));
+  }
+  if (!is_float8(a) && (spec.scaling != Scaling::none || spec.fast_accum)) {
+    throw InvalidArgument(
+        format("a GEMM of {} with {}; that is for f8e4m3 and f8e5m2", name(a),
+               spec.fast_accum ? std::string("fast_accum") : format("scaling {}", name(spec.scaling))));
+  }
+}
+
 }  // namespace
 
 const char* name(Activation activation) noexcept {
@@ -45,6 +64,15 @@ const char* name(Auxiliary auxiliary) noexcept {
   return "?";
 }
 
+const char* name(Scaling scaling) noexcept {
+  switch (scaling) {
+    case Scaling::none: return "none";
+    case Scaling::per_tensor: return "per_tensor";
+    case Scaling::per_row: return "per_row";
+  }
+  return "?";
+}
+
 std::vector<std::int64_t> planned_rows(std::int64_t m) {
   std::vector<std::int64_t> rows;
   for (; m > 0; m /= 2) {
@@ -56,16 +84,14 @@ std::vector<std::int64_t> planned_rows(std::int64_t m) {
 
 void check_gemm(const GemmSpec& spec) {
   for (const std::string& why : {why_unknown("a GEMM's activation", spec.activation, Activation::gelu_tanh),
-                                 why_unknown("a GEMM's auxiliary", spec.auxiliary, Auxiliary::gradient)}) {
+                                 why_unknown("a GEMM's auxiliary", spec.auxiliary, Auxiliary::gradient),
+                                 why_unknown("a GEMM's scaling", spec.scaling, Scaling::per_row)}) {
     if (!why.empty()) throw InvalidArgument(why);
   }
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
   }
-  if (spec.out_dtype != spec.dtype && spec.out_dtype != f32) {
-    throw InvalidArgument(format("a GEMM of {} into {}; allowed: into {}{}", name(spec.dtype), name(spec.out_dtype),
-                                 name(spec.dtype), spec.dtype == f32 ? "" : " or f32"));
-  }
+  check_dtypes(spec);
   if (spec.tf32 && spec.dtype != f32) {
     throw InvalidArgument(format("a GEMM of {} in TF32; that is a way to multiply f32", name(spec.dtype)));
   }
@@ -87,6 +113,14 @@ void check_gemm(const GemmSpec& spec) {
   }
 }
 
+std::string operands_of(const GemmSpec& spec) {
+  std::string text(name(spec.dtype));
+  if (spec.dtype_of_b() != spec.dtype) text += format(" by {}", name(spec.dtype_of_b()));
+  if (spec.scaling != Scaling::none) text += format(", scaled {}", name(spec.scaling));
+  if (spec.fast_accum) text += ", fast_accum";
+  return text;
+}
+
 GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
   const std::int64_t m = operands.m.value_or(spec.m);
   const std::int64_t k = operands.k.value_or(spec.k);
@@ -105,6 +139,8 @@ GemmRun check_gemm_run(const GemmSpec& spec, const GemmOperands& operands) {
   const bool stores = m > 0 && spec.n > 0;
   expect_given(stores && k > 0, operands.a, "A");
   expect_given(stores && k > 0, operands.b, "B");
+  expect_given(stores && k > 0 && spec.scaling != Scaling::none, operands.a_scale, "the scale of A");
+  expect_given(stores && k > 0 && spec.scaling != Scaling::none, operands.b_scale, "the scale of B");
   expect_given(stores, operands.d, "D");
   expect_given(stores && spec.bias, operands.bias, "a bias");
   expect_given(stores && spec.auxiliary != Auxiliary::none, operands.aux, "its auxiliary");

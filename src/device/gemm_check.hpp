@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tandem/device/gemm.hpp"
 
@@ -9,6 +10,9 @@ namespace tandem {
 
 /// Throws InvalidArgument for a spec that is invalid on every device.
 void check_gemm(const GemmSpec& spec);
+
+/// "bf16", "f8e4m3 by f8e5m2, scaled per_row"
+[[nodiscard]] std::string operands_of(const GemmSpec& spec);
 
 /// What one run has, the spec's where it has none of its own. Throws what Gemm::run throws.
 struct GemmRun {

@@ -68,6 +68,40 @@ TEST(Scalar, EachBFloat16SurvivesTheWayThroughFloat) {
   }
 }
 
+template <typename T> class Float8Test : public ::testing::Test {};
+using Float8Types = ::testing::Types<Float8E4M3, Float8E5M2>;
+TYPED_TEST_SUITE(Float8Test, Float8Types);
+
+TYPED_TEST(Float8Test, EachSurvivesTheWayThroughFloat) {
+  for (std::uint32_t bits = 0; bits < 0x100U; ++bits) {
+    TypeParam narrow;
+    narrow.bits = static_cast<std::uint8_t>(bits);
+    const auto value = static_cast<float>(narrow);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(TypeParam(value))));
+    } else if (!std::isinf(value)) {
+      EXPECT_EQ(TypeParam(value).bits, narrow.bits) << "0x" << std::hex << bits;
+    }
+  }
+}
+
+TYPED_TEST(Float8Test, FloatsRoundToTheNearestTiesToEvenAndNoFurtherThanTheLargest) {
+  constexpr bool e4m3 = std::is_same_v<TypeParam, Float8E4M3>;
+  constexpr double largest = e4m3 ? 448 : 57344;
+  for (std::uint64_t u = 0; u < 0x1'0000'0000ULL; u += 65'521) {
+    for (const std::uint32_t low : {0U, 0x7ffffU, 0x80000U, 0x80001U, 0xfffffU, 0x100000U, 0x100001U, 0x180000U}) {
+      const auto value = std::bit_cast<float>((static_cast<std::uint32_t>(u) & 0xffe00000U) | low);
+      const auto got = static_cast<double>(static_cast<float>(TypeParam(value)));
+      if (std::isnan(value)) {
+        ASSERT_TRUE(std::isnan(got)) << value;
+        continue;
+      }
+      const double wanted = e4m3 ? nearest(value, 3, -6, largest) : nearest(value, 2, -14, largest);
+      ASSERT_EQ(got, std::isinf(wanted) ? std::copysign(largest, wanted) : wanted) << value;
+    }
+  }
+}
+
 TEST(Scalar, FloatsRoundToTheNearestTiesToEven) {
   // An odd stride visits all exponents and many mantissas; `low` is the bits below: ties of both formats, upwards and
   // downwards, and their neighbors.

@@ -197,13 +197,13 @@ TANDEM_ON_EACH_DEVICE(ReduceTest);
 
 class MapTest : public OnDevice {
  protected:
-  template <typename In, typename Out> void check_cast(DType from, DType to) {
-    SCOPED_TRACE(::testing::Message() << name(from) << " to " << name(to));
+  template <typename In, typename Out> void check_cast(DType from, DType to, float alpha) {
+    SCOPED_TRACE(::testing::Message() << name(from) << " to " << name(to) << ", times " << alpha);
     std::vector<In> x = random_values<In>(random(), 70'001);
     // Random bits cover the whole range: subnormals, overflow, ties, infinities and NaN.
     for (std::size_t i = 0; i < 60'000; ++i) {
-      if constexpr (sizeof(In) == 2) {
-        x[i].bits = static_cast<std::uint16_t>(random()());
+      if constexpr (std::is_class_v<In>) {
+        x[i].bits = static_cast<decltype(x[i].bits)>(random()());
       } else {
         x[i] = std::bit_cast<In>(static_cast<std::uint32_t>(random()()));
         if (i % 3 == 0) x[i] = static_cast<float>(Half(x[i])) + (i % 2 == 0 ? 0x1p-12F : 0.0F);
@@ -217,11 +217,12 @@ class MapTest : public OnDevice {
                           .x = source.data(),
                           .count = static_cast<std::int64_t>(x.size()),
                           .dtype = from,
-                          .out_dtype = to});
+                          .out_dtype = to,
+                          .alpha = alpha});
     stream.synchronize();
     const std::vector<Out> out = download<Out>(target);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const Out expected = Out(static_cast<float>(x[i]));
+      const Out expected = Out(alpha * static_cast<float>(x[i]));
       if (std::isnan(to_double(expected))) {
         ASSERT_TRUE(std::isnan(to_double(out[i]))) << i;
       } else {
@@ -275,12 +276,13 @@ class MapTest : public OnDevice {
 };
 
 TEST_P(MapTest, Casts) {
-  for (const DType from : {f32, f16, bf16}) {
-    for (const DType to : {f32, f16, bf16}) {
+  for (const DType from : {f32, f16, bf16, f8e4m3, f8e5m2}) {
+    for (const DType to : {f32, f16, bf16, f8e4m3, f8e5m2}) {
+      if (is_float8(from) && is_float8(to)) continue;
       with_storage(from, [&]<typename In>(In) {
         with_storage(to, [&]<typename Out>(Out) {
           if constexpr (sizeof(In) <= 4 && sizeof(Out) <= 4 && !std::is_integral_v<In> && !std::is_integral_v<Out>) {
-            check_cast<In, Out>(from, to);
+            for (const float alpha : {1.0F, 0.375F}) check_cast<In, Out>(from, to, alpha);
           }
         });
       });

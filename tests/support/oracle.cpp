@@ -26,14 +26,15 @@ template <typename Body> void with_storage(DType dtype, const Body& body) {
     case DType::i32: return body(std::int32_t{});
     case DType::i64: return body(std::int64_t{});
     case DType::u8: return body(std::uint8_t{});
-    case DType::f8e4m3:
-    case DType::f8e5m2: break;
+    case DType::f8e4m3: return body(Float8E4M3{});
+    case DType::f8e5m2: return body(Float8E5M2{});
   }
-  throw InvalidArgument(format("the fp64 reference does not compute with {}", name(dtype)));
 }
 
+template <typename T> constexpr bool is_narrow_float = std::is_class_v<T>;
+
 template <typename T> T from_double(double value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+  if constexpr (is_narrow_float<T>) {
     return T(static_cast<float>(value));
   } else {
     return static_cast<T>(value);
@@ -41,7 +42,7 @@ template <typename T> T from_double(double value) {
 }
 
 template <typename T> double to_double(T value) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+  if constexpr (is_narrow_float<T>) {
     return static_cast<double>(static_cast<float>(value));
   } else {
     return static_cast<double>(value);
@@ -193,7 +194,8 @@ double Expected::allowed(std::size_t i) const {
   const double roundings = rounding_of(value[i], dtype) + (rounded.empty() ? 0 : rounded[i]);
   // A rounded value may be rounded again.
   const double again = is_narrow(dtype) ? 1 + 2 * epsilon(dtype) : 1;
-  return std::abs(unfused[i] - value[i]) + (sum + roundings) * again + (tf32 ? of_tf32(i) : 0.0);
+  return std::abs(unfused[i] - value[i]) + (sum + roundings) * again + (tf32 ? of_tf32(i) : 0.0) +
+         summed_within * magnitude[i];
 }
 
 double Expected::of_tf32(std::size_t i) const {
@@ -244,6 +246,7 @@ Expected expected_product(const Product& product) {
   Expected expected;
   expected.dtype = product.dtype;
   expected.tf32 = product.tf32;
+  expected.summed_within = product.summed_within;
   expected.terms = product.k + (product.start.empty() ? 0 : 1) + (product.bias.empty() ? 0 : 1) +
                    (product.activation == Activation::none ? 0 : activation_terms);
   expected.value.resize(m * n);

@@ -37,8 +37,7 @@ namespace tandem::testing {
 [[nodiscard]] std::vector<double> random_values(std::uint64_t key, std::int64_t count, DType dtype);
 [[nodiscard]] std::vector<std::byte> random_bytes(std::uint64_t key, std::size_t bytes);
 
-/// Convert values to memory of `dtype`, rounding to nearest, and back. Throw InvalidArgument for f8, which has no
-/// arithmetic.
+/// Convert values to memory of `dtype`, rounding to nearest, and back.
 void store(std::span<const double> values, DType dtype, void* memory);
 [[nodiscard]] std::vector<double> load(const void* memory, std::int64_t count, DType dtype);
 /// Transposes [rows, columns] to [columns, rows].
@@ -60,6 +59,7 @@ struct Expected {
   std::int64_t terms = 0;         ///< K: the terms of each element's sum; an activation's roundings count as 8
   DType dtype = f32;              ///< the result's
   bool tf32 = false;              ///< A and B may have been rounded to TF32 before they were multiplied
+  double summed_within = 0;       ///< error of the sum of the products, relative to |A|·|B|: see float8_error
 
   /// The largest allowed |out - value[i]|.
   [[nodiscard]] double allowed(std::size_t i) const;
@@ -70,6 +70,10 @@ struct Expected {
 
 /// The sum of `sources`, in their order: a reduction over ranks.
 [[nodiscard]] Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype);
+
+/// The error, relative to |A|·|B|, of a GPU's sum of products of 8-bit numbers: its tensor cores keep some 14 bits.
+/// `fast`: GemmSpec::fast_accum.
+[[nodiscard]] constexpr double float8_error(bool fast) noexcept { return fast ? 0x1p-10 : 0x1p-12; }
 
 /// activation(alpha · A[m, k] · B[k, n] + beta · start[m, n] + bias[n]); with `gradient_at`, the sum times the
 /// activation's derivative at those values.
@@ -91,8 +95,9 @@ struct Product {
   DType travels = f32;
   /// For each row, the part to which beta · start is added before rounding. Empty: it is added to the whole sum.
   std::vector<std::size_t> owners{};
-  DType dtype = f32;  ///< the result's
-  bool tf32 = false;  ///< A and B may be rounded to TF32
+  DType dtype = f32;         ///< the result's
+  bool tf32 = false;         ///< A and B may be rounded to TF32
+  double summed_within = 0;  ///< error of the sum of products, relative to |A|·|B|: see float8_error
   /// For 16-bit results, as in some of cuBLASLt's kernels: the product may be rounded before beta · start or the bias
   /// is added to it, and that sum before the other one is.
   bool rounds_between = false;

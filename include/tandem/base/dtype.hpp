@@ -39,6 +39,9 @@ inline constexpr DType f8e5m2 = DType::f8e5m2;
   return 0;
 }
 
+/// Whether a dtype is a floating-point one of 8 bits.
+[[nodiscard]] constexpr bool is_float8(DType dtype) noexcept { return dtype == f8e4m3 || dtype == f8e5m2; }
+
 /// The unit roundoff of a floating-point type (half the distance from 1 to the next larger value); 0 for integers.
 [[nodiscard]] constexpr double epsilon(DType dtype) noexcept {
   switch (dtype) {

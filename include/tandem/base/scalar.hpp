@@ -9,8 +9,9 @@
 
 namespace tandem {
 
-/// Storage types of the 16-bit floating-point dtypes. Conversion to float is exact; conversion from float rounds to
-/// nearest, ties to even.
+/// Storage types of the 16- and 8-bit floating-point dtypes. Conversion to float is exact; conversion from float rounds
+/// to nearest, ties to even. What is larger than any number of an 8-bit type becomes the largest one, as in CUDA's
+/// types of that name.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
@@ -56,6 +57,62 @@ struct Half {
   }
 };
 
+/// Sign, 4 bits of exponent, 3 of mantissa: up to 448, no infinity (OCP's E4M3).
+struct Float8E4M3 {
+  std::uint8_t bits = 0;
+
+  Float8E4M3() = default;
+  explicit Float8E4M3(float value) noexcept {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = u & 0x7fffffffU;
+    std::uint32_t narrow = 0;
+    if (magnitude >= 0x43e80000U) {  // 464, halfway to what would follow 448, and above; infinity, NaN
+      narrow = magnitude > 0x7f800000U ? 0x7fU : 0x7eU;
+    } else if (magnitude < 0x3c800000U) {  // below 2^-6: let the float unit do the rounding into a subnormal
+      narrow = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14F) - 0x46800000U;
+    } else {
+      narrow = (magnitude + 0x7ffffU + ((magnitude >> 20) & 1U) - 0x3c000000U) >> 20;
+    }
+    bits = static_cast<std::uint8_t>(((u >> 24) & 0x80U) | narrow);
+  }
+  explicit operator float() const noexcept {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24;
+    const std::uint32_t shifted = static_cast<std::uint32_t>(bits & 0x7fU) << 20;
+    std::uint32_t u = shifted + 0x3c000000U;
+    if (shifted == 0x07f00000U) {
+      u = 0x7fc00000U;
+    } else if (shifted < 0x00800000U) {
+      u = std::bit_cast<std::uint32_t>(std::bit_cast<float>(shifted + 0x3c800000U) - 0x1p-6F);
+    }
+    return std::bit_cast<float>(sign | u);
+  }
+};
+
+/// Sign, 5 bits of exponent, 2 of mantissa: the upper half of a Half, up to 57344 (OCP's E5M2).
+struct Float8E5M2 {
+  std::uint8_t bits = 0;
+
+  Float8E5M2() = default;
+  explicit Float8E5M2(float value) noexcept {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = u & 0x7fffffffU;
+    std::uint32_t narrow = 0;
+    if (magnitude >= 0x47700000U) {  // 61440, halfway to what would follow 57344, and above; infinity, NaN
+      narrow = magnitude > 0x7f800000U ? 0x7eU : 0x7bU;
+    } else if (magnitude < 0x38800000U) {  // below 2^-14, as above
+      narrow = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p7F) - 0x43000000U;
+    } else {
+      narrow = (magnitude + 0xfffffU + ((magnitude >> 21) & 1U) - 0x38000000U) >> 21;
+    }
+    bits = static_cast<std::uint8_t>(((u >> 24) & 0x80U) | narrow);
+  }
+  explicit operator float() const noexcept {
+    Half half;
+    half.bits = static_cast<std::uint16_t>(bits << 8);
+    return static_cast<float>(half);
+  }
+};
+
 /// The C++ type that stores a dtype, for the dtypes that the host does arithmetic on.
 template <DType> struct StorageOf;
 template <> struct StorageOf<DType::f32> {
@@ -66,6 +123,12 @@ template <> struct StorageOf<DType::f16> {
 };
 template <> struct StorageOf<DType::bf16> {
   using type = BFloat16;
+};
+template <> struct StorageOf<DType::f8e4m3> {
+  using type = Float8E4M3;
+};
+template <> struct StorageOf<DType::f8e5m2> {
+  using type = Float8E5M2;
 };
 template <> struct StorageOf<DType::f64> {
   using type = double;
@@ -89,6 +152,10 @@ template <typename T> [[nodiscard]] consteval DType dtype_of() noexcept {
     return f16;
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     return bf16;
+  } else if constexpr (std::is_same_v<T, Float8E4M3>) {
+    return f8e4m3;
+  } else if constexpr (std::is_same_v<T, Float8E5M2>) {
+    return f8e5m2;
   } else if constexpr (std::is_same_v<T, double>) {
     return f64;
   } else if constexpr (std::is_same_v<T, std::int32_t>) {
@@ -101,6 +168,6 @@ template <typename T> [[nodiscard]] consteval DType dtype_of() noexcept {
   }
 }
 
-static_assert(sizeof(BFloat16) == 2 && sizeof(Half) == 2);
+static_assert(sizeof(BFloat16) == 2 && sizeof(Half) == 2 && sizeof(Float8E4M3) == 1 && sizeof(Float8E5M2) == 1);
 
 }  // namespace tandem

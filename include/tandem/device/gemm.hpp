@@ -29,13 +29,27 @@ enum class Auxiliary : std::uint8_t {
 
 [[nodiscard]] TANDEM_API const char* name(Auxiliary auxiliary) noexcept;
 
+/// What the values of 8-bit operands are multiplied by, in f32: what they were divided by when they were quantized.
+enum class Scaling : std::uint8_t {
+  none,        ///< nothing
+  per_tensor,  ///< one factor for all of A, one for all of B, as in torch._scaled_mm
+  per_row,     ///< one for each row of A, one for each column of B: each row of a weight stored [n, k]
+};
+
+[[nodiscard]] TANDEM_API const char* name(Scaling scaling) noexcept;
+
 /// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n]), all row-major, where C is D's previous
 /// contents unless a run passes another one. Sums are accumulated in fp32 (f64 for f64); if D has 16 bits, cuBLASLt may
 /// round the product before adding beta · C or the bias, and that sum before adding the other one. A and B have
-/// `dtype`: f32, f16 or bf16 (f64 on the host); D and the bias have `out_dtype`, which is `dtype` or f32. m and k are
-/// upper bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) ·
-/// activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes aux, may be
-/// that of the sum before it is rounded.
+/// `dtype`: f32, f16, bf16, f8e4m3 or f8e5m2 (f64 on the host); D and the bias have `out_dtype`, which is `dtype` or
+/// f32. m and k are upper bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta
+/// · C + bias) · activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes
+/// aux, may be that of the sum before it is rounded.
+///
+/// 8-bit operands are multiplied by their scales, D is f32, f16 or bf16. A GPU's tensor cores sum their products with
+/// some 14 bits, and these sums in fp32 (see `fast_accum`). Of Hopper, they need a B stored [n, k], an A stored [m, k],
+/// rows of all operands on 16 bytes, and one operand at least in f8e4m3: all else is computed, and `describe` says so,
+/// by a much slower kernel.
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -44,6 +58,11 @@ struct GemmSpec {
   bool transpose_b = false;  ///< B is stored [n, k], as PyTorch stores a linear layer's weight
   DType dtype = f32;
   DType out_dtype = f32;
+  std::optional<DType> b_dtype = std::nullopt;  ///< B's, if not `dtype`: with one 8-bit dtype the other
+  Scaling scaling = Scaling::none;              ///< 8-bit operands only
+  /// For 8-bit operands: allows a GPU to sum all of k with its tensor cores' bits, as use_fast_accum in PyTorch, which
+  /// is faster. The host sums in fp32 all the same.
+  bool fast_accum = false;
   /// For f32: allows A and B to be rounded to TF32 (11 significant bits), which GPUs multiply several times faster;
   /// sums stay in fp32. The host, and GEMMs for which the library has no TF32 kernel, compute in fp32 all the same.
   bool tf32 = false;
@@ -59,6 +78,8 @@ struct GemmSpec {
   std::int64_t lda = 0;  ///< elements from one stored row of A to the next; 0: dense, for each run's extents
   std::int64_t ldb = 0;
   std::int64_t ldd = 0;
+
+  [[nodiscard]] DType dtype_of_b() const noexcept { return b_dtype.value_or(dtype); }
 };
 
 /// How a run's B relates to that of other runs of the same Gemm, e.g. if one GEMM is split by rows into several runs. A
@@ -77,7 +98,9 @@ struct GemmOperands {
   void* d = nullptr;
   const void* c = nullptr;  ///< stored like D, not overlapping it; null: D's contents. Not with an auxiliary
   const void* bias = nullptr;
-  void* aux = nullptr;  ///< [m, n] of `out_dtype`, dense; written or only read, as GemmSpec::auxiliary says
+  void* aux = nullptr;             ///< [m, n] of `out_dtype`, dense; written or only read, as GemmSpec::auxiliary says
+  const float* a_scale = nullptr;  ///< in the device's memory: 1 or m of them, as GemmSpec::scaling says
+  const float* b_scale = nullptr;  ///< 1 or n
   std::optional<std::int64_t> m = std::nullopt;
   std::optional<std::int64_t> k = std::nullopt;
   std::int64_t lda = 0;  ///< 0: the spec's, and if that is 0 too, dense for this run's extents

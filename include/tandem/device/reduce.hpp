@@ -35,9 +35,10 @@ struct Reduction {
 };
 static_assert(Plain<Reduction>);
 
-/// An elementwise operation on x, or on x and y: all tensors dense, of `dtype` f32, f16 or bf16; casts to any of these.
+/// An elementwise operation on x, or on x and y: all tensors dense, of `dtype` f32, f16 or bf16. Casts are from any of
+/// these to any, and between these and f8e4m3 or f8e5m2, whose largest number is what anything larger becomes.
 enum class MapKind : std::uint8_t {
-  cast,           ///< out = x
+  cast,           ///< out = alpha · x
   activate,       ///< out = activation(x + bias[i mod columns])
   activate_grad,  ///< out = y · activation'(x + bias[i mod columns]); `y` is the output's gradient
   add,            ///< out = alpha · x + beta · y

@@ -415,7 +415,8 @@ void CudaDevice::map(StreamRef stream, const Map& map) {
   check_map(map);
   if (!can_map(map.dtype, map.stored())) {
     throw Unsupported(
-        format("a map of {} into {} on CUDA; there is f32, f16 and bf16", name(map.dtype), name(map.stored())));
+        format("a map of {} into {} on CUDA; there is f32, f16 and bf16, and casts between these and f8e4m3 or f8e5m2",
+               name(map.dtype), name(map.stored())));
   }
   if (map.count == 0) return;
   const CurrentContext current(*context_);
@@ -424,7 +425,7 @@ void CudaDevice::map(StreamRef stream, const Map& map) {
 
 void CudaDevice::column_sum(StreamRef stream, const ColumnSum& sum) {
   check_column_sum(sum);
-  if (!can_map(sum.dtype, f32)) {
+  if (!can_sum_columns(sum.dtype)) {
     throw Unsupported(format("a column sum of {} on CUDA; there is f32, f16 and bf16", name(sum.dtype)));
   }
   if (sum.columns == 0) return;

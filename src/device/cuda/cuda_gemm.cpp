@@ -26,7 +26,9 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::f32: return CUDA_R_32F;
     case DType::f16: return CUDA_R_16F;
     case DType::bf16: return CUDA_R_16BF;
-    default: throw Unsupported(format("a GEMM of {} on CUDA; there is f32, f16 and bf16", name(dtype)));
+    case DType::f8e4m3: return CUDA_R_8F_E4M3;
+    case DType::f8e5m2: return CUDA_R_8F_E5M2;
+    default: throw Unsupported(format("a GEMM of {} on CUDA; there is f32, f16, bf16, f8e4m3 and f8e5m2", name(dtype)));
   }
 }
 
@@ -54,7 +56,7 @@ CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const
   }
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
   const CurrentContext current(*context_);
-  workspace_ = DeviceMemory(workspace_bytes);
+  workspace_ = DeviceMemory(workspace_bytes + (spec.scaling != Scaling::none ? 2 * scale_pitch() : 0));
   choose(algorithms);
 }
 
@@ -76,7 +78,7 @@ bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
   const auto multiple = [](std::int64_t pitch, DType dtype) {
     return static_cast<std::size_t>(pitch) * size_of(dtype) % 16 == 0;
   };
-  return multiple(ld.a, spec().dtype) && multiple(ld.b, spec().dtype) && multiple(ld.d, spec().out_dtype);
+  return multiple(ld.a, spec().dtype) && multiple(ld.b, spec().dtype_of_b()) && multiple(ld.d, spec().out_dtype);
 }
 
 CudaGemm::Pitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const noexcept {
@@ -88,8 +90,15 @@ CudaGemm::Pitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const 
   return ld;
 }
 
-CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias,
-                                    const void* aux) const {
+bool CudaGemm::library_scales() const {
+#if CUBLAS_VERSION >= 120900
+  return spec().scaling != Scaling::per_row || blas_->library().cublasLtGetVersion() >= 120900;
+#else
+  return spec().scaling != Scaling::per_row;
+#endif
+}
+
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Beside& beside) const {
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
@@ -112,22 +121,45 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(CUBLASLT_MATMUL_DESC_TRANSB, static_cast<std::int32_t>(s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
   if (s.leave_sms > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{multiprocessors_ - s.leave_sms});
-  std::uint32_t epilogue = s.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  if (fused_activation_) epilogue = s.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-  if (aux != nullptr) {
-    epilogue = s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+  const bool bias = s.bias && fuses_bias();
+  std::uint32_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (fused_activation_) epilogue = bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (beside.aux != nullptr) {
+    epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside.aux);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.n);
   }
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  if (s.bias) {
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (bias) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, beside.bias);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(s.out_dtype)));
   }
-  layout(p.b, s.dtype, s.transpose_b, k, s.n, ld.b);
+  if (s.fast_accum) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
+  if (s.scaling != Scaling::none) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, beside.b_scale);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, beside.a_scale);
+  }
+#if CUBLAS_VERSION >= 120900
+  if (s.scaling == Scaling::per_row) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, std::int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, std::int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F});
+  }
+#endif
+  layout(p.b, s.dtype_of_b(), s.transpose_b, k, s.n, ld.b);
   layout(p.a, s.dtype, s.transpose_a, m, k, ld.a);
   layout(p.d, s.out_dtype, false, m, s.n, ld.d);
   return p;
+}
+
+CudaGemm::Beside CudaGemm::trial(const std::byte* scratch, bool aligned) const {
+  const auto* const scale = reinterpret_cast<const float*>(scratch);
+  return {scratch + (aligned ? 0 : size_of(spec().out_dtype)), fused_auxiliary_ && aligned ? scratch : nullptr, scale,
+          scale};
+}
+
+std::size_t CudaGemm::scale_pitch() const noexcept {
+  const std::int64_t most = spec().scaling == Scaling::per_row ? std::max(spec().m, spec().n) : 1;
+  return (static_cast<std::size_t>(most) * sizeof(float) + 15) / 16 * 16;
 }
 
 std::size_t CudaGemm::scratch_bytes() const {
@@ -135,13 +167,13 @@ std::size_t CudaGemm::scratch_bytes() const {
   const auto bytes = [](std::int64_t rows, std::int64_t ld, DType dtype) {
     return static_cast<std::size_t>(rows * ld) * size_of(dtype);
   };
-  // A, B, D and bias share one region: the result is not used. A smaller m may have larger (planned) pitches.
-  std::size_t most = 0;
+  // All operands share one region: the result is not used. A smaller m may have larger (planned) pitches.
+  std::size_t most = static_cast<std::size_t>(std::max(s.m, s.n)) * sizeof(float);  // for scales
   for (const std::int64_t m : planned_rows(s.m)) {
     for (const bool aligned : {false, true}) {
       const Pitches ld = planned_pitches(m, aligned);
       most = std::max({most, bytes(s.transpose_a ? s.k : m, ld.a, s.dtype),
-                       bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype), bytes(m, ld.d, s.out_dtype)});
+                       bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype_of_b()), bytes(m, ld.d, s.out_dtype)});
     }
   }
   return most + 256;  // room for an offset, to try unaligned addresses
@@ -179,8 +211,8 @@ void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
   check(cudaMemsetAsync(scratch.data(), 0, scratch_bytes(), stream), "cudaMemsetAsync");
   for (const Choice& choice : choices_) {
     std::byte* data = scratch.data() + (choice.aligned ? 0 : size_of(spec().out_dtype));
-    Problem p = problem(choice.m, spec().k, planned_pitches(choice.m, choice.aligned), data,
-                        fused_auxiliary_ && choice.aligned ? data : nullptr);
+    Problem p =
+        problem(choice.m, spec().k, planned_pitches(choice.m, choice.aligned), trial(scratch.data(), choice.aligned));
     // A run may override beta, and cuBLASLt may use another kernel if C is added.
     for (const float beta : {0.0F, 1.0F}) {
       multiply(p, choice, {.a = data, .b = data, .d = data, .bias = data}, beta, stream);
@@ -191,6 +223,7 @@ void CudaGemm::choose(std::span<const GemmAlgorithm> algorithms) {
 
 std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool aligned, int most,
                                                           const std::byte* scratch) const {
+  if (!library_scales()) return {};
   const CublasLt& lt = blas_->library();
   cublasLtMatmulPreferenceOpaque_t preference{};
   lt.check(lt.cublasLtMatmulPreferenceInit_internal(&preference, sizeof preference), "cublasLtMatmulPreferenceInit");
@@ -200,15 +233,14 @@ std::vector<cublasLtMatmulAlgo_t> CudaGemm::ask_heuristic(std::int64_t m, bool a
   };
   const auto alignment = [&](DType dtype) { return aligned ? 16U : static_cast<std::uint32_t>(size_of(dtype)); };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(spec().dtype));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(spec().dtype_of_b()));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(spec().dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(spec().out_dtype));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(spec().out_dtype));
   // Split-k partial sums are added in fp32 and in a fixed order, never in 16-bit outputs.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   // The heuristic infers the alignment of the bias and of the auxiliary from their addresses.
-  Problem p = problem(m, spec().k, planned_pitches(m, aligned), scratch + (aligned ? 0 : size_of(spec().out_dtype)),
-                      fused_auxiliary_ && aligned ? scratch : nullptr);
+  Problem p = problem(m, spec().k, planned_pitches(m, aligned), trial(scratch, aligned));
   std::array<cublasLtMatmulHeuristicResult_t, best_few> results{};
   int found = 0;
   const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(blas_->get(), &p.operation, &p.b, &p.a, &p.d, &p.d,
@@ -265,7 +297,7 @@ void CudaGemm::add_named(const GemmAlgorithm& given, bool aligned, const std::by
   if (found == best.end()) {
     throw InvalidArgument(
         format("cublasLt {} does not offer algorithm '{}' for m = {} of a GEMM of n = {}, k = {}, {} into {}",
-               blas_->library().cublasLtGetVersion(), given.name, given.m, spec().n, spec().k, name(spec().dtype),
+               blas_->library().cublasLtGetVersion(), given.name, given.m, spec().n, spec().k, operands_of(spec()),
                name(spec().out_dtype)));
   }
   choices_.push_back({given.m, aligned, true, false, *found});
@@ -336,6 +368,11 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
                            .c = operands.c != nullptr ? operands.c : operands.d,
                            .d = operands.d,
                            .bias = s.bias ? operands.bias : nullptr,
+                           .a_scale = s.scaling != Scaling::none ? operands.a_scale : nullptr,
+                           .b_scale = operands.b_scale,
+                           .scale_step = s.scaling == Scaling::per_row ? 1 : 0,
+                           .a_dtype = s.dtype,
+                           .b_dtype = s.dtype_of_b(),
                            .m = m,
                            .n = s.n,
                            .k = k,
@@ -347,34 +384,49 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
                            .alpha = s.alpha,
                            .beta = beta,
                            .activation = activation_of_sums()},
-                          s.dtype, s.out_dtype, stream),
+                          s.out_dtype, stream),
         "the tiled GEMM");
 }
 
-void CudaGemm::map(MapKind kind, void* out, const void* x, const void* y, std::int64_t m, cudaStream_t stream) const {
-  const GemmSpec& s = spec();
-  check(launch_map({.kind = kind,
-                    .out = out,
-                    .x = x,
-                    .y = y,
-                    .count = m * s.n,
-                    .dtype = s.out_dtype,
-                    .out_dtype = s.out_dtype,
-                    .activation = s.activation},
-                   multiprocessors_ * 8, stream),
-        "the activation of a GEMM");
+void CudaGemm::map(const Map& map, cudaStream_t stream) const {
+  check(launch_map(map, multiprocessors_ * 8, stream), "the activation of a GEMM");
 }
 
-void CudaGemm::apply_activation(void* d, std::int64_t m, cudaStream_t stream) const {
+Map CudaGemm::rows(MapKind kind, void* out, const void* x, const void* y, std::int64_t m) const {
+  const GemmSpec& s = spec();
+  return {.kind = kind,
+          .out = out,
+          .x = x,
+          .y = y,
+          .count = m * s.n,
+          .dtype = s.out_dtype,
+          .out_dtype = s.out_dtype,
+          .activation = s.activation};
+}
+
+void CudaGemm::finish(void* d, const void* bias, std::int64_t m, cudaStream_t stream) const {
   const GemmSpec& s = spec();
   const std::int64_t ldd = pitches(m, s.k).d;
   if (ldd == s.n) {
-    map(MapKind::activate, d, d, nullptr, m, stream);
+    Map rest = rows(MapKind::activate, d, d, nullptr, m);
+    rest.activation = activation_of_sums();
+    rest.bias = bias;
+    rest.columns = s.n;
+    map(rest, stream);
     return;
   }
-  // Rows of D are strided: a tiled GEMM with k = 0 and beta = 1 applies only the activation.
-  check(launch_tiled_gemm({.c = d, .d = d, .m = m, .n = s.n, .ldd = ldd, .beta = 1.0F, .activation = s.activation},
-                          s.dtype, s.out_dtype, stream),
+  // Rows of D are strided: a tiled GEMM with k = 0 and beta = 1 does only this.
+  check(launch_tiled_gemm({.c = d,
+                           .d = d,
+                           .bias = bias,
+                           .a_dtype = s.dtype,
+                           .b_dtype = s.dtype_of_b(),
+                           .m = m,
+                           .n = s.n,
+                           .ldd = ldd,
+                           .beta = 1.0F,
+                           .activation = activation_of_sums()},
+                          s.out_dtype, stream),
         "the activation of a GEMM");
 }
 
@@ -386,7 +438,18 @@ void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cu
                           stream),
           "the auxiliary output of a GEMM");
   }
-  map(forward ? MapKind::activate : MapKind::activate_grad, d, aux, forward ? nullptr : sums, m, stream);
+  map(rows(forward ? MapKind::activate : MapKind::activate_grad, d, aux, forward ? nullptr : sums, m), stream);
+}
+
+const float* CudaGemm::on_16_bytes_too(const float* scale, std::int64_t count, std::size_t which,
+                                       cudaStream_t stream) const {
+  if (spec().scaling == Scaling::none || on_16_bytes(scale)) return scale;
+  std::byte* const copy = workspace_.data() + workspace_bytes + which * scale_pitch();
+  const std::int64_t copied = spec().scaling == Scaling::per_row ? count : 1;
+  check(
+      cudaMemcpyAsync(copy, scale, static_cast<std::size_t>(copied) * sizeof(float), cudaMemcpyDeviceToDevice, stream),
+      "the scale of a GEMM");
+  return reinterpret_cast<const float*>(copy);
 }
 
 void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
@@ -405,8 +468,10 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
   if (s.auxiliary == Auxiliary::output && beta == 0.0F) operands.d = given.aux;
   if (!multiply_by_library(operands, m, k, beta, aligned && !fused_auxiliary_, stream)) {
     run_tiled(operands, m, k, beta, stream);
-  } else if (activation_of_sums() != Activation::none && !fused_activation_) {
-    apply_activation(operands.d, m, stream);
+  } else {
+    const bool bias = s.bias && !fuses_bias();
+    const bool activates = activation_of_sums() != Activation::none && !fused_activation_;
+    if (bias || activates) finish(operands.d, bias ? operands.bias : nullptr, m, stream);
   }
   if (s.auxiliary != Auxiliary::none) activate(given.d, operands.d, given.aux, m, stream);
 }
@@ -414,9 +479,15 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
 bool CudaGemm::multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
                                    bool aligned, cudaStream_t stream) {
   if (k == 0) return false;
-  Problem p = problem(m, k, pitches(m, k, operands.lda), operands.bias, operands.aux);
+  const Pitches ld = pitches(m, k, operands.lda);
+  Problem p = problem(m, k, ld, {operands.bias, operands.aux, operands.a_scale, operands.b_scale});
   const int choice = choice_for(p, m, k, operands.lda, aligned);
   if (choice < 0) return false;
+  if (spec().scaling != Scaling::none) {
+    p = problem(m, k, ld,
+                {operands.bias, operands.aux, on_16_bytes_too(operands.a_scale, m, 0, stream),
+                 on_16_bytes_too(operands.b_scale, spec().n, 1, stream)});
+  }
   multiply(p, choices_[static_cast<std::size_t>(choice)], operands, beta, stream);
   return true;
 }
@@ -458,6 +529,7 @@ std::string CudaGemm::describe() const {
   if (spec().leave_sms > 0) out += format(", on {} of {} SMs", multiprocessors_ - spec().leave_sms, multiprocessors_);
   out += tuned + format(", workspace {} MiB", workspace_bytes >> 20);
   if (aligned) out += format("; rows not on 16 bytes: {}", text(false));
+  if (spec().bias && !fuses_bias()) out += "; bias by a kernel of its own";
   if (spec().activation != Activation::none) {
     out +=
         fused_activation_ || fused_auxiliary_ ? "; activation in its epilogue" : "; activation by a kernel of its own";

@@ -22,8 +22,8 @@
 
 namespace tandem::cuda {
 
-/// A GEMM by cuBLASLt, or by a kernel of our own if cuBLASLt has none (unaligned 16-bit operands) or there is nothing
-/// to multiply (k = 0).
+/// A GEMM by cuBLASLt, or by a kernel of our own if cuBLASLt has none (unaligned 16-bit operands; many of 8 bits) or
+/// there is nothing to multiply (k = 0).
 ///
 /// For each of `planned_rows` the constructor asks cuBLASLt's heuristic, chooses the algorithm that it ranks first, or
 /// the one whose tiles fit best (`best_tile`), and runs it on scratch memory with beta = 0 and 1. Later runs use only
@@ -76,13 +76,23 @@ class CudaGemm final : public Gemm {
     std::int64_t d;
   };
 
+  /// Operands whose addresses are part of a Problem.
+  struct Beside {
+    const void* bias;
+    const void* aux;  ///< null unless the epilogue writes it
+    const float* a_scale;
+    const float* b_scale;
+  };
+
   [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k, std::int64_t lda = 0) const noexcept;
   [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
   /// The leading dimensions with which an algorithm for `m` is chosen.
   [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
-  /// `aux` is null unless the epilogue writes it.
-  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const void* bias,
-                                const void* aux) const;
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Beside& beside) const;
+  /// Operands in scratch memory that is 16-byte aligned, to choose an algorithm with.
+  [[nodiscard]] Beside trial(const std::byte* scratch, bool aligned) const;
+  /// Whether the library, as it was compiled against and as it was loaded, has this scaling.
+  [[nodiscard]] bool library_scales() const;
   void choose(std::span<const GemmAlgorithm> algorithms);
   /// The heuristic's best algorithms for `m`, best first, at most `most`. `scratch` must be 16-byte aligned.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> ask_heuristic(std::int64_t m, bool aligned, int most,
@@ -116,9 +126,19 @@ class CudaGemm final : public Gemm {
   }
   /// With an auxiliary: makes D from the rounded sums at `sums`, which may be D or the auxiliary itself.
   void activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const;
-  /// An elementwise kernel on m dense rows of n elements.
-  void map(MapKind kind, void* out, const void* x, const void* y, std::int64_t m, cudaStream_t stream) const;
-  void apply_activation(void* d, std::int64_t m, cudaStream_t stream) const;
+  /// An elementwise operation on m dense rows of n elements, with the spec's activation.
+  [[nodiscard]] Map rows(MapKind kind, void* out, const void* x, const void* y, std::int64_t m) const;
+  void map(const Map& map, cudaStream_t stream) const;
+  /// Adds the bias, unless it is null, and applies `activation_of_sums`: what the library's epilogue did not do.
+  void finish(void* d, const void* bias, std::int64_t m, cudaStream_t stream) const;
+  /// `scale`, or a copy of its `count` values, since the library takes none that is not 16-byte aligned. `which`: 0 for
+  /// A's, 1 for B's.
+  [[nodiscard]] const float* on_16_bytes_too(const float* scale, std::int64_t count, std::size_t which,
+                                             cudaStream_t stream) const;
+  /// From where copies of A's scales begin to those of B's.
+  [[nodiscard]] std::size_t scale_pitch() const noexcept;
+  /// The library's epilogue takes no bias in f32 for 8-bit operands.
+  [[nodiscard]] bool fuses_bias() const noexcept { return !is_float8(spec().dtype) || spec().out_dtype != f32; }
 
   std::shared_ptr<const Context> context_;
   std::shared_ptr<const BlasHandle> blas_;
@@ -126,7 +146,7 @@ class CudaGemm final : public Gemm {
   bool is_hopper_;
   bool fused_activation_ = false;
   bool fused_auxiliary_ = false;  ///< aligned runs write D and the auxiliary in the epilogue
-  DeviceMemory workspace_;
+  DeviceMemory workspace_;        ///< the library's, and behind it room for copies of scales
   std::vector<Choice> choices_;
   std::mutex mutex_;
   std::map<std::array<std::int64_t, 4>, int> known_;  // (m, k, lda, aligned) → choice_for

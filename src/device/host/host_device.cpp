@@ -359,7 +359,7 @@ void HostDevice::reduce(StreamRef stream, const Reduction& reduction) {
 
 void HostDevice::map(StreamRef stream, const Map& map) {
   check_map(map);
-  for (const DType dtype : {map.dtype, map.stored()}) expect_elementwise(dtype);
+  expect_map(map);
   host_stream(stream).enqueue([map] { map_now(map); },
                               map.count >= heavy_elements ? TaskWeight::heavy : TaskWeight::light);
 }

@@ -80,6 +80,12 @@ struct AddFour {
   }
 };
 
+struct Scale {
+  [[gnu::always_inline]] static inline void loop(float* x, float alpha, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) x[i] *= alpha;
+  }
+};
+
 struct ScaleAndAdd {
   [[gnu::always_inline]] static inline void loop(float* out, const float* x, float alpha, const float* y, float beta,
                                                  std::int64_t n) {
@@ -129,15 +135,39 @@ template <typename Function> void with_float_type(DType dtype, Function&& functi
   }
 }
 
+template <typename Function> void with_cast_type(DType dtype, Function&& function) {
+  switch (dtype) {
+    case DType::f8e4m3: return function(Float8E4M3{});
+    case DType::f8e5m2: return function(Float8E5M2{});
+    default: return with_float_type(dtype, function);
+  }
+}
+
 template <typename T> const T* at(const void* base, std::int64_t i) noexcept { return static_cast<const T*>(base) + i; }
 template <typename T> T* at(void* base, std::int64_t i) noexcept { return static_cast<T*>(base) + i; }
 template <typename T> std::size_t bytes_of(std::int64_t n) noexcept { return static_cast<std::size_t>(n) * sizeof(T); }
+
+/// For a type of 8 bits.
+template <typename T> void look_up_bits(const T* from, float* to, std::int64_t n) {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    for (std::size_t bits = 0; bits < all.size(); ++bits) {
+      T narrow;
+      narrow.bits = static_cast<std::uint8_t>(bits);
+      all[bits] = static_cast<float>(narrow);
+    }
+    return all;
+  }();
+  for (std::int64_t i = 0; i < n; ++i) to[i] = values[from[i].bits];
+}
 
 template <typename T> void widen_block(const T* from, float* to, std::int64_t n) {
   if constexpr (std::is_same_v<T, float>) {
     std::memcpy(to, from, bytes_of<float>(n));
   } else if constexpr (std::is_same_v<T, Half>) {
     widen_half(from, to, n);
+  } else if constexpr (sizeof(T) == 1) {
+    look_up_bits(from, to, n);
   } else {
     run_vectorised<Widen>(from, to, n);
   }
@@ -270,9 +300,33 @@ void expect_elementwise(DType dtype) {
   }
 }
 
+void expect_map(const Map& map) {
+  if (map.kind == MapKind::cast && is_float8(map.dtype) != is_float8(map.out_dtype)) {
+    return expect_elementwise(is_float8(map.dtype) ? map.out_dtype : map.dtype);
+  }
+  for (const DType dtype : {map.dtype, map.stored()}) expect_elementwise(dtype);
+}
+
+void cast_now(const Map& map) {
+  with_cast_type(map.dtype, [&]<typename In>(In) {
+    with_cast_type(map.out_dtype, [&]<typename Out>(Out) {
+      Block<float> x;
+      Block<Out> out;
+      for (std::int64_t first = 0; first < map.count; first += block_elements) {
+        const std::int64_t n = std::min(block_elements, map.count - first);
+        widen_block(at<In>(map.x, first), x.data(), n);
+        if (map.alpha != 1.0F) run_vectorised<Scale>(x.data(), map.alpha, n);
+        narrow_block(x.data(), out.data(), n);
+        std::memcpy(at<Out>(map.out, first), out.data(), bytes_of<Out>(n));
+      }
+    });
+  });
+}
+
 void map_now(const Map& map) {
+  if (map.kind == MapKind::cast) return cast_now(map);
   with_float_type(map.dtype, [&]<typename In>(In) {
-    with_float_type(map.stored(), [&]<typename Out>(Out) {
+    with_float_type(map.dtype, [&]<typename Out>(Out) {
       Block<float> x;
       Block<float> y;
       Block<Out> out;
@@ -284,7 +338,7 @@ void map_now(const Map& map) {
         const bool biased = map.kind == MapKind::activate || map.kind == MapKind::activate_grad;
         if (biased && map.bias != nullptr) add_bias<In>(x.data(), map.bias, first, map.columns, n);
         switch (map.kind) {
-          case MapKind::cast: break;
+          case MapKind::cast: break;  // done above
           case MapKind::activate: run_vectorised<Activate>(x.data(), map.activation, n); break;
           case MapKind::activate_grad:
             run_vectorised<ActivateGrad>(x.data(), static_cast<const float*>(y.data()), map.activation, n);
@@ -314,7 +368,7 @@ void column_sum_now(const ColumnSum& sum) {
 }
 
 void widen(DType dtype, const void* from, float* to, std::int64_t count) {
-  with_float_type(dtype, [&]<typename From>(From) { widen_block(static_cast<const From*>(from), to, count); });
+  with_cast_type(dtype, [&]<typename From>(From) { widen_block(static_cast<const From*>(from), to, count); });
 }
 
 void finish_row(const float* sums, const void* addend, void* out, DType dtype, const void* bias, float beta,

@@ -73,9 +73,15 @@ Parts cut_for(std::int64_t m, std::int64_t n, std::int64_t threads) noexcept {
   return best;
 }
 
+/// Operands are widened.
+bool is_narrow(const GemmSpec& spec) noexcept {
+  return spec.dtype == f16 || spec.dtype == bf16 || is_float8(spec.dtype);
+}
+
 const GemmSpec& checked(const GemmSpec& spec) {
-  if (spec.dtype != f32 && spec.dtype != f16 && spec.dtype != bf16 && spec.dtype != f64) {
-    throw Unsupported(format("a GEMM of {} on the host; it can do f32, f16, bf16 and f64", name(spec.dtype)));
+  if (spec.dtype != f32 && spec.dtype != f64 && !is_narrow(spec)) {
+    throw Unsupported(
+        format("a GEMM of {} on the host; it can do f32, f16, bf16, f8e4m3, f8e5m2 and f64", name(spec.dtype)));
   }
   check_gemm(spec);
   if (spec.auxiliary != Auxiliary::none && spec.out_dtype == f64) {
@@ -155,7 +161,7 @@ class HostGemm::Work {
     Workspace<T> kernel;  // for the built-in kernel
   };
 
-  [[nodiscard]] bool narrow_operands() const noexcept { return spec_.dtype == f16 || spec_.dtype == bf16; }
+  [[nodiscard]] bool narrow_operands() const noexcept { return is_narrow(spec_); }
   template <typename T> [[nodiscard]] bool sums_in_place() const noexcept {
     return spec_.out_dtype == (std::is_same_v<T, double> ? f64 : f32);
   }
@@ -209,13 +215,30 @@ class HostGemm::Work {
                          ldb, static_cast<double>(beta), c, ldc, panels.kernel.get());
   }
 
-  // Widens a block of a stored 16-bit matrix, `rows` by `columns` as stored, to dense fp32.
-  void widen_panel(const void* from, std::int64_t ld, std::int64_t first_row, std::int64_t first_column,
-                   std::int64_t rows, std::int64_t columns, float* to) const {
-    const auto* const bytes = static_cast<const std::byte*>(from);
-    const auto element = static_cast<std::int64_t>(size_of(spec_.dtype));
+  // A 16- or 8-bit matrix as it is stored.
+  struct Narrow {
+    const void* data;
+    DType dtype;
+    std::int64_t ld;
+    const float* scale;
+  };
+
+  // Widens a block of a narrow matrix, `rows` by `columns` as stored, to dense fp32, and multiplies it by its scales:
+  // one for each stored row, or with `scales_columns` for each stored column, if they are per_row.
+  void widen_panel(const Narrow& from, std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
+                   std::int64_t columns, bool scales_columns, float* to) const {
+    const auto* const bytes = static_cast<const std::byte*>(from.data);
+    const auto element = static_cast<std::int64_t>(size_of(from.dtype));
     for (std::int64_t r = 0; r < rows; ++r) {
-      widen(spec_.dtype, bytes + ((first_row + r) * ld + first_column) * element, to + r * columns, columns);
+      float* const row = to + r * columns;
+      widen(from.dtype, bytes + ((first_row + r) * from.ld + first_column) * element, row, columns);
+      if (spec_.scaling == Scaling::none) continue;
+      if (spec_.scaling == Scaling::per_row && scales_columns) {
+        for (std::int64_t c = 0; c < columns; ++c) row[c] *= from.scale[first_column + c];
+      } else {
+        const float scale = spec_.scaling == Scaling::per_tensor ? *from.scale : from.scale[first_row + r];
+        for (std::int64_t c = 0; c < columns; ++c) row[c] *= scale;
+      }
     }
   }
 
@@ -333,17 +356,19 @@ class HostGemm::Work {
 
   void sum_panels(const Run& run, std::int64_t i, std::int64_t j, std::int64_t mm, std::int64_t nn, float beta,
                   float* sums, std::int64_t ld_sums, const Panels<float>& panels) const {
+    const Narrow a{run.operands.a, spec_.dtype, run.lda, run.operands.a_scale};
+    const Narrow b{run.operands.b, spec_.dtype_of_b(), run.ldb, run.operands.b_scale};
     for (std::int64_t p = 0; p < run.k; p += block_k()) {
       const std::int64_t kk = std::min(block_k(), run.k - p);
       if (spec_.transpose_a) {
-        widen_panel(run.operands.a, run.lda, p, i, kk, mm, panels.a.get());
+        widen_panel(a, p, i, kk, mm, true, panels.a.get());
       } else {
-        widen_panel(run.operands.a, run.lda, i, p, mm, kk, panels.a.get());
+        widen_panel(a, i, p, mm, kk, false, panels.a.get());
       }
       if (spec_.transpose_b) {
-        widen_panel(run.operands.b, run.ldb, j, p, nn, kk, panels.b.get());
+        widen_panel(b, j, p, nn, kk, false, panels.b.get());
       } else {
-        widen_panel(run.operands.b, run.ldb, p, j, kk, nn, panels.b.get());
+        widen_panel(b, p, j, kk, nn, true, panels.b.get());
       }
       multiply(mm, nn, kk, panels.a.get(), spec_.transpose_a ? mm : kk, panels.b.get(), spec_.transpose_b ? kk : nn,
                p == 0 ? beta : 1.0F, sums, ld_sums, panels);
@@ -364,10 +389,9 @@ HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, GemmChoice cho
   const bool own = library == HostGemmLibrary::builtin || spec.dtype == f64;
   const std::string by = own && library == HostGemmLibrary::onednn ? "built-in kernels (oneDNN has no f64 product)"
                                                                    : describe_gemm_library(library, choice);
-  const bool narrow = spec.dtype == f16 || spec.dtype == bf16;
   const int threads = work_->threads(spec.m, spec.k);
   description_ = format("{}{}{}{}{}{}", by, own ? "" : " sgemm", spec.tf32 ? " in fp32, which has no TF32" : "",
-                        narrow ? format(", {} through f32 panels", name(spec.dtype)) : std::string(),
+                        is_narrow(spec) ? format(", {} through f32 panels", operands_of(spec)) : std::string(),
                         work_->packs_weights() ? ", weights packed once for products in pieces" : "",
                         threads > 1 ? format(", on {} threads", threads) : std::string());
 }

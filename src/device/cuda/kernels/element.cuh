@@ -6,6 +6,7 @@
 #include <cstring>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <type_traits>
 
 #include "tandem/base/dtype.hpp"
@@ -23,6 +24,12 @@ template <> struct ElementOf<DType::f16> {
 template <> struct ElementOf<DType::bf16> {
   using type = __nv_bfloat16;
 };
+template <> struct ElementOf<DType::f8e4m3> {
+  using type = __nv_fp8_e4m3;
+};
+template <> struct ElementOf<DType::f8e5m2> {
+  using type = __nv_fp8_e5m2;
+};
 template <> struct ElementOf<DType::f64> {
   using type = double;
 };
@@ -37,8 +44,8 @@ template <> struct ElementOf<DType::u8> {
 };
 template <DType dtype> using Element = typename ElementOf<dtype>::type;
 
-/// The accumulator type of sums: fp32 for f32, f16 and bf16, f64 for f64, for integers the unsigned type of the same
-/// width (so that they wrap).
+/// The accumulator type of sums: fp32 for f32 and all narrower floats, f64 for f64, for integers the unsigned type of
+/// the same width (so that they wrap).
 template <typename T> struct AccumulatorOf {
   using type = std::make_unsigned_t<T>;
 };
@@ -49,6 +56,12 @@ template <> struct AccumulatorOf<__half> {
   using type = float;
 };
 template <> struct AccumulatorOf<__nv_bfloat16> {
+  using type = float;
+};
+template <> struct AccumulatorOf<__nv_fp8_e4m3> {
+  using type = float;
+};
+template <> struct AccumulatorOf<__nv_fp8_e5m2> {
   using type = float;
 };
 template <> struct AccumulatorOf<double> {
@@ -66,7 +79,7 @@ template <typename T> __device__ Accumulator<T> widen(T x) {
   }
 }
 
-/// Rounds to nearest, ties to even, if the result is floating-point.
+/// Rounds to nearest, ties to even, if the result is floating-point; of 8 bits, no further than to its largest number.
 template <typename To, typename From> __device__ To narrow(From x) {
   if constexpr (std::is_same_v<To, __half>) {
     return __float2half_rn(x);

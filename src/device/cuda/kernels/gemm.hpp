@@ -9,7 +9,8 @@
 
 namespace tandem::cuda {
 
-/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]); C may be D. Element [i, p] of A is
+/// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]), with A and B times their scales, if
+/// there are any; C may be D. Element [i, p] of A is
 /// at i · a_row + p · a_column, and B likewise, so that no case depends on transposes or leading dimensions.
 struct TiledGemmArguments {
   const void* a = nullptr;
@@ -17,6 +18,11 @@ struct TiledGemmArguments {
   const void* c = nullptr;
   void* d = nullptr;
   const void* bias = nullptr;
+  const float* a_scale = nullptr;  ///< the first, or only, one; null: none
+  const float* b_scale = nullptr;
+  int scale_step = 0;  ///< from one row of A, or column of B, to the next: 0 or 1
+  DType a_dtype = f32;
+  DType b_dtype = f32;  ///< `a_dtype`, or both have 8 bits
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -31,10 +37,9 @@ struct TiledGemmArguments {
 };
 
 /// A GEMM for any size, stride and alignment, in fp32 with one rounding at the end; slow compared to cuBLASLt. With
-/// k = 0 it reads neither A nor B, but still applies beta, bias and activation. `m` and `n` must not be 0; `dtype` is
-/// f32, f16 or bf16, `out_dtype` the same or f32.
-[[nodiscard]] cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType dtype, DType out_dtype,
-                                            cudaStream_t stream);
+/// k = 0 it reads neither A nor B, but still applies beta, bias and activation. `m` and `n` must not be 0; operands are
+/// of f32, f16 or bf16, `out_dtype` the same or f32, or of 8 bits, and `out_dtype` any of these three.
+[[nodiscard]] cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType out_dtype, cudaStream_t stream);
 [[nodiscard]] cudaError_t load_gemm_kernels();
 
 }  // namespace tandem::cuda

@@ -29,7 +29,7 @@ template <typename In, typename Out, int N> __device__ void map_pack(const Map& 
       if (++column == map.columns) column = 0;
     }
     switch (map.kind) {
-      case MapKind::cast: break;
+      case MapKind::cast: a *= map.alpha; break;
       case MapKind::activate: a = activate(map.activation, a); break;
       case MapKind::activate_grad: a = b * activate_gradient(map.activation, a); break;
       case MapKind::add: a = map.alpha * a + map.beta * b; break;
@@ -59,8 +59,11 @@ template <DType in, DType out> KernelRow row() {
 }
 
 const KernelRow table[] = {
-    row<f32, f32>(),  row<f32, f16>(),  row<f32, bf16>(), row<f16, f32>(),   row<f16, f16>(),
-    row<f16, bf16>(), row<bf16, f32>(), row<bf16, f16>(), row<bf16, bf16>(),
+    row<f32, f32>(),     row<f32, f16>(),     row<f32, bf16>(),    row<f16, f32>(),    row<f16, f16>(),
+    row<f16, bf16>(),    row<bf16, f32>(),    row<bf16, f16>(),    row<bf16, bf16>(),  row<f32, f8e4m3>(),
+    row<f16, f8e4m3>(),  row<bf16, f8e4m3>(), row<f32, f8e5m2>(),  row<f16, f8e5m2>(), row<bf16, f8e5m2>(),
+    row<f8e4m3, f32>(),  row<f8e4m3, f16>(),  row<f8e4m3, bf16>(), row<f8e5m2, f32>(), row<f8e5m2, f16>(),
+    row<f8e5m2, bf16>(),
 };
 
 // A block sums 32 columns, so that a warp reads contiguous elements; its 32 rows of threads split the matrix' rows, and
@@ -93,6 +96,8 @@ const void* column_sum_of(DType dtype) {
 }
 
 }  // namespace
+
+bool can_sum_columns(DType dtype) noexcept { return column_sum_of(dtype) != nullptr; }
 
 bool can_map(DType dtype, DType out_dtype) noexcept { return find_kernel(table, dtype, out_dtype) != nullptr; }
 
