@@ -216,6 +216,7 @@ int bench(Arguments arguments) {
   integer("-G,--cudagraph", "-G", "capture the iterations in a CUDA graph, and launch it N times (default 0: no graph)",
           repetitions.graph_launches, 0, 1'000'000);
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
+  add_float8(app, options.float8);
   add_tf32(app, options.tf32);
   add_algorithm(app, options.algorithm);
   add_groups(app, options.groups);

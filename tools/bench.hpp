@@ -28,6 +28,7 @@ struct BenchOptions {
   std::int64_t step = 0;  ///< bytes; 0: sizes grow by `factor`
   Repetitions repetitions;
   std::optional<DType> dtype;
+  Float8Options float8;
   bool tf32 = false;
   std::string algorithm = "auto";
   std::optional<int> groups;

@@ -10,6 +10,7 @@
 #include "tools/linear_check.hpp"
 #include "tools/linear_problem.hpp"
 #include "tools/linear_times.hpp"
+#include "tools/options.hpp"
 #include "tools/sm_clocks.hpp"
 #include "tools/timing.hpp"
 
@@ -29,6 +30,7 @@ LinearProblem problem_of(const BenchOptions& options, const Shape& shape, int ra
           .shape = shape,
           .ranks = ranks,
           .dtype = *options.dtype,
+          .float8 = options.float8,
           .tf32 = options.tf32,
           .device = device,
           .x_layout = options.layouts.x,
@@ -147,8 +149,8 @@ int bench_linear(const World& world, const BenchOptions& given) {
   const BenchOptions options = with_defaults(given, device);
   Report report(world,
                 format("tandem bench {}{}: {}, {}", name(options.operation),
-                       in_words(options.layouts, options.epilogue) + in_words(options.gradient) +
-                           (options.symmetric ? ", into a symmetric tensor" : ""),
+                       in_words(options.float8) + in_words(options.layouts, options.epilogue) +
+                           in_words(options.gradient) + (options.symmetric ? ", into a symmetric tensor" : ""),
                        to_string(options.repetitions), setting(world)),
                 options.report);
   report.set("operation", name(options.operation));
@@ -157,6 +159,7 @@ int bench_linear(const World& world, const BenchOptions& given) {
     report.set("bias", options.epilogue.bias);
     report.set("activation", name(options.epilogue.activation));
     report.set("auxiliary", name(options.epilogue.auxiliary));
+    add_to(report, options.float8);
   }
   if (options.operation == Operation::linear_all_reduce) report.set("symmetric", options.symmetric);
   if (is_weight_gradient(options.operation)) {

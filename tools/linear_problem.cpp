@@ -2,6 +2,7 @@
 #include "tools/linear_problem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -36,13 +37,49 @@ bool LinearProblem::splits_n() const {
   return kind == LinearKind::all_gather_linear || (is_gradient() && gathered == GatheredOperand::x);
 }
 
-DType LinearProblem::output_dtype() const { return is_gradient() ? gradient_dtype : dtype; }
+DType LinearProblem::output_dtype() const { return is_gradient() ? gradient_dtype : spec(0).dtype_of_y(); }
+
+DType LinearProblem::dtype_of(Operand operand) const {
+  switch (operand) {
+    case Operand::x:
+    case Operand::dy: return dtype;
+    case Operand::weight: return spec(0).dtype_of_weight();
+    case Operand::bias:
+    case Operand::start:
+    case Operand::aux: break;
+  }
+  return output_dtype();
+}
+
+double LinearProblem::scale(Operand operand, std::int64_t line, int rank) const {
+  if (float8.scaling == Scaling::none) return 1;
+  // One for a whole tensor is that of a rank's part, unless all ranks must agree on it: x's where it is gathered. A row
+  // of a rank's part of K has its own, too.
+  const bool same = splits_n() && (operand == Operand::x || float8.scaling == Scaling::per_row);
+  const std::uint64_t own =
+      testing::key(key, {100 + static_cast<std::uint64_t>(operand), same ? 0 : static_cast<std::uint64_t>(rank)});
+  const std::int64_t index = float8.scaling == Scaling::per_row ? line : 0;
+  return static_cast<double>(static_cast<float>(0.5 + std::abs(testing::random_value(own, index, f32))));
+}
+
+std::vector<double> LinearProblem::scales(Operand operand, int rank) const {
+  if (float8.scaling == Scaling::none) return {};
+  if (float8.scaling == Scaling::per_tensor) return {scale(operand, 0, rank)};
+  std::vector<double> all;
+  const Shard rows = block(operand, rank).rows;
+  for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) all.push_back(scale(operand, row, rank));
+  return all;
+}
 
 LinearSpec LinearProblem::spec(int rank) const {
   LinearSpec spec{.m = shape.m,
                   .n = shape.n,
                   .k = shape.k,
                   .dtype = dtype,
+                  .weight_dtype = float8.weight_dtype,
+                  .out_dtype = float8.out_dtype,
+                  .scaling = float8.scaling,
+                  .fast_accum = float8.fast_accum,
                   .tf32 = tf32,
                   .x_layout = x_layout,
                   .weight_layout = weight_layout,
@@ -92,7 +129,7 @@ std::vector<double> LinearProblem::values(Operand operand, const Block& block) c
   const std::int64_t width =
       operand == Operand::x || operand == Operand::weight || (operand == Operand::start && is_gradient()) ? shape.k
                                                                                                           : shape.n;
-  const DType type = operand == Operand::start ? output_dtype() : dtype;
+  const DType type = dtype_of(operand);
   const std::uint64_t own = testing::key(key, {static_cast<std::uint64_t>(operand)});
   std::vector<double> result(static_cast<std::size_t>(block.elements()));
   const auto columns = std::max<std::int64_t>(block.columns.count, 1);
@@ -116,7 +153,18 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
   std::vector<double> a;
   std::vector<double> b_transposed;
   const auto line = [&](Operand operand, std::int64_t index, bool is_row) {
-    return values(operand, is_row ? Block{{index, 1}, {0, depth}} : Block{{0, depth}, {index, 1}});
+    std::vector<double> all = values(operand, is_row ? Block{{index, 1}, {0, depth}} : Block{{0, depth}, {index, 1}});
+    if (float8.scaling == Scaling::none) return all;
+    // The ranks whose parts these are: of N for a gathered x, whose weight's rows they have; else of K.
+    const std::int64_t part = std::max<std::int64_t>(shard_of(splits_n() ? shape.n : shape.k, ranks, 0).count, 1);
+    const auto owner = [&](std::int64_t at) { return static_cast<int>(at / part); };
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (splits_n() && rank != (operand == Operand::weight ? owner(index) : 0)) continue;
+      const Shard its = splits_n() ? Shard{0, depth} : shard_of(depth, ranks, rank);
+      const double factor = scale(operand, index, rank);
+      for (std::int64_t at = its.begin; at < its.begin + its.count; ++at) all[static_cast<std::size_t>(at)] *= factor;
+    }
+    return all;
   };
   for (const std::int64_t row : rows) {
     const std::vector<double> one = line(is_gradient() ? Operand::dy : Operand::x, row, !is_gradient());
@@ -141,21 +189,23 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
   if (bias) {
     for (const std::int64_t column : columns) added.push_back(values(Operand::bias, {{0, 1}, {column, 1}})[0]);
   }
-  testing::Product product{.m = m,
-                           .n = n,
-                           .k = depth,
-                           .a = a,
-                           .b = b,
-                           .start = start,
-                           .bias = added,
-                           .alpha = static_cast<double>(alpha),
-                           .beta = static_cast<double>(beta),
-                           .activation = activation,
-                           .gradient_at = gradient_at,
-                           .travels = dtype,
-                           .dtype = output_dtype(),
-                           .tf32 = tf32 && device == DeviceType::cuda,
-                           .rounds_between = device == DeviceType::cuda};
+  testing::Product product{
+      .m = m,
+      .n = n,
+      .k = depth,
+      .a = a,
+      .b = b,
+      .start = start,
+      .bias = added,
+      .alpha = static_cast<double>(alpha),
+      .beta = static_cast<double>(beta),
+      .activation = activation,
+      .gradient_at = gradient_at,
+      .travels = output_dtype(),
+      .dtype = output_dtype(),
+      .tf32 = tf32 && device == DeviceType::cuda,
+      .summed_within = is_float8(dtype) && device == DeviceType::cuda ? testing::float8_error(float8.fast_accum) : 0,
+      .rounds_between = device == DeviceType::cuda};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
     const std::int64_t shard = std::max<std::int64_t>(shard_of(shape.m, ranks, 0).count, 1);
     for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_of(shape.k, ranks, rank).count);
@@ -183,10 +233,12 @@ LinearRun::LinearRun(const Team& team, const LinearProblem& problem)
       first_(operand(problem.is_gradient() ? Operand::dy : Operand::x,
                      problem.is_gradient() ? Layout::normal : problem.x_layout)),
       second_(operand(problem.is_gradient() ? Operand::x : Operand::weight,
-                      problem.is_gradient() ? Layout::normal : problem.weight_layout)) {
+                      problem.is_gradient() ? Layout::normal : problem.weight_layout)),
+      first_scale_(scale(Operand::x)),
+      second_scale_(scale(Operand::weight)) {
   if (problem.bias) {
     const LinearProblem::Block block = problem.block(Operand::bias, team.rank());
-    bias_ = tensor(problem.values(Operand::bias, block), {block.columns.count}, problem.dtype);
+    bias_ = tensor(problem.values(Operand::bias, block), {block.columns.count}, problem.output_dtype());
   }
   const LinearProblem::Block block = problem.output(team.rank());
   if (problem.auxiliary != Auxiliary::none) {
@@ -249,27 +301,37 @@ LinearRun::Tensor LinearRun::tensor(std::vector<std::byte> content, const Dims& 
 LinearRun::Tensor LinearRun::operand(Operand operand, Layout layout) const {
   const LinearProblem::Block block = problem_.block(operand, team_.rank());
   const std::vector<double> values = problem_.values(operand, block);
-  if (layout == Layout::normal) return tensor(values, {block.rows.count, block.columns.count}, problem_.dtype);
+  const DType dtype = problem_.dtype_of(operand);
+  if (layout == Layout::normal) return tensor(values, {block.rows.count, block.columns.count}, dtype);
   return tensor(testing::transposed(values, block.rows.count, block.columns.count),
-                {block.columns.count, block.rows.count}, problem_.dtype);
+                {block.columns.count, block.rows.count}, dtype);
+}
+
+LinearRun::Tensor LinearRun::scale(Operand operand) const {
+  if (problem_.float8.scaling == Scaling::none) return {};
+  const std::vector<double> values = problem_.scales(operand, team_.rank());
+  return tensor(values, {std::ssize(values)}, f32);
 }
 
 void LinearRun::operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const {
   std::visit(
       [&](auto& each) {
         using Plan = std::remove_cvref_t<decltype(each)>;
-        if constexpr (std::is_same_v<Plan, AllGatherLinear>) {
-          if (problem_.auxiliary != Auxiliary::none) {
-            return each(first_.view, second_.view, bias_.view, aux_.view, output_.view, stream);
+        if constexpr (std::is_same_v<Plan, LinearWeightGradient>) {
+          each(first_.view, second_.view, output_.view, stream);
+        } else {
+          const LinearOperands operands{.x = first_.view,
+                                        .weight = second_.view,
+                                        .bias = bias_.view,
+                                        .aux = aux_.view,
+                                        .x_scale = first_scale_.view,
+                                        .weight_scale = second_scale_.view,
+                                        .y = output_.view};
+          if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
+            if (symmetric_output_) return each(operands, symmetric_output_, stream);
           }
+          each(operands, stream);
         }
-        if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
-          if (symmetric_output_) return each(first_.view, second_.view, bias_.view, symmetric_output_, stream);
-        }
-        if constexpr (!std::is_same_v<Plan, LinearWeightGradient>) {
-          if (problem_.bias) return each(first_.view, second_.view, bias_.view, output_.view, stream);
-        }
-        each(first_.view, second_.view, output_.view, stream);
       },
       plan.plan_);
 }
@@ -294,7 +356,8 @@ bool LinearRun::is_unchanged(const Tensor& tensor) const { return content_of(ten
 bool LinearRun::kept_its_bounds() const {
   const bool reads_aux = problem_.auxiliary == Auxiliary::gradient;
   return guards_stand(output_) && guards_stand(aux_) && is_unchanged(first_) && is_unchanged(second_) &&
-         is_unchanged(bias_) && (!reads_aux || is_unchanged(aux_));
+         is_unchanged(bias_) && is_unchanged(first_scale_) && is_unchanged(second_scale_) &&
+         (!reads_aux || is_unchanged(aux_));
 }
 
 }  // namespace tandem::tools

@@ -16,6 +16,7 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 
 #include "support/oracle.hpp"
+#include "tools/operation.hpp"
 #include "tools/parse.hpp"
 
 namespace tandem::tools {
@@ -27,8 +28,9 @@ struct LinearProblem {
   Shape shape;
   int ranks = 1;
   DType dtype = f32;
+  Float8Options float8{};  ///< of layers of 8-bit floats
   bool tf32 = false;
-  DeviceType device = DeviceType::host;  ///< only CUDA rounds to TF32
+  DeviceType device = DeviceType::host;  ///< only CUDA rounds to TF32, or sums with fewer bits than fp32 has
   Layout x_layout = Layout::normal;
   Layout weight_layout = Layout::normal;
   bool bias = false;
@@ -58,14 +60,21 @@ struct LinearProblem {
   /// The part of an operand that `rank` has, and its part of the global output.
   [[nodiscard]] Block block(Operand operand, int rank) const;
   [[nodiscard]] Block output(int rank) const;
+  /// Of the output, of bias and aux, and of what is added to.
   [[nodiscard]] DType output_dtype() const;
+  [[nodiscard]] DType dtype_of(Operand operand) const;
   /// "bf16", "tf32", …: the type of the operands.
   [[nodiscard]] std::string_view type() const { return tf32 ? "tf32" : name(dtype); }
   /// True if N is split, else K.
   [[nodiscard]] bool splits_n() const;
   [[nodiscard]] bool is_gradient() const { return kind == LinearKind::linear_weight_gradient; }
 
-  /// The values of a block, dense and row-major.
+  /// The scale of row `line` of x or of the weight, in a part that `rank` has: 1 without scaling.
+  [[nodiscard]] double scale(Operand operand, std::int64_t line, int rank) const;
+  /// Those of the rows that `rank` has, or the only one; empty without scaling.
+  [[nodiscard]] std::vector<double> scales(Operand operand, int rank) const;
+
+  /// The values of a block, dense and row-major, without their scales.
   [[nodiscard]] std::vector<double> values(Operand operand, const Block& block) const;
   /// The expected elements in these rows and columns of the global output.
   [[nodiscard]] testing::Expected expected(std::span<const std::int64_t> rows,
@@ -113,6 +122,7 @@ class LinearRun {
   [[nodiscard]] Tensor tensor(std::span<const double> values, const Dims& sizes, DType dtype) const;
   [[nodiscard]] Tensor tensor(std::vector<std::byte> content, const Dims& sizes, DType dtype) const;
   [[nodiscard]] Tensor operand(LinearProblem::Operand operand, Layout layout) const;
+  [[nodiscard]] Tensor scale(LinearProblem::Operand operand) const;
   void poison_tensor(Tensor& tensor) const;
   void upload(const Tensor& tensor) const;
   [[nodiscard]] std::vector<std::byte> content_of(const Tensor& tensor) const;
@@ -125,6 +135,8 @@ class LinearRun {
   Tensor second_;  // the weight; for a weight gradient x
   Tensor bias_;
   Tensor aux_;
+  Tensor first_scale_;
+  Tensor second_scale_;
   Tensor output_;
   SymmetricTensor symmetric_output_;  // holds output_ if it is symmetric; it then has no guards
 };

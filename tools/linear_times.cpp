@@ -25,13 +25,13 @@ CollectiveProblem communication(const LinearProblem& problem) {
               .ranks = problem.ranks,
               .rows = spec.m,
               .row = spec.n,
-              .dtype = spec.dtype};
+              .dtype = spec.dtype_of_y()};
     case LinearKind::linear_all_reduce:
       return {.operation = Operation::all_reduce,
               .ranks = problem.ranks,
               .rows = spec.m,
               .row = spec.n,
-              .dtype = spec.dtype};
+              .dtype = spec.dtype_of_y()};
     case LinearKind::all_gather_linear:
     case LinearKind::linear_weight_gradient: break;
   }

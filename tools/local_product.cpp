@@ -39,14 +39,15 @@ std::vector<std::byte> repeated_values(std::uint64_t key, std::int64_t count, DT
 LocalProduct::LocalProduct(const Team& team, const GemmSpec& spec, std::size_t bytes_of_weights)
     : team_(team),
       a_(random_buffer(team, static_cast<std::size_t>(spec.m * spec.k) * size_of(spec.dtype), spec.dtype)),
-      pitch_(round_up(std::max<std::size_t>(static_cast<std::size_t>(spec.n * spec.k) * size_of(spec.dtype), 1),
+      pitch_(round_up(std::max<std::size_t>(static_cast<std::size_t>(spec.n * spec.k) * size_of(spec.dtype_of_b()), 1),
                       alignment)),
       copies_(std::max<std::size_t>((bytes_of_weights + pitch_ - 1) / pitch_, 1)),
-      b_(random_buffer(team, copies_ * pitch_, spec.dtype)),
+      b_(random_buffer(team, copies_ * pitch_, spec.dtype_of_b())),
       d_(team.shared_device(), static_cast<std::size_t>(spec.m * spec.n) * size_of(spec.out_dtype)),
       bias_(random_buffer(team, spec.bias ? static_cast<std::size_t>(spec.n) * size_of(spec.out_dtype) : 0,
                           spec.out_dtype)),
       aux_(random_buffer(team, spec.auxiliary != Auxiliary::none ? d_.bytes() : 0, spec.out_dtype)),
+      scales_(random_buffer(team, static_cast<std::size_t>(std::max(spec.m, spec.n)) * sizeof(float), f32)),
       gemm_(tuned_gemm(team, spec)) {}
 
 void LocalProduct::run(Gemm& gemm, StreamRef stream, std::size_t copy) const {
@@ -54,7 +55,9 @@ void LocalProduct::run(Gemm& gemm, StreamRef stream, std::size_t copy) const {
                     .b = b_.data_as<std::byte>() + copy * pitch_,
                     .d = d_.data(),
                     .bias = bias_.data(),
-                    .aux = aux_.data()});
+                    .aux = aux_.data(),
+                    .a_scale = scales_.data_as<float>(),
+                    .b_scale = scales_.data_as<float>()});
 }
 
 std::vector<std::byte> LocalProduct::result() const {

@@ -41,6 +41,7 @@ class LocalProduct {
   Buffer d_;
   Buffer bias_;
   Buffer aux_;
+  Buffer scales_;  // of 8-bit operands, A's and B's
   std::unique_ptr<Gemm> gemm_;
 };
 

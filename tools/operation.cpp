@@ -70,8 +70,9 @@ void expect_options(Operation operation, const std::string& algorithm, std::opti
   static_cast<void>(parse_name(name(operation) + " algorithm", algorithm, known));
   const DType type = dtype.value_or(f32);
   const bool floating = type == f32 || type == f16 || type == bf16;
-  if (is_linear(operation) && !floating) {
-    throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16", name(type), name(operation)));
+  if (is_linear(operation) && !floating && (!multiplies_weight(operation) || !is_float8(type))) {
+    throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16{}", name(type), name(operation),
+                                 multiplies_weight(operation) ? ", f8e4m3 or f8e5m2" : ""));
   }
   if (tf32 && type != f32) {
     throw InvalidArgument(format("-d is {}; allowed with --tf32: f32", name(type)));
@@ -106,6 +107,15 @@ std::string in_words(const Layouts& layouts, const Epilogue& epilogue) {
   if (epilogue.bias) text += ", bias";
   if (epilogue.activation != Activation::none) text += format(", {}", name(epilogue.activation));
   if (epilogue.auxiliary != Auxiliary::none) text += format(", auxiliary {}", name(epilogue.auxiliary));
+  return text;
+}
+
+std::string in_words(const Float8Options& float8) {
+  std::string text;
+  if (float8.weight_dtype) text += format(", weight {}", name(*float8.weight_dtype));
+  if (float8.out_dtype) text += format(", into {}", name(*float8.out_dtype));
+  if (float8.scaling != Scaling::none) text += format(", scaled {}", name(float8.scaling));
+  if (float8.fast_accum) text += ", fast_accum";
   return text;
 }
 

@@ -70,6 +70,14 @@ struct Layouts {
 [[nodiscard]] std::string to_string(const Layouts& layouts);
 [[nodiscard]] Layouts parse_layouts(std::string_view option, std::string_view text);
 
+/// What layers of 8-bit floats (-d f8e4m3 or f8e5m2) have of their own: see LinearSpec.
+struct Float8Options {
+  std::optional<DType> weight_dtype = std::nullopt;
+  std::optional<DType> out_dtype = std::nullopt;
+  Scaling scaling = Scaling::none;
+  bool fast_accum = false;
+};
+
 /// What is applied to the sum.
 struct Epilogue {
   bool bias = false;
@@ -85,6 +93,8 @@ struct GradientOptions {
 };
 /// ", layout NN, bias, gelu_erf": everything that differs from the defaults.
 [[nodiscard]] std::string in_words(const Layouts& layouts, const Epilogue& epilogue = {});
+/// ", weight f8e5m2, into f16, scaled per_row": everything that differs from the defaults.
+[[nodiscard]] std::string in_words(const Float8Options& float8);
 [[nodiscard]] std::string in_words(GatheredOperand gathered);
 /// ", dy gathered, into bf16": everything that differs from the defaults.
 [[nodiscard]] std::string in_words(const GradientOptions& gradient);

@@ -13,10 +13,14 @@ namespace tandem::tools {
 namespace {
 
 constexpr const char* layers = "all_gather_linear, linear_reduce_scatter and linear_all_reduce";
-constexpr std::array<OptionOfSome, 9> options_of_some{
+constexpr std::array<OptionOfSome, 13> options_of_some{
     {{"--shape", is_linear, "linear operations"},
      {"--groups", is_linear, "linear operations"},
      {"--tf32", is_linear, "linear operations"},
+     {"--weight-dtype", multiplies_weight, layers},
+     {"--out-dtype", multiplies_weight, layers},
+     {"--scaling", multiplies_weight, layers},
+     {"--fast-accum", multiplies_weight, layers},
      {"--layout", multiplies_weight, layers},
      {"--bias", multiplies_weight, layers},
      {"--activation", multiplies_weight, layers},
@@ -53,6 +57,34 @@ void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& he
 
 void add_tf32(CLI::App& app, bool& tf32) {
   app.add_flag("--tf32", tf32, "linear operations in f32: operands may be rounded to TF32, on devices that have it");
+}
+
+void add_float8(CLI::App& app, Float8Options& float8) {
+  app.add_option_function<std::string>(
+         "--weight-dtype", [&float8](const std::string& text) { float8.weight_dtype = parse_dtype(text); },
+         "linear layers of f8e4m3 or f8e5m2: of the weight, either of these (default: -d)")
+      ->type_name("NAME");
+  app.add_option_function<std::string>(
+         "--out-dtype", [&float8](const std::string& text) { float8.out_dtype = parse_dtype(text); },
+         "linear layers of f8e4m3 or f8e5m2: of y, bias and auxiliary: bf16 (default), f16 or f32")
+      ->type_name("NAME");
+  app.add_option_function<std::string>(
+         "--scaling",
+         [&float8](const std::string& text) {
+           constexpr std::array all{Scaling::none, Scaling::per_tensor, Scaling::per_row};
+           float8.scaling = parse_one_of("--scaling", text, all);
+         },
+         "linear layers of f8e4m3 or f8e5m2: none (default), per_tensor or per_row")
+      ->type_name("NAME");
+  app.add_flag("--fast-accum", float8.fast_accum,
+               "linear layers of f8e4m3 or f8e5m2: GPUs may sum all of K with their tensor cores' bits");
+}
+
+void add_to(Report& report, const Float8Options& float8) {
+  if (float8.weight_dtype) report.set("weight_dtype", name(*float8.weight_dtype));
+  if (float8.out_dtype) report.set("out_dtype", name(*float8.out_dtype));
+  if (float8.scaling != Scaling::none) report.set("scaling", name(float8.scaling));
+  if (float8.fast_accum) report.set("fast_accum", true);
 }
 
 void add_layouts(CLI::App& app, Layouts& layouts) {

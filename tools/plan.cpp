@@ -49,6 +49,7 @@ struct PlanOptions {
   GradientOptions gradient;
   std::int64_t size = std::int64_t{64} << 20;
   std::optional<DType> dtype;
+  Float8Options float8;
   bool tf32 = false;
   std::string algorithm = "auto";
   std::optional<int> groups;
@@ -103,6 +104,7 @@ int plan_linear(const PlanOptions& options) {
                               .shape = *options.shape,
                               .ranks = ranks,
                               .dtype = linear_dtype(options.dtype, options.tf32, device),
+                              .float8 = options.float8,
                               .tf32 = options.tf32,
                               .device = device,
                               .x_layout = options.layouts.x,
@@ -206,6 +208,7 @@ int plan(Arguments arguments) {
          "collectives: how much, as `tandem bench` counts it (default 64M)")
       ->type_name("BYTES");
   add_dtype(app, options.dtype, "the element type (default f32; linear operations on cuda: bf16)");
+  add_float8(app, options.float8);
   add_tf32(app, options.tf32);
   add_algorithm(app, options.algorithm);
   add_groups(app, options.groups);

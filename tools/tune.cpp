@@ -73,6 +73,7 @@ struct TuneOptions {
   Layouts layouts;
   GradientOptions gradient;
   std::optional<DType> dtype;
+  Float8Options float8;
   bool tf32 = false;
   double seconds = 2;
   std::optional<std::string> cache;
@@ -130,6 +131,7 @@ class Tuner {
                                 .shape = shape,
                                 .ranks = world_.size(),
                                 .dtype = *options_.dtype,
+                                .float8 = options_.float8,
                                 .tf32 = options_.tf32,
                                 .device = world_.device().id().type,
                                 .x_layout = options_.layouts.x,
@@ -343,6 +345,7 @@ int tune(Arguments arguments) {
   add_layouts(app, options.layouts);
   add_gradient(app, options.gradient);
   add_dtype(app, options.dtype, "the element type (default f32; on cuda: bf16)");
+  add_float8(app, options.float8);
   add_tf32(app, options.tf32);
   app.add_option_function<Text>(
          "--seconds", [&](const Text& text) { options.seconds = parse_number("--seconds", text, 0.01, 3600); },
@@ -373,12 +376,13 @@ int tune(Arguments arguments) {
 
   options.report.run = provenance("tune", arguments, env);
   Report report(world,
-                format("tandem tune {}{}{}: for about {} s a shape, longer where one run takes long, kept in {}",
-                       name(options.operation), in_words(options.layouts), in_words(options.gradient), options.seconds,
-                       env.plan_cache),
+                format("tandem tune {}{}{}{}: for about {} s a shape, longer where one run takes long, kept in {}",
+                       name(options.operation), in_words(options.float8), in_words(options.layouts),
+                       in_words(options.gradient), options.seconds, env.plan_cache),
                 options.report);
   report.set("operation", name(options.operation));
   if (multiplies_weight(options.operation)) report.set("layout", to_string(options.layouts));
+  add_to(report, options.float8);
   if (is_weight_gradient(options.operation)) report.set("gradient_dtype", name(options.gradient.dtype));
   report.set("plan_cache", env.plan_cache);
   print_header(report);

@@ -15,6 +15,9 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::array dtypes{f32, bf16, f16};
+constexpr std::array float8_dtypes{f8e4m3, f8e5m2};
+constexpr std::array<std::optional<DType>, 4> float8_out_dtypes{std::nullopt, bf16, f16, f32};
+constexpr std::array scalings{Scaling::none, Scaling::per_tensor, Scaling::per_row};
 constexpr std::array layouts{Layout::normal, Layout::transposed};
 constexpr std::array activations{Activation::none, Activation::gelu_erf, Activation::gelu_tanh};
 constexpr std::array auxiliaries{Auxiliary::none, Auxiliary::output, Auxiliary::gradient};
@@ -31,6 +34,21 @@ Shape random_shape(Case& self) {
     longest = longest / 2 + 1;
   }
   return shape;
+}
+
+/// Gives a layer 8-bit operands: half of the times in sizes and layouts that a GPU's library takes.
+void make_float8(LinearProblem& problem, Random& random) {
+  problem.dtype = random.pick(float8_dtypes);
+  problem.tf32 = false;
+  problem.float8 = {.weight_dtype = random.pick(float8_dtypes),
+                    .out_dtype = random.pick(float8_out_dtypes),
+                    .scaling = random.pick(scalings),
+                    .fast_accum = random.chance(30)};
+  if (random.chance(50)) return;
+  const std::int64_t step = std::int64_t{16} * problem.ranks;
+  for (std::int64_t* const extent : {&problem.shape.n, &problem.shape.k}) *extent = (*extent + step - 1) / step * step;
+  problem.x_layout = Layout::normal;
+  problem.weight_layout = Layout::normal;
 }
 
 LinearProblem random_problem(Operation operation, Case& self) {
@@ -56,6 +74,7 @@ LinearProblem random_problem(Operation operation, Case& self) {
     problem.auxiliary = random.pick(auxiliaries);
   }
   problem.symmetric_output = problem.kind == LinearKind::linear_all_reduce && random.chance(30);
+  if (random.chance(25)) make_float8(problem, random);
   return problem;
 }
 

@@ -5,6 +5,7 @@ namespace tandem {
 
 CostTable hopper_costs(int multiprocessors, double memory_bytes_per_second) noexcept {
   return {.gemm_flops_per_second = 750e12,
+          .gemm_float8_flops_per_second = 1300e12,
           .gemm_f32_flops_per_second = 50e12,
           .gemm_tf32_flops_per_second = 350e12,
           .gemm_launch_seconds = 5e-6,

@@ -163,6 +163,7 @@ class Pieces {
     return outputs + (full - outputs) / 6;
   }
   [[nodiscard]] double flops_per_second() const {
+    if (is_float8(spec_.dtype)) return costs_.gemm_float8_flops_per_second;
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
     return spec_.tf32 ? costs_.gemm_tf32_flops_per_second : costs_.gemm_f32_flops_per_second;
   }
@@ -175,7 +176,7 @@ class Pieces {
   /// Memory traffic of each GEMM: reads the weights, or reads and writes their gradient (of dtype `gradient`).
   [[nodiscard]] double passing_weights(DType gradient) const {
     const bool adds = kind_ == LinearKind::linear_weight_gradient;
-    return passing(weights() * static_cast<double>(adds ? 2 * size_of(gradient) : size_of(spec_.dtype)));
+    return passing(weights() * static_cast<double>(adds ? 2 * size_of(gradient) : size_of(spec_.dtype_of_weight())));
   }
   /// Converts a gradient from f32 to 16 bits, or back.
   [[nodiscard]] double casting() const {
@@ -298,7 +299,8 @@ class Pieces {
   /// One shard of what is transferred: of x's inputs for a gather, of y's outputs for a reduction.
   [[nodiscard]] double shard_bytes() const { return static_cast<double>(shard_) * static_cast<double>(row_bytes()); }
   [[nodiscard]] std::size_t row_bytes() const {
-    return static_cast<std::size_t>(is_reduction(kind_) ? spec_.n : spec_.k) * size_of(spec_.dtype);
+    return is_reduction(kind_) ? static_cast<std::size_t>(spec_.n) * size_of(spec_.dtype_of_y())
+                               : static_cast<std::size_t>(spec_.k) * size_of(spec_.dtype);
   }
 
   LinearKind kind_;

@@ -39,9 +39,10 @@ const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec&
     throw InvalidArgument(format("{} on {}: m={}, n={}, k={}; no matrix of them may have more than {} elements",
                                  name(kind), name_own_rank(team), spec.m, spec.n, spec.k, most_elements));
   }
-  if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16) {
-    throw Unsupported(format("{} on {}: dtype {} was asked for; linear layers compute in f32, bf16 or f16", name(kind),
-                             name_own_rank(team), name(spec.dtype)));
+  const bool gathers_to_sum = kind == LinearKind::linear_weight_gradient;
+  if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16 && (!is_float8(spec.dtype) || gathers_to_sum)) {
+    throw Unsupported(format("{} on {}: dtype {} was asked for; it computes in f32, bf16 or f16{}", name(kind),
+                             name_own_rank(team), name(spec.dtype), gathers_to_sum ? "" : ", f8e4m3 or f8e5m2"));
   }
   if (const std::string why = why_unknown(spec); !why.empty()) {
     throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
@@ -170,13 +171,34 @@ std::int64_t LinearPlanState::tokens(const TensorView& view, std::string_view ar
 
 std::int64_t LinearPlanState::own_rows(std::int64_t m) const { return shard_of(m, team().size(), team().rank()).count; }
 
+void LinearPlanState::expect_factors(const LinearOperands& given, std::int64_t rows) const {
+  expect(given.x, "x", spec_.dtype, stored(spec_.x_layout, rows, spec_.k));
+  expect(given.weight, "weight", spec_.dtype_of_weight(), stored(spec_.weight_layout, spec_.n, spec_.k));
+  expect_scale(given.x_scale, "x_scale", rows);
+  expect_scale(given.weight_scale, "weight_scale", spec_.n);
+}
+
+void LinearPlanState::expect_scale(const TensorView& scale, std::string_view argument, std::int64_t count) const {
+  if (spec_.scaling == Scaling::none) {
+    if (scale.data() == nullptr) return;
+    refuse(format("{} of sizes {} was given to a plan made without LinearSpec::scaling", argument,
+                  to_string(scale.sizes())));
+  }
+  const bool one = spec_.scaling == Scaling::per_tensor;
+  if (scale.data() == nullptr && (one || count != 0)) {
+    refuse(format("no {} was given to a plan made with LinearSpec::scaling {}; f32[{}] is needed", argument,
+                  name(spec_.scaling), one ? 1 : count));
+  }
+  expect(scale, argument, f32, one && scale.dim() == 0 ? Dims{} : Dims{one ? 1 : count});
+}
+
 void LinearPlanState::expect_bias(const TensorView& bias) const {
   if (spec_.bias) {
     if (bias.data() == nullptr && spec_.n != 0) {
-      refuse(format("no bias was given to a plan made with LinearSpec::bias; {}[{}] is needed", name(spec_.dtype),
-                    spec_.n));
+      refuse(format("no bias was given to a plan made with LinearSpec::bias; {}[{}] is needed",
+                    name(spec_.dtype_of_y()), spec_.n));
     }
-    expect(bias, "bias", spec_.dtype, Dims{spec_.n});
+    expect(bias, "bias", spec_.dtype_of_y(), Dims{spec_.n});
   } else if (bias.data() != nullptr) {
     refuse(format("a bias of sizes {} was given to a plan made without LinearSpec::bias", to_string(bias.sizes())));
   }
@@ -184,7 +206,7 @@ void LinearPlanState::expect_bias(const TensorView& bias) const {
 
 void LinearPlanState::expect_auxiliary(const TensorView& aux, std::int64_t m) const {
   if (spec_.auxiliary != Auxiliary::none) {
-    expect(aux, "aux", spec_.dtype, Dims{m, spec_.n});
+    expect(aux, "aux", spec_.dtype_of_y(), Dims{m, spec_.n});
   } else if (aux.data() != nullptr) {
     refuse(format("an auxiliary of sizes {} was given to a plan made without LinearSpec::auxiliary",
                   to_string(aux.sizes())));
@@ -195,6 +217,16 @@ void LinearPlanState::expect_apart_from_inputs(
     const TensorView& output, std::string_view argument,
     std::initializer_list<std::pair<std::string_view, const TensorView&>> inputs) const {
   for (const auto& [name, input] : inputs) expect_apart(output, argument, input, name);
+}
+
+void LinearPlanState::expect_apart_from_inputs(const TensorView& output, std::string_view argument,
+                                               const LinearOperands& given) const {
+  expect_apart_from_inputs(output, argument,
+                           {{"x", given.x},
+                            {"weight", given.weight},
+                            {"bias", given.bias},
+                            {"x_scale", given.x_scale},
+                            {"weight_scale", given.weight_scale}});
 }
 
 void LinearPlanState::describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts) {

@@ -11,6 +11,7 @@
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/gemm.hpp"
 #include "tandem/linear/cost_model.hpp"
+#include "tandem/linear/linear_operands.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/team/team.hpp"
 
@@ -39,6 +40,8 @@ class LinearPlanState : public PlanState {
   [[nodiscard]] std::int64_t tokens(const TensorView& view, std::string_view argument, std::size_t dim) const;
   /// This rank's number of the `m` tokens.
   [[nodiscard]] std::int64_t own_rows(std::int64_t m) const;
+  /// Throws unless x, of `rows` tokens, weight and their scales are what the spec asks for.
+  void expect_factors(const LinearOperands& given, std::int64_t rows) const;
   /// Throws unless `bias` is what the spec asks for: [n], or nothing.
   void expect_bias(const TensorView& bias) const;
   /// Throws unless `aux` is what the spec asks for: [m, n], or nothing.
@@ -46,11 +49,16 @@ class LinearPlanState : public PlanState {
   /// Throws if `output` overlaps one of `inputs`, given with their arguments' names.
   void expect_apart_from_inputs(const TensorView& output, std::string_view argument,
                                 std::initializer_list<std::pair<std::string_view, const TensorView&>> inputs) const;
+  /// The same of x, weight, bias and the scales.
+  void expect_apart_from_inputs(const TensorView& output, std::string_view argument, const LinearOperands& given) const;
   /// Completes `describe` with the local GEMM and the communication. `parts`: how GEMMs of parts run, if not as the
   /// whole one does.
   void describe_product(const Gemm& gemm, const std::string& communication, const std::string& parts = "");
 
  private:
+  /// Throws unless `scale` is what the spec asks for: one value, one for each of `count`, or nothing.
+  void expect_scale(const TensorView& scale, std::string_view argument, std::int64_t count) const;
+
   LinearSpec spec_;
   LinearChoice choice_;
 };

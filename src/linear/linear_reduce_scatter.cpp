@@ -12,12 +12,16 @@ LinearReduceScatter::LinearReduceScatter(const Team& team, const LinearSpec& spe
 
 void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weight, const TensorView& y,
                                      StreamRef stream) {
-  state<State>().run(x, weight, TensorView(), y, stream);
+  state<State>().run({.x = x, .weight = weight, .y = y}, stream);
 }
 
 void LinearReduceScatter::operator()(const TensorView& x, const TensorView& weight, const TensorView& bias,
                                      const TensorView& y, StreamRef stream) {
-  state<State>().run(x, weight, bias, y, stream);
+  state<State>().run({.x = x, .weight = weight, .bias = bias, .y = y}, stream);
+}
+
+void LinearReduceScatter::operator()(const LinearOperands& operands, StreamRef stream) {
+  state<State>().run(operands, stream);
 }
 
 }  // namespace tandem

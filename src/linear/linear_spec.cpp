@@ -7,6 +7,10 @@ namespace tandem {
 
 std::string to_string(const LinearSpec& spec) {
   std::string text = format("m={} n={} k={} {}", spec.m, spec.n, spec.k, name(spec.dtype));
+  if (spec.dtype_of_weight() != spec.dtype) text += format(" by {}", name(spec.dtype_of_weight()));
+  if (spec.dtype_of_y() != spec.dtype) text += format(" into {}", name(spec.dtype_of_y()));
+  if (spec.scaling != Scaling::none) text += format(", scaled {}", name(spec.scaling));
+  if (spec.fast_accum) text += ", fast_accum";
   if (spec.tf32) text += " in TF32";
   if (spec.gradient_dtype != f32) text += format(" into {}", name(spec.gradient_dtype));
   if (spec.x_layout != Layout::normal) text += " x[k, m]";

@@ -11,6 +11,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/gemm_check.hpp"
 #include "team/or_abort.hpp"
 #include "team/wire.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 
 std::string text_of(const GemmSpec& spec, std::int64_t m) {
   return format("m={} n={} k={}{}{} {} into {}{}{}", m, spec.n, spec.k, spec.transpose_a ? " A transposed" : "",
-                spec.transpose_b ? " B transposed" : "", name(spec.dtype), name(spec.out_dtype),
+                spec.transpose_b ? " B transposed" : "", operands_of(spec), name(spec.out_dtype),
                 spec.tf32 ? " in TF32" : "", spec.leave_sms > 0 ? format(" leaving {} SMs", spec.leave_sms) : "");
 }
 

@@ -32,52 +32,73 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     };
     const auto own = static_cast<std::uint64_t>(team.rank());
     const Matrix x = Matrix::random(key(1), m, spec.k, spec.dtype);
-    const Matrix weight = Matrix::random(key(100 + own), spec.n, spec.k, spec.dtype);
-    const Matrix bias = Matrix::random(key(200 + own), 1, spec.bias ? spec.n : 0, spec.dtype);
-    const Matrix start = Matrix::random(key(300 + own), m, spec.n, spec.dtype);
+    const DType out = spec.dtype_of_y();
+    const Matrix weight = Matrix::random(key(100 + own), spec.n, spec.k, spec.dtype_of_weight());
+    const Matrix bias = Matrix::random(key(200 + own), 1, spec.bias ? spec.n : 0, out);
+    const Matrix start = Matrix::random(key(300 + own), m, spec.n, out);
+    const Matrix x_scales = testing::random_scales(key(600), spec.scaling, m);
+    const Matrix weight_scales = testing::random_scales(key(700 + own), spec.scaling, spec.n);
 
-    const Matrix shard = x.part(shard_of(m, team.size(), team.rank()));
+    const Shard own_rows = shard_of(m, team.size(), team.rank());
+    const Matrix shard = x.part(own_rows);
     const GuardedTensor x_on = shard.on(device, spec.dtype, spec.x_layout, offset);
-    const GuardedTensor weight_on = weight.on(device, spec.dtype, spec.weight_layout, offset);
-    const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
-    GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
+    const GuardedTensor weight_on = weight.on(device, spec.dtype_of_weight(), spec.weight_layout, offset);
+    const GuardedTensor bias_on(device, {bias.columns}, out, bias.values, offset);
+    const bool per_row = spec.scaling == Scaling::per_row;
+    const Matrix own_scales = per_row ? x_scales.transposed().part(own_rows).transposed() : x_scales;
+    const GuardedTensor x_scale_on = testing::scales_on(device, own_scales);
+    const GuardedTensor weight_scale_on = testing::scales_on(device, weight_scales);
+    GuardedTensor y = start.on(device, out, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
     // The activation's input, kept by an earlier run; or the place where this run keeps it.
     const bool gradient = spec.auxiliary == Auxiliary::gradient;
-    const Matrix before = Matrix::random(key(500 + own), m, spec.n, spec.dtype);
-    GuardedTensor aux = before.on(device, spec.dtype, Layout::normal, offset);
+    const Matrix before = Matrix::random(key(500 + own), m, spec.n, out);
+    GuardedTensor aux = before.on(device, out, Layout::normal, offset);
     if (!gradient) aux.poison();
 
     testing::maybe_delay(stream, testing::random_bits(key(400 + own), 0));
-    if (spec.auxiliary != Auxiliary::none) {
+    if (spec.scaling != Scaling::none) {
+      plan({.x = x_on.view(),
+            .weight = weight_on.view(),
+            .bias = testing::view_if(spec.bias, bias_on),
+            .aux = testing::view_if(spec.auxiliary != Auxiliary::none, aux),
+            .x_scale = x_scale_on.view(),
+            .weight_scale = weight_scale_on.view(),
+            .y = y.view()},
+           stream);
+    } else if (spec.auxiliary != Auxiliary::none) {
       plan(x_on.view(), weight_on.view(), spec.bias ? bias_on.view() : TensorView(), aux.view(), y.view(), stream);
     } else if (spec.bias) {
       plan(x_on.view(), weight_on.view(), bias_on.view(), y.view(), stream);
     } else {
       plan(x_on.view(), weight_on.view(), y.view(), stream);
     }
-    for (const GuardedTensor* operand : {&x_on, &weight_on, &bias_on}) operand->poison(stream);
+    for (const GuardedTensor* operand : {&x_on, &weight_on, &bias_on, &x_scale_on, &weight_scale_on}) {
+      operand->poison(stream);
+    }
     team.synchronize(stream);
 
-    const Matrix b = weight.transposed();
+    const Matrix a = scaled(x, x_scales);
+    const Matrix b = scaled(weight, weight_scales).transposed();
     testing::Product product{.m = m,
                              .n = spec.n,
                              .k = spec.k,
-                             .a = x.values,
+                             .a = a.values,
                              .b = b.values,
                              .start = spec.beta == 0.0F ? std::span<const double>() : start.values,
                              .bias = bias.values,
                              .alpha = spec.alpha,
                              .beta = spec.beta,
                              .activation = spec.activation,
-                             .dtype = spec.dtype,
+                             .dtype = out,
+                             .summed_within = testing::summed_within(spec, *device),
                              .rounds_between = team.device().id().type == DeviceType::cuda};
     if (gradient) product.gradient_at = before.values;
     const auto compared = testing::compare(testing::expected_product(product), y.get().data());
     EXPECT_EQ(compared.wrong, 0) << to_string(compared) << "\n" << plan.describe();
     if (gradient) {
-      EXPECT_EQ(aux.get(), before.on(device, spec.dtype).get()) << "it is only read";
+      EXPECT_EQ(aux.get(), before.on(device, out).get()) << "it is only read";
     } else if (spec.auxiliary == Auxiliary::output) {
       product.activation = Activation::none;
       const auto kept = testing::compare(testing::expected_product(product), aux.get().data());
@@ -103,6 +124,23 @@ TEST_P(AllGatherLinearTest, EveryTeamSizeAlgorithmAndDType) {
           check(world, world.team(), {.m = 37, .n = 21, .k = 53, .dtype = dtype}, {.algorithm = algorithm});
         }
       }
+    });
+  }
+}
+
+TEST_P(AllGatherLinearTest, EightBitFloatsAndTheirScales) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      for (const char* algorithm : {"pipeline", "sequence"}) {
+        testing::for_each_float8(
+            [&](const LinearSpec& spec) { check(world, world.team(), spec, {.algorithm = algorithm}, 2); });
+      }
+      LinearSpec spec{.m = 61, .n = 32, .k = 64, .dtype = f8e4m3, .scaling = Scaling::per_row};
+      check(world, world.team(), spec, {.algorithm = "pipeline", .groups = 1, .sms = 0});
+      check(world, world.team(), spec, {.algorithm = "sequence", .keep_gathered = true});
+      spec.activation = Activation::gelu_erf;
+      spec.auxiliary = Auxiliary::output;
+      check(world, world.team(), spec, {});
     });
   }
 }

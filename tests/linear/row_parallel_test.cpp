@@ -47,42 +47,68 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
     const auto key = [&](std::uint64_t which) {
       return testing::key(testing::seed(), {which, static_cast<std::uint64_t>(run)});
     };
+    const DType out_dtype = spec.dtype_of_y();
     std::vector<Matrix> xs;
     std::vector<Matrix> weights;
+    std::vector<Matrix> x_scales;
+    std::vector<Matrix> weight_scales;
+    std::vector<Matrix> scaled_xs;
+    std::vector<Matrix> scaled_weights;
     std::vector<std::int64_t> parts;
     for (int rank = 0; rank < team.size(); ++rank) {
+      const auto its = static_cast<std::uint64_t>(rank);
       parts.push_back(first_k + rank * k_step);
-      xs.push_back(Matrix::random(key(100 + static_cast<std::uint64_t>(rank)), m, parts.back(), spec.dtype));
-      weights.push_back(Matrix::random(key(200 + static_cast<std::uint64_t>(rank)), spec.n, parts.back(), spec.dtype));
+      xs.push_back(Matrix::random(key(100 + its), m, parts.back(), spec.dtype));
+      weights.push_back(Matrix::random(key(200 + its), spec.n, parts.back(), spec.dtype_of_weight()));
+      x_scales.push_back(testing::random_scales(key(600 + its), spec.scaling, m));
+      weight_scales.push_back(testing::random_scales(key(700 + its), spec.scaling, spec.n));
+      scaled_xs.push_back(scaled(xs.back(), x_scales.back()));
+      scaled_weights.push_back(scaled(weights.back(), weight_scales.back()));
     }
-    const Matrix x = joined(xs);
-    const Matrix b = joined(weights).transposed();
-    const Matrix bias = Matrix::random(key(3), 1, spec.bias ? spec.n : 0, spec.dtype);
-    const Matrix all_start = Matrix::random(key(4), m, spec.n, spec.dtype);
+    const Matrix x = joined(scaled_xs);
+    const Matrix b = joined(scaled_weights).transposed();
+    const Matrix bias = Matrix::random(key(3), 1, spec.bias ? spec.n : 0, out_dtype);
+    const Matrix all_start = Matrix::random(key(4), m, spec.n, out_dtype);
     const Shard rows = rows_of(plan, team, m);
     const Matrix own_x = x.part(rows);
     const Matrix start = all_start.part(rows);
 
     const auto own = static_cast<std::size_t>(team.rank());
     const GuardedTensor x_on = xs[own].on(device, spec.dtype, spec.x_layout, offset);
-    const GuardedTensor weight_on = weights[own].on(device, spec.dtype, spec.weight_layout, offset);
-    const GuardedTensor bias_on(device, {bias.columns}, spec.dtype, bias.values, offset);
-    GuardedTensor y = start.on(device, spec.dtype, Layout::normal, offset);
+    const GuardedTensor weight_on = weights[own].on(device, spec.dtype_of_weight(), spec.weight_layout, offset);
+    const GuardedTensor bias_on(device, {bias.columns}, out_dtype, bias.values, offset);
+    const GuardedTensor x_scale_on = testing::scales_on(device, x_scales[own]);
+    const GuardedTensor weight_scale_on = testing::scales_on(device, weight_scales[own]);
+    GuardedTensor y = start.on(device, out_dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
     testing::maybe_delay(stream, testing::random_bits(key(500 + own), 0));
     const auto run_into = [&](const auto& out) {
-      if (spec.bias) {
+      if (spec.scaling != Scaling::none) {
+        LinearOperands operands{.x = x_on.view(),
+                                .weight = weight_on.view(),
+                                .bias = testing::view_if(spec.bias, bias_on),
+                                .x_scale = x_scale_on.view(),
+                                .weight_scale = weight_scale_on.view()};
+        if constexpr (std::is_same_v<decltype(out), const SymmetricTensor&>) {
+          plan(operands, out, stream);
+        } else {
+          operands.y = out;
+          plan(operands, stream);
+        }
+      } else if (spec.bias) {
         plan(x_on.view(), weight_on.view(), bias_on.view(), out, stream);
       } else {
         plan(x_on.view(), weight_on.view(), out, stream);
       }
-      for (const GuardedTensor* operand : {&x_on, &weight_on, &bias_on}) operand->poison(stream);
+      for (const GuardedTensor* operand : {&x_on, &weight_on, &bias_on, &x_scale_on, &weight_scale_on}) {
+        operand->poison(stream);
+      }
       team.synchronize(stream);
     };
     if constexpr (is_symmetric<Plan>(2)) {
       if (is_symmetric<Plan>(run)) {
-        SymmetricTensor all = SymmetricTensor::empty(team, {m, spec.n}, spec.dtype);
+        SymmetricTensor all = SymmetricTensor::empty(team, {m, spec.n}, out_dtype);
         all.rendezvous();
         device->copy(stream, {.dst = all.local().data(), .src = y.view().data(), .bytes = y.view().bytes()});
         run_into(all);
@@ -111,9 +137,10 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
                                    .beta = spec.beta,
                                    .activation = spec.activation,
                                    .parts = parts,
-                                   .travels = spec.dtype,
+                                   .travels = out_dtype,
                                    .owners = owners,
-                                   .dtype = spec.dtype,
+                                   .dtype = out_dtype,
+                                   .summed_within = testing::summed_within(spec, *device),
                                    .rounds_between = team.device().id().type == DeviceType::cuda});
     const testing::Bytes mine = y.get();
     const auto compared = testing::compare(expected, mine.data());
@@ -213,6 +240,17 @@ TEST_P(RowParallel, EveryTeamSizeAlgorithmAndDType) {
         for (const DType dtype : {f32, bf16, f16}) {
           check(world, world.team(), {.m = 37, .n = 21, .k = 13, .dtype = dtype}, {.algorithm = algorithm});
         }
+      }
+    });
+  }
+}
+
+TEST_P(RowParallel, EightBitFloatsAndTheirScales) {
+  for (const int ranks : testing::team_sizes()) {
+    on(ranks, [](World& world) {
+      for (const std::string& algorithm : algorithms()) {
+        testing::for_each_float8(
+            [&](const LinearSpec& spec) { check(world, world.team(), spec, {.algorithm = algorithm}, 3, 16); });
       }
     });
   }

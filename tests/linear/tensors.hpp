@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tandem/device/device.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/linear/cost_model.hpp"
 #include "tandem/linear/linear_spec.hpp"
@@ -40,6 +41,72 @@ struct Matrix {
     return GuardedTensor(device, {stored.rows, stored.columns}, dtype, stored.values, offset);
   }
 };
+
+/// Random scales for `count` rows: one for each, one for all, or none.
+[[nodiscard]] inline Matrix random_scales(std::uint64_t key, Scaling scaling, std::int64_t count) {
+  Matrix scales{1, scaling == Scaling::none ? 0 : scaling == Scaling::per_tensor ? 1 : count, {}};
+  for (std::int64_t i = 0; i < scales.columns; ++i) {
+    const auto bits = random_bits(key, static_cast<std::uint64_t>(i));
+    scales.values.push_back(static_cast<double>(bits % 1000 + 1) / 256);
+  }
+  return scales;
+}
+
+/// `matrix` with each row times its scale.
+[[nodiscard]] inline Matrix scaled(Matrix matrix, const Matrix& scales) {
+  if (scales.columns == 0) return matrix;
+  for (std::size_t i = 0; i < matrix.values.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i) / matrix.columns;
+    matrix.values[i] *= scales.values[scales.columns == 1 ? 0 : static_cast<std::size_t>(row)];
+  }
+  return matrix;
+}
+
+/// Scales in the device's memory.
+[[nodiscard]] inline GuardedTensor scales_on(const std::shared_ptr<Device>& device, const Matrix& scales) {
+  return GuardedTensor(device, {scales.columns}, f32, scales.values);
+}
+
+/// What to pass where a spec has no scaling.
+[[nodiscard]] inline TensorView view_if(bool given, const GuardedTensor& tensor) {
+  return given ? tensor.view() : TensorView();
+}
+
+/// Product::summed_within
+[[nodiscard]] inline double summed_within(const LinearSpec& spec, const Device& device) {
+  const bool on_gpu = device.id().type == DeviceType::cuda;
+  return on_gpu && is_float8(spec.dtype) ? float8_error(spec.fast_accum) : 0;
+}
+
+/// Calls `check(spec)` for layers of 8-bit floats: all pairs of dtypes with every scaling, and all results, in sizes
+/// that a GPU's library takes; then in other sizes, in other layouts, and with what a layer adds.
+template <typename Check> void for_each_float8(const Check& check) {
+  for (const DType x : {f8e4m3, f8e5m2}) {
+    for (const DType weight : {f8e4m3, f8e5m2}) {
+      for (const Scaling scaling : {Scaling::none, Scaling::per_tensor, Scaling::per_row}) {
+        check(LinearSpec{.m = 70, .n = 32, .k = 48, .dtype = x, .weight_dtype = weight, .scaling = scaling});
+      }
+    }
+  }
+  for (const DType out : {f16, f32}) {
+    check(LinearSpec{
+        .m = 70, .n = 32, .k = 48, .dtype = f8e4m3, .out_dtype = out, .scaling = Scaling::per_tensor, .bias = true});
+  }
+  for (const Scaling scaling : {Scaling::per_tensor, Scaling::per_row}) {
+    LinearSpec spec{.m = 37, .n = 48, .k = 64, .dtype = f8e4m3, .scaling = scaling, .fast_accum = true, .bias = true};
+    spec.activation = Activation::gelu_tanh;
+    spec.beta = 0.5F;
+    check(spec);
+    spec.fast_accum = false;
+    spec.n = 21;
+    spec.k = 53;
+    for (const Layout layout : {Layout::normal, Layout::transposed}) {
+      spec.x_layout = layout;
+      spec.weight_layout = layout;
+      check(spec);
+    }
+  }
+}
 
 /// Concatenates along the columns: [rows, Σ columns].
 [[nodiscard]] inline Matrix joined(std::span<const Matrix> parts) {

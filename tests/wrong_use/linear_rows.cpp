@@ -73,6 +73,42 @@ const std::vector<Row>& linear_rows() {
        2,
        linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5}, static_cast<GatheredOperand>(2)),
        {"LinearWeightGradient on rank {rank}", "the gathered operand number 2 is not known; known: 0 to 1"}},
+      {"LinearScalingNumber",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .dtype = f8e4m3, .scaling = static_cast<Scaling>(3)}),
+       {"AllGatherLinear on rank {rank}", "scaling number 3 is not known; known: 0 to 2"}},
+      {"LinearScalingOfF32",
+       2,
+       linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5, .scaling = Scaling::per_row}),
+       {"LinearReduceScatter on rank {rank}", "scaling per_row", "dtype f32", "f8e4m3 and f8e5m2"}},
+      {"LinearWeightDType",
+       2,
+       linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5, .dtype = f8e4m3, .weight_dtype = bf16}),
+       {"LinearAllReduce on rank {rank}", "a weight of bf16", "dtype f8e4m3", "f8e4m3 or f8e5m2"}},
+      {"LinearOutDType",
+       2,
+       linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .dtype = bf16, .out_dtype = f32}),
+       {"AllGatherLinear on rank {rank}", "a y of f32", "dtype bf16", "allowed: bf16"}},
+      {"GradientDType8",
+       2,
+       linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .dtype = f8e5m2}, GatheredOperand::x),
+       {"LinearWeightGradient on rank {rank}", "f8e5m2", "f32, bf16 or f16"},
+       Kind::unsupported},
+      {"LinearMissingScale",
+       2,
+       [](World& world) {
+         AllGatherLinear plan(world.team(), {.m = 8, .n = 3, .k = 5, .dtype = f8e4m3, .scaling = Scaling::per_row});
+         const TensorView x(memory().data(), {4, 5}, f8e4m3);
+         const TensorView weight(memory().data(), {3, 5}, f8e4m3);
+         plan(x, weight, TensorView(memory().data() + 64, {8, 3}, bf16), stream_of(world));
+       },
+       {"AllGatherLinear on rank {rank} of 2", "no x_scale", "per_row", "f32[4] is needed"}},
+      {"LinearUnexpectedScale",
+       2,
+       all_gather_linear([](AllGatherLinear& plan, StreamRef s) {
+         plan({.x = view({4, 5}), .weight = view({3, 5}), .x_scale = view({1}), .y = view({8, 3})}, s);
+       }),
+       {"AllGatherLinear on rank {rank} of 2", "x_scale", "without LinearSpec::scaling"}},
       {"LinearAlgorithm",
        2,
        linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5}, LinearOptions{.algorithm = "fused"}),

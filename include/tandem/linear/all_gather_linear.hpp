@@ -5,6 +5,7 @@
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/stream.hpp"
+#include "tandem/linear/linear_operands.hpp"
 #include "tandem/linear/linear_plan.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/team/team.hpp"
@@ -27,8 +28,8 @@ class TANDEM_API AllGatherLinear final : public LinearPlan {
   AllGatherLinear(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
 
   /// x: this rank's shard, [m_r, k] or as spec.x_layout says; weight: [n, k] or as spec.weight_layout says; y: [m, n]
-  /// with m ≤ spec.m, which determines this run's number of tokens. All dense, of spec.dtype; y must not overlap the
-  /// inputs. x may be overwritten after this call in stream order.
+  /// with m ≤ spec.m, which determines this run's number of tokens. All dense, of the spec's dtypes; y must not overlap
+  /// the inputs. x may be overwritten after this call in stream order.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n].
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
@@ -37,6 +38,8 @@ class TANDEM_API AllGatherLinear final : public LinearPlan {
   /// y, nor, as `output`, the inputs. Without spec.bias, bias is an empty view: TensorView().
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
                   const TensorView& y, StreamRef stream);
+  /// Any of these by name, and the scales of 8-bit x and W: x_scale, per_row, is [m_r], and gathered as x is.
+  void operator()(const LinearOperands& operands, StreamRef stream);
 
   /// With options.keep_gathered: [m, k], all shards of the last run that this rank called; valid, in stream order,
   /// until this plan's next run or replay. If that call was captured, the view is of each replay's shards: get it

@@ -5,6 +5,7 @@
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/stream.hpp"
+#include "tandem/linear/linear_operands.hpp"
 #include "tandem/linear/linear_plan.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
@@ -15,7 +16,7 @@ namespace tandem {
 /// y[m, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), bitwise identical on every rank: a
 /// row-parallel layer without sequence parallelism. `spec.k` is this rank's share of the inputs (it may differ from
 /// rank to rank), `spec.n` the whole. With beta, y must be equal on all ranks before the run. Bias and activation apply
-/// once, to the sum. Partial results are transferred in spec.dtype and summed in fp32, in rank order.
+/// once, to the sum. Partial results are transferred in y's dtype and summed in fp32, in rank order.
 ///
 /// Two shots: each rank sums the rows that it owns (as LinearReduceScatter does, overlapped in the same way), and the
 /// others copy the sums from it, so that no sum is computed twice. If one kernel follows the GEMM (CUDA, "sequence"),
@@ -29,7 +30,7 @@ class TANDEM_API LinearAllReduce final : public LinearPlan {
   LinearAllReduce(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
 
   /// x: [m, k] or as spec.x_layout says, with m ≤ spec.m; weight: [n, k] or as spec.weight_layout says; y: [m, n]. All
-  /// dense, of spec.dtype; y must not overlap the inputs.
+  /// dense, of the spec's dtypes; y must not overlap the inputs.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
@@ -39,6 +40,11 @@ class TANDEM_API LinearAllReduce final : public LinearPlan {
   void operator()(const TensorView& x, const TensorView& weight, const SymmetricTensor& y, StreamRef stream);
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
                   StreamRef stream);
+  /// Any of these by name, and the scales of 8-bit x and W, which may differ from rank to rank: x_scale, per_row, is
+  /// [m].
+  void operator()(const LinearOperands& operands, StreamRef stream);
+  /// With this y instead of the operands'.
+  void operator()(const LinearOperands& operands, const SymmetricTensor& y, StreamRef stream);
 
  private:
   class State;

@@ -5,6 +5,7 @@
 #include "tandem/base/export.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/device/stream.hpp"
+#include "tandem/linear/linear_operands.hpp"
 #include "tandem/linear/linear_plan.hpp"
 #include "tandem/linear/linear_spec.hpp"
 #include "tandem/team/team.hpp"
@@ -14,7 +15,7 @@ namespace tandem {
 /// y[m_r, n] = activation(Σ over ranks (alpha · x[m, k] · Wᵀ) + beta · y + bias), only rows shard_of(m, ranks, rank)
 /// on each rank: the forward pass of a row-parallel layer with sequence parallelism, and a column-parallel layer's
 /// gradient of x. `spec.k` is this rank's share of the inputs (it may differ from rank to rank), `spec.n` the whole.
-/// Bias and activation apply once, to the sum. Partial results are transferred in spec.dtype and summed in fp32, in
+/// Bias and activation apply once, to the sum. Partial results are transferred in y's dtype and summed in fp32, in
 /// rank order.
 ///
 /// Pipeline: rows are multiplied in the order of their owners, from the next rank's to this rank's own; each group is
@@ -31,11 +32,14 @@ class TANDEM_API LinearReduceScatter final : public LinearPlan {
   LinearReduceScatter(const Team& team, const LinearSpec& spec, const LinearOptions& options = {});
 
   /// x: [m, k] or as spec.x_layout says, with m ≤ spec.m; weight: [n, k] or as spec.weight_layout says; y: [m_r, n].
-  /// All dense, of spec.dtype; y must not overlap the inputs.
+  /// All dense, of the spec's dtypes; y must not overlap the inputs.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& y, StreamRef stream);
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
+  /// Any of these by name, and the scales of 8-bit x and W, which may differ from rank to rank: x_scale, per_row, is
+  /// [m].
+  void operator()(const LinearOperands& operands, StreamRef stream);
 
  private:
   class State;

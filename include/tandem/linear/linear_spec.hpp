@@ -24,16 +24,24 @@ struct LinearSpec {
   std::int64_t m = 0;  ///< tokens of all ranks; an upper bound: a run may have fewer (equal on all ranks)
   std::int64_t n = 0;
   std::int64_t k = 0;
-  DType dtype = f32;                      ///< of x, W, bias and y: f32, f16 or bf16
-  bool tf32 = false;                      ///< with f32: x and W may be rounded to TF32 (see GemmSpec::tf32)
-  Layout x_layout = Layout::normal;       ///< x as [tokens, K]; transposed: [K, tokens]
-  Layout weight_layout = Layout::normal;  ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
-  bool bias = false;                      ///< a vector of N, added once
+  DType dtype = f32;  ///< of x, W, bias and y: f32, f16 or bf16; of x and W: f8e4m3 or f8e5m2
+  std::optional<DType> weight_dtype = std::nullopt;  ///< W's, if not `dtype`: with one 8-bit dtype the other
+  std::optional<DType> out_dtype = std::nullopt;     ///< of bias, aux and y with 8 bits: bf16 (the default), f16 or f32
+  Scaling scaling = Scaling::none;                   ///< of 8-bit x and W; see LinearOperands
+  bool fast_accum = false;                           ///< of 8-bit x and W; see GemmSpec
+  bool tf32 = false;                                 ///< with f32: x and W may be rounded to TF32 (see GemmSpec::tf32)
+  Layout x_layout = Layout::normal;                  ///< x as [tokens, K]; transposed: [K, tokens]
+  Layout weight_layout = Layout::normal;             ///< W as [N, K], as PyTorch stores it; transposed: [K, N]
+  bool bias = false;                                 ///< a vector of N, added once
   Activation activation = Activation::none;
   Auxiliary auxiliary = Auxiliary::none;  ///< AllGatherLinear only, with an activation: its aux for backward
   DType gradient_dtype = f32;             ///< LinearWeightGradient only: dtype of dW: f32, or `dtype`
   float alpha = 1.0F;
   float beta = 0.0F;  ///< y = activation(alpha · x·Wᵀ + beta · y + bias); see GemmSpec for Auxiliary::gradient
+
+  [[nodiscard]] DType dtype_of_weight() const noexcept { return weight_dtype.value_or(dtype); }
+  /// Also of bias and aux.
+  [[nodiscard]] DType dtype_of_y() const noexcept { return out_dtype.value_or(is_float8(dtype) ? bf16 : dtype); }
 };
 
 /// How a plan runs, overriding its cost model's choices. Equal on all ranks.

@@ -138,7 +138,8 @@ CostTable HostDevice::costs() const {
   // bandwidth, from which each reckons whether a broadcast is passed on, does not depend on them but for rounding.
   const HostGemmSpeed speed = gemm_speed(gemm_library_);
   const double flops = speed.flops_per_second * (1 + further_thread * (crew_->size() - 1)) / ranks_for_each_core_;
-  CostTable table{.gemm_flops_per_second = flops,  // widening 16-bit operands in panels costs little
+  CostTable table{.gemm_flops_per_second = flops,  // widening narrow operands in panels costs little
+                  .gemm_float8_flops_per_second = flops,
                   .gemm_f32_flops_per_second = flops,
                   .gemm_tf32_flops_per_second = flops,
                   .gemm_launch_seconds = 2e-6,

@@ -9,6 +9,7 @@ void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream
   if (opens_) gather_.open(stream);
   gather_.take_slot(stream);
   // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
+  scales_.start(stream, operands.x_scale, operands.m, capturing());
   communication_.follow(stream);
   const Shard own = shard_of(operands.m, team().size(), team().rank());
   products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first, own.count, capturing());
@@ -17,13 +18,14 @@ void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {
     const TraceRange range(device(), stream, "GEMM own shard", TraceKind::compute);
-    multiply(products_.next(stream), operands, operands.x, own);
+    multiply(products_.next(stream), operands, operands.x, operands.x_scale, own);
   }
   for (const ShardGroup& group : gather_.groups()) {
     const ProductTurns::Turn turn = products_.next(stream);
     {
       const TraceRange range(device(), turn.waits, "wait for shards", TraceKind::wait);
       gather_.wait(turn.waits, group);
+      scales_.wait(turn.stream);
       products_.waited(turn);
     }
     const TraceRange range(device(), turn.stream, "GEMM arrived shards", TraceKind::compute);

@@ -6,6 +6,7 @@
 
 #include "tandem/linear/all_gather_linear.hpp"
 
+#include "linear/all_gather_linear/scale_gather.hpp"
 #include "linear/communication_streams.hpp"
 #include "linear/linear_plan_state.hpp"
 #include "linear/product_turns.hpp"
@@ -19,8 +20,7 @@ class AllGatherLinear::State final : public LinearPlanState {
  public:
   State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
 
-  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
-           const TensorView& y, StreamRef stream);
+  void run(const LinearOperands& given, StreamRef stream);
   [[nodiscard]] TensorView gathered() const;
 
  private:
@@ -28,6 +28,8 @@ class AllGatherLinear::State final : public LinearPlanState {
     const void* x;  ///< this rank's shard
     const void* weight;
     const void* bias;
+    const float* x_scale;  ///< this rank's; null without scaling
+    const float* weight_scale;
     std::byte* aux;  ///< null without one
     std::byte* y;
     std::int64_t m;
@@ -39,8 +41,9 @@ class AllGatherLinear::State final : public LinearPlanState {
   /// Gathers, then multiplies once.
   void sequence(const Operands& operands, StreamRef stream);
 
-  /// Computes `rows` of y; `x` points at these rows of x.
-  void multiply(const ProductTurns::Turn& turn, const Operands& operands, const void* x, Shard rows);
+  /// Computes `rows` of y; `x` and `scale` point at these rows of x and at their scales.
+  void multiply(const ProductTurns::Turn& turn, const Operands& operands, const void* x, const float* scale,
+                Shard rows);
   /// Computes the rows of a group: a GEMM for each contiguous range of rows or, if x is transposed, for each shard,
   /// which is a separate block.
   void multiply_gathered(const ProductTurns::Turn& turn, const Operands& operands, const ShardGroup& group);
@@ -48,6 +51,7 @@ class AllGatherLinear::State final : public LinearPlanState {
   bool keep_gathered_;
   Algorithm algorithm_;
   ShardGather gather_;
+  ScaleGather scales_;
   ProductTurns products_;
   CommunicationStreams communication_;
   std::int64_t kept_m_ = -1;  ///< rows of the last run, whose gathered x is kept; -1: none

@@ -13,26 +13,25 @@ LinearAllReduce::State::State(const Team& team, const LinearSpec& spec, const Li
                                                                {&State::pipeline, &State::stepwise, &State::stepwise,
                                                                 &State::stepwise, &State::direct, &State::sequence})) {}
 
-void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                                 const SymmetricTensor& y, StreamRef stream) {
+void LinearAllReduce::State::run(LinearOperands given, const SymmetricTensor& y, StreamRef stream) {
   expect_reachable(y, "y");
-  run(x, weight, bias, y.local(), &y.memory(), stream);
+  given.y = y.local();
+  run(given, stream, &y.memory());
 }
 
-void LinearAllReduce::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                                 const TensorView& y, const SymmetricMemory* symmetric, StreamRef stream) {
-  const std::int64_t m = expect_inputs(x, weight, bias);
-  expect(y, "y", spec().dtype, Dims{m, spec().n});
-  expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}});
+void LinearAllReduce::State::run(const LinearOperands& given, StreamRef stream, const SymmetricMemory* symmetric) {
+  const std::int64_t m = expect_inputs(given);
+  expect(given.y, "y", spec().dtype_of_y(), Dims{m, spec().n});
+  expect_apart_from_inputs(given.y, "y", given);
   expect_alike(stream, [&] {
     return format("a run of {} tokens into {}", m,
                   symmetric ? format("symmetric memory {}", symmetric->id()) : "a plain view");
   });
 
   const Shard own = shard_of(m, team().size(), team().rank());
-  auto* const own_rows = y.narrow(0, own.begin, own.count).data_as<std::byte>();
-  const RowParallelOperands operands{x.data_as<std::byte>(), weight.data(), bias.data(), own_rows, m, symmetric};
-  run_whole(stream, [&] { (this->*algorithm_)(operands, stream); });
+  auto* const own_rows = given.y.narrow(0, own.begin, own.count).data_as<std::byte>();
+  const RowParallelOperands run = operands(given, own_rows, m, symmetric);
+  run_whole(stream, [&] { (this->*algorithm_)(run, stream); });
 }
 
 void LinearAllReduce::State::exchange_sums(const RowParallelOperands& operands, std::uint32_t round, StreamRef stream,

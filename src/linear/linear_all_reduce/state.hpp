@@ -17,11 +17,9 @@ class LinearAllReduce::State final : public RowParallelState {
  public:
   State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
 
-  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
-           StreamRef stream);
+  void run(LinearOperands given, const SymmetricTensor& y, StreamRef stream);
   /// `symmetric`: the memory of y on all ranks, or null for a plain view.
-  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
-           const SymmetricMemory* symmetric, StreamRef stream);
+  void run(const LinearOperands& given, StreamRef stream, const SymmetricMemory* symmetric = nullptr);
 
  private:
   using Algorithm = void (State::*)(const RowParallelOperands& operands, StreamRef stream);

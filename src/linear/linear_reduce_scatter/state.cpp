@@ -13,15 +13,14 @@ LinearReduceScatter::State::State(const Team& team, const LinearSpec& spec, cons
                                   : algorithm_named<Algorithm>(choice().algorithm, scattering_algorithms,
                                                                {&State::pipeline, &State::direct, &State::sequence})) {}
 
-void LinearReduceScatter::State::run(const TensorView& x, const TensorView& weight, const TensorView& bias,
-                                     const TensorView& y, StreamRef stream) {
-  const std::int64_t m = expect_inputs(x, weight, bias);
-  expect(y, "y", spec().dtype, Dims{own_rows(m), spec().n});
-  expect_apart_from_inputs(y, "y", {{"x", x}, {"weight", weight}, {"bias", bias}});
+void LinearReduceScatter::State::run(const LinearOperands& given, StreamRef stream) {
+  const std::int64_t m = expect_inputs(given);
+  expect(given.y, "y", spec().dtype_of_y(), Dims{own_rows(m), spec().n});
+  expect_apart_from_inputs(given.y, "y", given);
   expect_alike(stream, [&] { return format("a run of {} tokens", m); });
 
-  const RowParallelOperands operands{x.data_as<std::byte>(), weight.data(), bias.data(), y.data_as<std::byte>(), m};
-  run_whole(stream, [&] { (this->*algorithm_)(operands, stream); });
+  const RowParallelOperands run = operands(given, given.y.data_as<std::byte>(), m);
+  run_whole(stream, [&] { (this->*algorithm_)(run, stream); });
 }
 
 }  // namespace tandem

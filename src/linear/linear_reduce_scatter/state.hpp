@@ -16,8 +16,7 @@ class LinearReduceScatter::State final : public RowParallelState {
  public:
   State(const Team& team, const LinearSpec& spec, const LinearOptions& options);
 
-  void run(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
-           StreamRef stream);
+  void run(const LinearOperands& given, StreamRef stream);
 
  private:
   using Algorithm = void (State::*)(const RowParallelOperands& operands, StreamRef stream);

@@ -117,7 +117,7 @@ void ExchangedSums::reduce_by_mail(const RowParallelOperands& run, StreamRef str
                           .out = run.y,
                           .count = count,
                           .shard = shard_of(run.m, layer_.team.size(), 0).count * spec.n,
-                          .dtype = spec.dtype,
+                          .dtype = spec.dtype_of_y(),
                           .bias = run.bias,
                           .columns = spec.n,
                           .activation = spec.activation};
@@ -127,7 +127,7 @@ void ExchangedSums::reduce_by_mail(const RowParallelOperands& run, StreamRef str
     exchange.form = one_step ? MailedForm::one_shot : MailedForm::two_shot;
     exchange.out = layer_.all_rows(run);
     exchange.shard =
-        one_step ? 0 : static_cast<std::int64_t>(kernel_chunk(whole, layer_.team.size()) / size_of(spec.dtype));
+        one_step ? 0 : static_cast<std::int64_t>(kernel_chunk(whole, layer_.team.size()) / size_of(spec.dtype_of_y()));
   }
   exchange.length = exchange.form == MailedForm::one_shot ? count : exchange.shard;
   const TraceRange range(layer_.team.device(), stream, "exchange partial sums", TraceKind::exchange);

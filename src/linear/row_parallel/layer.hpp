@@ -20,6 +20,8 @@ struct RowParallelOperands {
   const std::byte* x;
   const void* weight;
   const void* bias;
+  const float* x_scale;  ///< null without scaling
+  const float* weight_scale;
   std::byte* y;  ///< this rank's rows: the operand of beta, and the result
   std::int64_t m;
   const SymmetricMemory* symmetric = nullptr;  ///< where all rows of y begin on all ranks, if y is symmetric
@@ -38,7 +40,7 @@ struct RowParallelLayer {
 
   /// Of y.
   [[nodiscard]] std::size_t row_bytes() const noexcept {
-    return static_cast<std::size_t>(spec.n) * size_of(spec.dtype);
+    return static_cast<std::size_t>(spec.n) * size_of(spec.dtype_of_y());
   }
   /// Of the `m` rows of a run, those that this rank sums.
   [[nodiscard]] Shard own_rows(std::int64_t m) const { return shard_of(m, team.size(), team.rank()); }
@@ -52,8 +54,8 @@ struct RowParallelLayer {
     return {.sources = sources,
             .destinations = destinations,
             .count = rows * spec.n,
-            .dtype = spec.dtype,
-            .out_dtype = spec.dtype,
+            .dtype = spec.dtype_of_y(),
+            .out_dtype = spec.dtype_of_y(),
             .bias = run.bias,
             .columns = spec.n,
             .activation = spec.activation,

@@ -101,6 +101,8 @@ void PartialProduct::run_gemm(Gemm& gemm, Weights& weights, const RowParallelOpe
   const std::int64_t first = transposed ? rows.begin : rows.begin * spec.k;
   into.a = run.x + static_cast<std::size_t>(first) * size_of(spec.dtype);
   into.b = run.weight;
+  into.a_scale = run.x_scale + (spec.scaling == Scaling::per_row ? rows.begin : 0);
+  into.b_scale = run.weight_scale;
   into.m = rows.count;
   into.lda = transposed ? run.m : 0;
   into.weights = weights;

@@ -41,13 +41,24 @@ RowParallelState::RowParallelState(const Team& team, LinearKind kind, const Line
   keep_in_graphs(std::move(owners));
 }
 
-std::int64_t RowParallelState::expect_inputs(const TensorView& x, const TensorView& weight,
-                                             const TensorView& bias) const {
-  const std::int64_t m = tokens(x, "x", spec().x_layout == Layout::normal ? 0 : 1);
-  expect(x, "x", spec().dtype, stored(spec().x_layout, m, spec().k));
-  expect(weight, "weight", spec().dtype, stored(spec().weight_layout, spec().n, spec().k));
-  expect_bias(bias);
+std::int64_t RowParallelState::expect_inputs(const LinearOperands& given) const {
+  const std::int64_t m = tokens(given.x, "x", spec().x_layout == Layout::normal ? 0 : 1);
+  expect_factors(given, m);
+  expect_bias(given.bias);
+  expect_auxiliary(given.aux, m);
   return m;
+}
+
+RowParallelOperands RowParallelState::operands(const LinearOperands& given, std::byte* own_rows, std::int64_t m,
+                                               const SymmetricMemory* symmetric) {
+  return {given.x.data_as<std::byte>(),
+          given.weight.data(),
+          given.bias.data(),
+          given.x_scale.data_as<const float>(),
+          given.weight_scale.data_as<const float>(),
+          own_rows,
+          m,
+          symmetric};
 }
 
 }  // namespace tandem

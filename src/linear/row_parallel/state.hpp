@@ -26,7 +26,10 @@ class RowParallelState : public LinearPlanState {
   RowParallelState(const Team& team, LinearKind kind, const LinearSpec& spec, const LinearOptions& options);
 
   /// Checks a run's inputs, and returns its number of tokens.
-  [[nodiscard]] std::int64_t expect_inputs(const TensorView& x, const TensorView& weight, const TensorView& bias) const;
+  [[nodiscard]] std::int64_t expect_inputs(const LinearOperands& given) const;
+  /// Those of a run of `m` tokens, whose sums go to `own_rows`.
+  [[nodiscard]] static RowParallelOperands operands(const LinearOperands& given, std::byte* own_rows, std::int64_t m,
+                                                    const SymmetricMemory* symmetric = nullptr);
   /// A run, whose work `algorithm` queues. Call after all checks.
   template <typename Algorithm> void run_whole(StreamRef stream, const Algorithm& algorithm) {
     begin(stream);

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "linear/all_gather_linear/scale_gather.hpp"
+
+#include "team/or_abort.hpp"
+
+namespace tandem {
+namespace {
+
+/// All scales together, whatever x does.
+LinearChoice in_one_group(const LinearChoice& choice) {
+  LinearChoice one = choice;
+  one.groups = 0;
+  return one;
+}
+
+}  // namespace
+
+ScaleGather::Parts::Parts(const Team& team, std::int64_t max_m, const LinearChoice& choice, std::uint32_t operation)
+    : gather(team, max_m, sizeof(float), in_one_group(choice), ShardGather::Meanwhile::something, ShardGather::Kept::no,
+             operation),
+      side(team),
+      gathered(or_abort(team, "an event", [&] { return Event(team.device()); })) {}
+
+ScaleGather::ScaleGather(const Team& team, const LinearSpec& spec, const LinearChoice& choice,
+                         std::uint32_t operation) {
+  if (spec.scaling == Scaling::per_row && team.size() > 1) parts_.emplace(team, spec.m, choice, operation);
+}
+
+Owners ScaleGather::owners() const { return parts_ ? parts_->gather.owners() : Owners(); }
+
+void ScaleGather::start(StreamRef stream, const float* own, std::int64_t m, bool captured) {
+  if (!parts_) return;
+  auto& [gather, side, gathered] = *parts_;
+  side.follow(stream);
+  gather.take_slot(side.ref());
+  gather.start(side.ref(), own, m, captured);
+  gather.keep_own(side.ref(), own);
+  for (const ShardGroup& group : gather.groups()) gather.wait(side.ref(), group);
+  gathered.record(side.ref());
+}
+
+void ScaleGather::wait(StreamRef stream) const {
+  if (parts_) parts_->gathered.wait(stream);
+}
+
+const float* ScaleGather::of(std::int64_t row, const float* own) const {
+  return parts_ ? reinterpret_cast<const float*>(parts_->gather.row(row)) : own;
+}
+
+void ScaleGather::rejoin(StreamRef stream) {
+  if (parts_) parts_->side.rejoin(stream);
+}
+
+void ScaleGather::finish(StreamRef stream) {
+  if (!parts_) return;
+  rejoin(stream);
+  parts_->gather.finish(stream, parts_->gather.slot());
+}
+
+}  // namespace tandem
