@@ -34,14 +34,19 @@ def is_overlap(place):
 
 
 def order(place):
-    """Sorts by operation, then eager before graphs; equal places keep their order."""
+    """Sorts by operation, 8-bit floats last, then eager before graphs; equal places keep their order."""
     name = "all_gather beside" if place.operation.startswith("all_gather beside") else place.operation
-    return OPERATIONS.index(name), place.way
+    return OPERATIONS.index(name), place.dtype.startswith("f8"), place.way
 
 
 def beside(shape):
     """The operation name of a gather concurrent with a GEMM of this M,N,K."""
     return f"all_gather beside {shape}"
+
+
+def titled(place):
+    """The operation, and the dtype if it has 8 bits: then the same shape is measured in another one, too."""
+    return f"{place.operation} {place.dtype}" if place.dtype.startswith("f8") else place.operation
 
 
 def bus_factor(operation, ranks):

@@ -12,11 +12,18 @@ import values
 COLLECTIVES = {"all_gather_linear": "all_gather", "linear_reduce_scatter": "reduce_scatter", "linear_all_reduce": "all_reduce"}
 
 
+SCALES = (0.5, 0.25)  # of 8-bit x and weight; the product of two is exact in fp32
+
+
 class Operands:
-    """A rank's blocks of x and of the weight."""
+    """A rank's blocks of x and of the weight, which have 8 bits or the result's dtype."""
 
     def __init__(self, operation, shape, dtype, seed, device, rows):
         m, n, k = shape
+        self.scales, self.narrow, self.out_dtype = (), None, dtype
+        if dtype.itemsize == 1:
+            self.scales = tuple(torch.tensor(scale, device=device) for scale in SCALES)
+            self.narrow, self.out_dtype = exact.Narrow(dtype, SCALES[0] * SCALES[1]), torch.bfloat16
         self.shape = shape
         self.rows = rows  # how many rows to compare
         self.operation, self.tokens, self.seed, self.dtype = operation, m, seed, dtype
@@ -28,6 +35,11 @@ class Operands:
         self.x, self.weight = (
             values.block(torch, values.key_of(seed, tensor), k, *layer.block_of(self.part, kind, m, self.ranks, self.rank),
                          dtype, device) for tensor, kind in ((0, "x"), (1, "weight")))
+
+
+def as_moved(tensor):
+    """Floats of 8 bits as bytes, which everything can move."""
+    return tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor
 
 
 class Sequence:
@@ -42,21 +54,23 @@ class Sequence:
             self.shard = peer_empty(x.shape, x.dtype)
             self.shard.copy_(x)
             self.gathered = peer_empty((operands.tokens, x.shape[1]), x.dtype)
-            self.y = torch.empty(operands.tokens, outputs, dtype=x.dtype, device=x.device)
+            self.y = torch.empty(operands.tokens, outputs, dtype=operands.out_dtype, device=x.device)
             return
-        self.partial = peer_empty((operands.tokens, outputs), x.dtype)
+        self.partial = peer_empty((operands.tokens, outputs), operands.out_dtype)
         self.y = (peer.sums_of(self.partial) if operands.operation == "linear_all_reduce" else
-                  peer_empty((operands.tokens // operands.ranks, outputs), x.dtype))
+                  peer_empty((operands.tokens // operands.ranks, outputs), operands.out_dtype))
 
     def gemm(self):
-        if self.operands.operation == "all_gather_linear":
-            torch.mm(self.gathered, self.operands.weight.t(), out=self.y)
+        x, out = ((self.gathered, self.y) if self.operands.operation == "all_gather_linear" else
+                  (self.operands.x, self.partial))
+        if self.operands.narrow:
+            torch._scaled_mm(x, self.operands.weight.t(), *self.operands.scales, out_dtype=out.dtype, out=out)
         else:
-            torch.mm(self.operands.x, self.operands.weight.t(), out=self.partial)
+            torch.mm(x, self.operands.weight.t(), out=out)
 
     def comm(self):
         if self.operands.operation == "all_gather_linear":
-            self.peer.gather(self.gathered, self.shard)
+            self.peer.gather(*(as_moved(tensor) for tensor in (self.gathered, self.shard)))
         elif self.operands.operation == "linear_reduce_scatter":
             self.peer.scatter_sums(self.y, self.partial)
         else:
@@ -70,7 +84,7 @@ class Sequence:
     def prepare(self):
         self.y.fill_(float("nan"))
         if self.operands.operation == "all_gather_linear":
-            self.gathered.fill_(float("nan"))
+            as_moved(self.gathered).fill_(0x7f if self.operands.narrow else float("nan"))
 
     def run(self):
         self.sequence()
@@ -83,7 +97,7 @@ class Sequence:
             (first, last), _ = layer.block_of(part, "y", self.operands.tokens, ranks, owner)
             block = self.y[first:last] if self.operands.operation == "linear_all_reduce" else self.y
             wrong += exact.compare(torch, part, "y", self.operands.tokens, self.operands.seed, ranks, owner, (block, ranks),
-                                   only=self.operands.rows)[1]
+                                   only=self.operands.rows, narrow=self.operands.narrow)[1]
         return wrong
 
 
@@ -94,10 +108,21 @@ class AsyncTp(Sequence):
 
     def overlap(self):
         name, weight = dist.group.WORLD.group_name, self.operands.weight.t()
-        if self.operands.operation == "all_gather_linear":
+        if self.operands.narrow:
+            self.y = self.overlap_scaled(name, weight, *self.operands.scales)
+        elif self.operands.operation == "all_gather_linear":
             self.y = torch.ops.symm_mem.fused_all_gather_matmul(self.shard, [weight], 0, name, return_A=False)[1][0]
         else:
             self.y = torch.ops.symm_mem.fused_matmul_reduce_scatter(self.operands.x, weight, "sum", 0, name)
+
+    def overlap_scaled(self, name, weight, x_scale, weight_scale):
+        operands, fused = self.operands, torch.ops.symm_mem
+        if operands.operation == "all_gather_linear":
+            return fused.fused_all_gather_scaled_matmul(self.shard, [weight], x_scale, [weight_scale], 0, name, [None],
+                                                        [None], [operands.out_dtype], [False])[1][0]
+        sizes = [operands.tokens, weight.shape[1]]
+        return fused.fused_scaled_matmul_reduce_scatter(operands.x, weight, x_scale, weight_scale, "sum", 0, 0, name, sizes,
+                                                        None, None, operands.out_dtype, False)
 
     run = overlap
 

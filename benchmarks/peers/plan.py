@@ -25,10 +25,12 @@ class Case:
     sizes: tuple = ()  # for a collective: bytes, as SIZE in `tandem bench`
     forms: tuple = ()  # for a collective: apart (out-of-place), in place
     shape: tuple = ()  # for a GEMM: M, N, K
+    dtype: str = ""  # for a linear layer of 8-bit floats
 
     @property
     def name(self):
-        return ".".join((self.way, self.operation, *(["x".join(map(str, self.shape))] if self.shape else [])))
+        shape = ["x".join(map(str, self.shape))] if self.shape else []
+        return ".".join((self.way, self.operation, *([self.dtype] if self.dtype else []), *shape))
 
 
 REDUCING = ((8192, 8192, 28672), (8192, 8192, 8192), (4096, 12288, 49152), (1024, 8192, 28672), (64, 8192, 28672))
@@ -50,6 +52,9 @@ PLANS = {
 }
 
 
+FLOAT8 = "f8e4m3"  # with one scale for each tensor, into bf16
+
+
 def dtypes(device):
     """The dtype of everything else, and the one of the cases that overlap a collective with a GEMM."""
     return ("bf16", "f16") if device == "cuda" else ("f32", "f32")
@@ -68,9 +73,9 @@ def cases(plan, device, ranks):
     def collective(operation, sizes, forms, called=every):
         return [Case(way, operation, sizes, forms) for way in called]
 
-    def linear(way):
-        return [Case(way, operation, shape=shape) for operation, shapes in plan.shapes.items() for shape in shapes
-                if way == "eager" or shape[0] <= FEW_TOKENS]
+    def linear(way, dtype=""):
+        return [Case(way, operation, shape=shape, dtype=dtype) for operation, shapes in plan.shapes.items()
+                for shape in shapes if way == "eager" or shape[0] <= FEW_TOKENS]
 
     return [
         # All reductions are compared in one form and way: in place, as most peers do them, and in graphs if possible.
@@ -81,6 +86,7 @@ def cases(plan, device, ranks):
         *collective("reduce_scatter", sharded, ("apart", "in place")),
         *collective("all_to_all", sharded, ("apart", )),
         *collective("broadcast", plan.spread, ("in place", )),
+        *(case for way in every if device == "cuda" for case in linear(way, FLOAT8)),
     ]
 
 
@@ -96,7 +102,9 @@ def most_bytes(plan, ranks):
 def tandem_arguments(case, options):
     """The other arguments of `tandem bench OPERATION`; `options` are those of add_arguments."""
     dtype, beside_dtype = dtypes(options.device)
-    words = ["--device", options.device, "-d", beside_dtype if case.way == "beside" else dtype]
+    words = ["--device", options.device, "-d", case.dtype or (beside_dtype if case.way == "beside" else dtype)]
+    if case.dtype:
+        words += ["--scaling", "per_tensor"]
     if case.sizes:
         words += ["-b", str(case.sizes[0]), "-e", str(case.sizes[-1])]
     if len(case.sizes) > 1:

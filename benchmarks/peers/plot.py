@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import table
-from columns import PEERS, algbw, bus_factor, is_overlap, order
+from columns import PEERS, algbw, bus_factor, is_overlap, order, titled
 
 INK = "#22303c"
 TANDEM = "#c8553d"
@@ -47,8 +47,8 @@ def curves(places, ranks):
 def dots(places):
     """[(label, way, ratio, the fastest peer)] of all else: by operation, and the smallest first."""
     def rank(place):
-        operation, way = order(place)
-        return operation, way.partition(", ")[2], [int(number) for number in place.what.split(",")]
+        operation, narrow, way = order(place)
+        return operation, narrow, way.partition(", ")[2], [int(number) for number in place.what.split(",")]
 
     found = []
     for place in sorted(places, key=rank):
@@ -63,7 +63,7 @@ def dots(places):
             way, form = "beside", place.way
         what = place.what if is_overlap(place) and not beside else size(place.what)
         form = f", {'out of place' if form == 'apart' else form}" if form else ""
-        operation = "all_gather beside a GEMM" if beside else place.operation.replace("_linear", " + GEMM").replace(
+        operation = "all_gather beside a GEMM" if beside else titled(place).replace("_linear", " + GEMM").replace(
             "linear_", "GEMM + ")
         found.append((f"{operation} {what}{form}", way, ratio, NAMES.get(best, best)))
     return found

@@ -30,7 +30,7 @@ os.environ |= NO_MULTICAST
 os.environ.pop("TORCH_SYMM_MEM_ENABLE_NATIVE_ASYNC_TP", None)
 
 import plan as plans  # noqa: E402
-from columns import COLLECTIVES, TIMES, Entry, Place, beside  # noqa: E402
+from columns import COLLECTIVES, TIMES, Entry, Place, beside, titled  # noqa: E402
 
 try:
     import torch
@@ -47,7 +47,7 @@ try:
 except ImportError as error:
     sys.exit(f"pytorch.py: no torch ({error})")
 
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3": torch.float8_e4m3fn}
 
 
 def arguments():
@@ -253,19 +253,22 @@ class Comparison:
 
     def linear(self, case):
         operation, shape, way, graphs = case.operation, case.shape, case.way, case.way == "graph"
-        place = Place(operation, ",".join(map(str, shape)), self.dtype, way)
-        where, dtype = f"{operation} {place.what}, {way}", DTYPES[self.dtype]
+        place = Place(operation, ",".join(map(str, shape)), case.dtype or self.dtype, way)
+        where, dtype = f"{titled(place)} {place.what}, {way}", DTYPES[place.dtype]
         operands = self.attempt("everyone", where, lambda: linear.Operands(
             operation, shape, dtype, self.options.seed, self.device, self.options.rows))
         if operands is None:
             return
         collective, plain = linear.COLLECTIVES[operation], Peer("plain", Plain(self.device))
-        travels = shape[0] * (shape[2] if collective == "all_gather" else shape[1]) * dtype.itemsize
+        travels = shape[0] * (shape[2] * dtype.itemsize if collective == "all_gather" else
+                              shape[1] * operands.out_dtype.itemsize)
         makers = {peer.name: lambda peer=peer: linear.Sequence(peer, operands)
                   for peer in self.takers(collective, travels, graphs)}
         if self.fuses and operation in linear.AsyncTp.OPERATIONS:
             makers["async-tp"] = lambda: linear.AsyncTp(plain, operands)
-        if self.cublasmp and graphs:
+        if self.cublasmp and case.dtype:
+            self.leave_out("cublasmp", where, "it is not asked for 8-bit floats here")
+        elif self.cublasmp and graphs:
             self.leave_out("cublasmp", where, "it has one stream, and a graph is captured on another one")
         elif self.cublasmp:
             makers["cublasmp"] = lambda: linear.CublasMp(plain, operands, self.cublasmp, self.dtype)

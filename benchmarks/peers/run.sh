@@ -11,7 +11,7 @@ usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|no
                                [--launches N] [--rows N] [--plot FILE]
 
 all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, a gather beside a product, and linear layers with their
-communication: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
+communication, in 16 bits and on CUDA also in 8: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
 symmetric memory's one-shot and two-shot all_reduce, async TP; on the host with gloo); the layers on CUDA through
 cuBLASMp, too. On CUDA, collectives and linear layers of few tokens also in graphs. N rounds (default 3): in each, one
 operation or shape after the other is measured through all of them in turns, and who comes first changes from round to

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from columns import (PEERS, TIMES, algbw, bus_factor, from_pytorch, from_tandem, ideal, is_overlap, order, over_sequence,
-                     taken)
+                     taken, titled)
 
 SAME = ("ranks", "device")
 SLOWER_THAN_SEQUENCE = 1.01  # an overlap may take at most this many times its sequence's time
@@ -85,12 +85,12 @@ def collective_lines(places, ranks):
 
 
 def overlap_lines(places):
-    lines = [f"# {'operation':<32} {'what':<17} {'type':>4} {'way':<8} {'peer':<11} {'#wrong':>6}" +
+    lines = [f"# {'operation':<32} {'what':<17} {'type':>6} {'way':<8} {'peer':<11} {'#wrong':>6}" +
              "".join(f" {name:>9}" for name in (*TIMES, "T_ideal")) + f" {'T_i/T':>6} {'/Tandem':>8}",
-             f"# {'':<32} {'(B or M,N,K)':<17} {'':>4} {'':<8} {'':<11} {'':>6}" + f" {'(us)':>9}" * 5]
+             f"# {'':<32} {'(B or M,N,K)':<17} {'':>6} {'':<8} {'':<11} {'':>6}" + f" {'(us)':>9}" * 5]
     for place, peers in places.items():
         for peer, (wrong, times) in peers.items():
-            lines.append(f"  {place.operation:<32} {place.what:<17} {place.dtype:>4} {place.way:<8} {peer:<11} {wrong:>6}" +
+            lines.append(f"  {place.operation:<32} {place.what:<17} {place.dtype:>6} {place.way:<8} {peer:<11} {wrong:>6}" +
                          "".join(f" {text(us):>9}" for us in (*(times.get(name) for name in TIMES), ideal(times))) +
                          f" {text(efficiency(peer, place, times), 3):>6} {text(relative(peer, peers), 3):>8}")
     return lines
@@ -103,7 +103,7 @@ def ratio_lines(places):
     for place, peers in places.items():
         best = best_peer(peers)
         own, other = (peers.get(name, (0, {}))[1] for name in ("tandem", best))
-        lines.append(f"  {place.operation:<32} {place.what:<17} {place.way:<15} {text(taken('tandem', own)):>9} "
+        lines.append(f"  {titled(place):<32} {place.what:<17} {place.way:<15} {text(taken('tandem', own)):>9} "
                      f"{text(taken(best, other)):>9} {best or '-':<11} {text(relative(best, peers), 3):>8} "
                      f"{text(over_sequence(own), 3):>7} {text(efficiency('tandem', place, own), 3):>6} "
                      f"{text(efficiency(best, place, other), 3):>6}")
@@ -122,7 +122,7 @@ def miss_lines(places):
         why = [f"{best} takes {ahead:.3f} of its time"] if ahead is not None and ahead < 1 else []
         why += [f"its own sequence takes {kept:.3f} of its time"] if kept is not None and kept < 1 / SLOWER_THAN_SEQUENCE else []
         if why:
-            lines.append(f"# behind: {place.operation} {place.what} {place.way}: {', '.join(why)}")
+            lines.append(f"# behind: {titled(place)} {place.what} {place.way}: {', '.join(why)}")
     if not judged:
         return []
     return lines + [f"# Tandem is behind in {len(lines)} of {judged}, and ahead of all peers by more than {LEVEL:.0%} in {clear}"]
@@ -183,7 +183,7 @@ def render(tandem, pytorch, left_out=(), ratios=False):
     if not ratios:
         lines += collective_lines(collectives, ranks) + overlap_lines(overlaps)
     lines += ratio_lines(places) + miss_lines(places)
-    wrong = [f"# wrong: {place.operation} {place.what} {place.way}, {peer}: {count} elements"
+    wrong = [f"# wrong: {titled(place)} {place.what} {place.way}, {peer}: {count} elements"
              for place, peers in places.items() for peer, (count, _) in peers.items() if count]
     return lines + wrong, not wrong
 

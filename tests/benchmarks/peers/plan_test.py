@@ -46,10 +46,10 @@ class Plan(unittest.TestCase):
             names = [case.name for case in plan.cases(chosen, "cuda", 2)]
             self.assertEqual(len(set(names)), len(names))
             for name in names:
-                self.assertRegex(name, r"^(eager|graph|beside)\.[a-z_]+(\.\d+x\d+x\d+)?$")
+                self.assertRegex(name, r"^(eager|graph|beside)\.[a-z_]+(\.f8e4m3)?(\.\d+x\d+x\d+)?$")
 
     def test_captures_where_there_are_graphs(self):
-        for device, graphs in (("host", 0), ("cuda", 8)):  # every operation
+        for device, graphs in (("host", 0), ("cuda", 11)):  # every operation, and layers of 8-bit floats
             captured = [case for case in plan.cases(plan.PLANS["small"], device, 2) if case.way == "graph"]
             self.assertEqual(len(captured), graphs)
             for case in captured:
@@ -74,9 +74,21 @@ class Plan(unittest.TestCase):
     def test_begins_with_what_one_would_miss_most(self):
         cases = plan.cases(plan.PLANS["node"], "cuda", 2)
         self.assertEqual([case.operation for case in cases[:2]], ["all_reduce", "all_gather"])
-        self.assertEqual(cases[-1].operation, "broadcast")
-        self.assertLess(max(i for i, case in enumerate(cases) if case.shape),
+        self.assertEqual([case.operation for case in cases if not case.dtype][-1], "broadcast")
+        self.assertLess(max(i for i, case in enumerate(cases) if case.shape and not case.dtype),
                         min(i for i, case in enumerate(cases) if case.operation == "all_to_all"))
+        self.assertTrue(cases[-1].dtype)
+
+    def test_scales_8_bit_floats_on_gpus(self):
+        for device in ("host", "cuda"):
+            cases = [case for case in plan.cases(plan.PLANS["node"], device, 2) if case.shape and case.way != "beside"]
+            narrow = [(case.way, case.operation, case.shape) for case in cases if case.dtype]
+            wide = [(case.way, case.operation, case.shape) for case in cases if not case.dtype]
+            self.assertEqual(narrow, wide if device == "cuda" else [])
+            for case in cases:
+                words = tandem_words(case, device)
+                self.assertEqual(("--scaling" in words, words[words.index("-d") + 1] == plan.FLOAT8),
+                                 (bool(case.dtype), ) * 2)
 
     def test_leaves_room_for_every_case(self):
         for chosen in plan.PLANS.values():

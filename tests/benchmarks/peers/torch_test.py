@@ -130,6 +130,17 @@ class WithTorch(unittest.TestCase):
             case = linear.Sequence(peer, operands)
             self.expect_to_see(case, case.y)
 
+    def test_sees_one_wrong_element_of_a_product_of_8_bit_floats(self):
+        import linear
+        from peer import Peer, Plain
+
+        peer = Peer("gloo", Plain(self.device))
+        for operation in linear.COLLECTIVES:
+            operands = linear.Operands(operation, (16, 32, 48), self.torch.float8_e4m3fn, 1, self.device, None)
+            case = linear.Sequence(peer, operands)
+            self.assertEqual(case.y.dtype, self.torch.bfloat16)
+            self.expect_to_see(case, case.y)
+
     def test_sees_one_wrong_element_of_either_of_two_ways(self):
         import linear
         from peer import Peer, Plain
