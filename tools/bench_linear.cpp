@@ -99,7 +99,7 @@ class LinearBench {
                                   {"why", choice.why},
                                   {"checked", is_checked_whole(problem, 0) ? "all" : "sample"},
                                   {"wrong", wrong}};
-    std::string line = format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6}", problem.shape.m, problem.shape.n, problem.shape.k,
+    std::string line = format("{:>8} {:>7} {:>7} {:>6} {:>11} {:>6}", problem.shape.m, problem.shape.n, problem.shape.k,
                               problem.type(), algorithm_text(choice.algorithm, choice.groups), wrong);
     add_times(values, line, times, wrong, options_.stats);
     values["predicted_sequence_us"] = choice.predicted.t_sequence * 1e6;
@@ -128,9 +128,9 @@ void print_header(Report& report, bool sampled, bool stats) {
         format("#wrong of large shapes is out of a sample: {0} x {0} elements of each rank's output", sampled_lines));
   }
   report.comment("");
-  report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6}", "M", "N", "K", "type", "algorithm", "#wrong") +
+  report.comment(format("{:>6} {:>7} {:>7} {:>6} {:>11} {:>6}", "M", "N", "K", "type", "algorithm", "#wrong") +
                  overlap_columns(stats));
-  report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6}", "", "", "", "", "/groups", "") + overlap_units(stats));
+  report.comment(format("{:>6} {:>7} {:>7} {:>6} {:>11} {:>6}", "", "", "", "", "/groups", "") + overlap_units(stats));
 }
 
 }  // namespace

@@ -280,7 +280,7 @@ class Tuner {
                                   {"to_model", right ? nlohmann::ordered_json(candidate.to_model) : nullptr},
                                   {"kept", kept}};
     report.row(values,
-               format("{:>8} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", problem.shape.m, problem.shape.n,
+               format("{:>8} {:>7} {:>7} {:>6} {:>11} {:>6} {:>9} {:>8}", problem.shape.m, problem.shape.n,
                       problem.shape.k, problem.type(), text_of(candidate.options), candidate.wrong,
                       right ? time_text(microseconds) : "-", right ? format("{:.3f}", candidate.to_model) : "-"));
   }
@@ -299,10 +299,10 @@ class Tuner {
 
 void print_header(Report& report) {
   report.comment("");
-  report.comment(format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", "M", "N", "K", "type", "algorithm",
+  report.comment(format("{:>6} {:>7} {:>7} {:>6} {:>11} {:>6} {:>9} {:>8}", "M", "N", "K", "type", "algorithm",
                         "#wrong", "time", "to model"));
   report.comment(
-      format("{:>6} {:>7} {:>7} {:>5} {:>11} {:>6} {:>9} {:>8}", "", "", "", "", "/groups", "", "(us)", "'s"));
+      format("{:>6} {:>7} {:>7} {:>6} {:>11} {:>6} {:>9} {:>8}", "", "", "", "", "/groups", "", "(us)", "'s"));
 }
 
 /// Throws InvalidArgument for an unusable plan cache, before anything is measured.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,81 @@ class LinearOperations {
   std::uint64_t inputs_ = 0;
 };
 
+/// The layers of 8-bit floats into f32 on `tokens` tokens, by each algorithm and scaling. Whole numbers and scales.
+class Float8Layers {
+ public:
+  Float8Layers(const Team& team, ReplayedRuns& runs, std::int64_t tokens) : team_(team), runs_(runs), tokens_(tokens) {
+    const std::int64_t own = shard_of(tokens, team.size(), team.rank()).count;
+    for (const Scaling scaling : {Scaling::per_tensor, Scaling::per_row}) {
+      add<AllGatherLinear>(LinearKind::all_gather_linear, own, tokens, scaling);
+      add<LinearReduceScatter>(LinearKind::linear_reduce_scatter, tokens, own, scaling);
+      add<LinearAllReduce>(LinearKind::linear_all_reduce, tokens, tokens, scaling);
+    }
+  }
+
+ private:
+  // Of which a GPU's library takes rows.
+  static constexpr std::int64_t n = 32;
+  static constexpr std::int64_t k = 48;
+
+  struct Inputs {
+    GuardedTensor x;
+    GuardedTensor weight;
+    GuardedTensor x_scale;
+    GuardedTensor weight_scale;
+  };
+
+  template <typename Plan> void add(LinearKind kind, std::int64_t x_rows, std::int64_t y_rows, Scaling scaling) {
+    const LinearSpec spec{.m = tokens_, .n = n, .k = k, .dtype = f8e4m3, .out_dtype = f32, .scaling = scaling};
+    for (const std::string& algorithm : linear_algorithms(kind)) {
+      LinearOptions options{.algorithm = algorithm};
+      if (has_groups(algorithm)) options.groups = most_groups(kind, spec, team_.size());
+      const auto plan = std::make_shared<Plan>(team_, spec, options);
+      const auto out = std::make_shared<GuardedTensor>(team_, Dims{y_rows, n}, f32);
+      const auto sets =
+          std::make_shared<const std::array<Inputs, 2>>(std::array{inputs(x_rows, scaling), inputs(x_rows, scaling)});
+      runs_.add(plan->describe(), out->view(), [this, plan, out, sets](int set) {
+        const Inputs& given = sets->at(static_cast<std::size_t>(set));
+        (*plan)({.x = given.x.view(),
+                 .weight = given.weight.view(),
+                 .x_scale = given.x_scale.view(),
+                 .weight_scale = given.weight_scale.view(),
+                 .y = out->view()},
+                runs_.stream());
+      });
+    }
+  }
+
+  [[nodiscard]] Inputs inputs(std::int64_t x_rows, Scaling scaling) {
+    ++inputs_;
+    const bool per_row = scaling == Scaling::per_row;
+    const auto whole = [](std::uint64_t bits) { return static_cast<double>(bits % 5) - 2; };
+    const auto factor = [](std::uint64_t bits) { return static_cast<double>(bits % 2 + 1); };
+    const auto own = static_cast<std::uint64_t>(team_.rank());
+    return {
+        tensor({x_rows, k}, f8e4m3, own, whole), tensor({n, k}, f8e4m3, 100 + own, whole),
+        tensor({per_row ? x_rows : 1}, f32, per_row ? 200 + own : 200, factor),  // one for all is equal on all ranks
+        tensor({per_row ? n : 1}, f32, 300 + own, factor)};
+  }
+
+  template <typename Value>
+  [[nodiscard]] GuardedTensor tensor(const Dims& sizes, DType dtype, std::uint64_t which, const Value& value) const {
+    const std::uint64_t key = testing::key(testing::seed(), {inputs_, which});
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < sizes.numel(); ++i) {
+      values.push_back(value(testing::random_bits(key, static_cast<std::uint64_t>(i))));
+    }
+    GuardedTensor tensor(team_, sizes, dtype);
+    tensor.set(std::span<const double>(values));
+    return tensor;
+  }
+
+  Team team_;
+  ReplayedRuns& runs_;
+  std::int64_t tokens_;
+  std::uint64_t inputs_ = 0;
+};
+
 /// 10^4, scaled by TANDEM_TEST_SCALE.
 int replays() { return static_cast<int>(std::ceil(1e4 * testing::stress_scale())); }
 
@@ -177,6 +253,17 @@ TEST_P(ReplayStress, LargeLinearOperations) {
      [](World& world) {
        ReplayedRuns runs(world.team());
        const LinearOperations large(world.team(), runs, 60'000);
+       runs.replay(replays());
+     },
+     {.limit = limit});
+}
+
+TEST_P(ReplayStress, LayersOf8BitFloats) {
+  on(ranks_on(GetParam()),
+     [](World& world) {
+       ReplayedRuns runs(world.team());
+       const Float8Layers few(world.team(), runs, 3);
+       const Float8Layers many(world.team(), runs, 61);
        runs.replay(replays());
      },
      {.limit = limit});

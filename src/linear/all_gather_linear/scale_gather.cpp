@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "linear/all_gather_linear/scale_gather.hpp"
 
+#include "linear/algorithms.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {
@@ -18,8 +19,9 @@ LinearChoice in_one_group(const LinearChoice& choice) {
 ScaleGather::Parts::Parts(const Team& team, std::int64_t max_m, const LinearChoice& choice, std::uint32_t operation)
     : gather(team, max_m, sizeof(float), in_one_group(choice), ShardGather::Meanwhile::something, ShardGather::Kept::no,
              operation),
-      side(team),
-      gathered(or_abort(team, "an event", [&] { return Event(team.device()); })) {}
+      gathered(or_abort(team, "an event", [&] { return Event(team.device()); })) {
+  if (choice.algorithm != sequence) side.emplace(team);
+}
 
 ScaleGather::ScaleGather(const Team& team, const LinearSpec& spec, const LinearChoice& choice,
                          std::uint32_t operation) {
@@ -31,16 +33,17 @@ Owners ScaleGather::owners() const { return parts_ ? parts_->gather.owners() : O
 void ScaleGather::start(StreamRef stream, const float* own, std::int64_t m, bool captured) {
   if (!parts_) return;
   auto& [gather, side, gathered] = *parts_;
-  side.follow(stream);
-  gather.take_slot(side.ref());
-  gather.start(side.ref(), own, m, captured);
-  gather.keep_own(side.ref(), own);
-  for (const ShardGroup& group : gather.groups()) gather.wait(side.ref(), group);
-  gathered.record(side.ref());
+  if (side) side->follow(stream);
+  const StreamRef on = side ? side->ref() : stream;
+  gather.take_slot(on);
+  gather.start(on, own, m, captured);
+  gather.keep_own(on, own);
+  for (const ShardGroup& group : gather.groups()) gather.wait(on, group);
+  if (side) gathered.record(on);
 }
 
 void ScaleGather::wait(StreamRef stream) const {
-  if (parts_) parts_->gathered.wait(stream);
+  if (parts_ && parts_->side) parts_->gathered.wait(stream);
 }
 
 const float* ScaleGather::of(std::int64_t row, const float* own) const {
@@ -48,7 +51,7 @@ const float* ScaleGather::of(std::int64_t row, const float* own) const {
 }
 
 void ScaleGather::rejoin(StreamRef stream) {
-  if (parts_) parts_->side.rejoin(stream);
+  if (parts_ && parts_->side) parts_->side->rejoin(stream);
 }
 
 void ScaleGather::finish(StreamRef stream) {

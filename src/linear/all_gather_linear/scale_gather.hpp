@@ -16,8 +16,8 @@
 
 namespace tandem {
 
-/// The all-gather of the scales of x's rows, on a stream of its own: the GEMM of the own shard waits for no peer. With
-/// any other scaling, and in a team of one, it does nothing.
+/// The all-gather of the scales of x's rows. If GEMMs overlap with communication, it is on a stream of its own: the
+/// GEMM of the own shard waits for no peer. With any other scaling, and in a team of one, it does nothing.
 class ScaleGather {
  public:
   /// Collective.
@@ -43,7 +43,7 @@ class ScaleGather {
     Parts(const Team& team, std::int64_t max_m, const LinearChoice& choice, std::uint32_t operation);
 
     ShardGather gather;
-    SideStream side;
+    std::optional<SideStream> side;  ///< none in a sequence
     Event gathered;
   };
 
