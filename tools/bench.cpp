@@ -88,7 +88,7 @@ void check(const BenchOptions& options, const CLI::App& app) {
   expect_epilogue(options.epilogue);
   const DType dtype = options.dtype.value_or(f32);
   if (options.beside && dtype != f32 && dtype != f16 && dtype != bf16) {
-    throw InvalidArgument(format("-d is {}; products, as of --beside, are of f32, f16 or bf16", name(dtype)));
+    throw InvalidArgument(format("-d is {}; with --beside it is f32, f16 or bf16", name(dtype)));
   }
   if (options.wire && options.beside) {
     throw InvalidArgument("--wire and --beside were given; allowed: one of them");

@@ -159,7 +159,7 @@ int bench_linear(const World& world, const BenchOptions& given) {
     report.set("bias", options.epilogue.bias);
     report.set("activation", name(options.epilogue.activation));
     report.set("auxiliary", name(options.epilogue.auxiliary));
-    add_to(report, options.float8);
+    add_to(report, *options.dtype, options.float8);
   }
   if (options.operation == Operation::linear_all_reduce) report.set("symmetric", options.symmetric);
   if (is_weight_gradient(options.operation)) {

@@ -189,23 +189,24 @@ testing::Expected LinearProblem::expected(std::span<const std::int64_t> rows,
   if (bias) {
     for (const std::int64_t column : columns) added.push_back(values(Operand::bias, {{0, 1}, {column, 1}})[0]);
   }
-  testing::Product product{
-      .m = m,
-      .n = n,
-      .k = depth,
-      .a = a,
-      .b = b,
-      .start = start,
-      .bias = added,
-      .alpha = static_cast<double>(alpha),
-      .beta = static_cast<double>(beta),
-      .activation = activation,
-      .gradient_at = gradient_at,
-      .travels = output_dtype(),
-      .dtype = output_dtype(),
-      .tf32 = tf32 && device == DeviceType::cuda,
-      .summed_within = is_float8(dtype) && device == DeviceType::cuda ? testing::float8_error(float8.fast_accum) : 0,
-      .rounds_between = device == DeviceType::cuda};
+  testing::Product product{.m = m,
+                           .n = n,
+                           .k = depth,
+                           .a = a,
+                           .b = b,
+                           .start = start,
+                           .bias = added,
+                           .alpha = static_cast<double>(alpha),
+                           .beta = static_cast<double>(beta),
+                           .activation = activation,
+                           .gradient_at = gradient_at,
+                           .travels = output_dtype(),
+                           .dtype = output_dtype(),
+                           .tf32 = tf32 && device == DeviceType::cuda,
+                           .summed_within = is_float8(dtype) && device == DeviceType::cuda
+                                                ? testing::float8_error(spec(ranks - 1).k, float8.fast_accum)
+                                                : 0,
+                           .rounds_between = device == DeviceType::cuda};
   if (kind == LinearKind::linear_reduce_scatter || kind == LinearKind::linear_all_reduce) {
     const std::int64_t shard = std::max<std::int64_t>(shard_of(shape.m, ranks, 0).count, 1);
     for (int rank = 0; rank < ranks; ++rank) product.parts.push_back(shard_of(shape.k, ranks, rank).count);

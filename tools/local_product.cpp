@@ -23,6 +23,11 @@ Buffer random_buffer(const Team& team, std::size_t bytes, DType dtype) {
   return buffer;
 }
 
+std::size_t bytes_of_scales(const GemmSpec& spec) {
+  const std::int64_t scales = spec.scaling == Scaling::per_row ? std::max(spec.m, spec.n) : 1;
+  return spec.scaling == Scaling::none ? 0 : static_cast<std::size_t>(scales) * sizeof(float);
+}
+
 }  // namespace
 
 std::vector<std::byte> repeated_values(std::uint64_t key, std::int64_t count, DType dtype) {
@@ -47,7 +52,7 @@ LocalProduct::LocalProduct(const Team& team, const GemmSpec& spec, std::size_t b
       bias_(random_buffer(team, spec.bias ? static_cast<std::size_t>(spec.n) * size_of(spec.out_dtype) : 0,
                           spec.out_dtype)),
       aux_(random_buffer(team, spec.auxiliary != Auxiliary::none ? d_.bytes() : 0, spec.out_dtype)),
-      scales_(random_buffer(team, static_cast<std::size_t>(std::max(spec.m, spec.n)) * sizeof(float), f32)),
+      scales_(random_buffer(team, bytes_of_scales(spec), f32)),
       gemm_(tuned_gemm(team, spec)) {}
 
 void LocalProduct::run(Gemm& gemm, StreamRef stream, std::size_t copy) const {

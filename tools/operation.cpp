@@ -71,8 +71,8 @@ void expect_options(Operation operation, const std::string& algorithm, std::opti
   const DType type = dtype.value_or(f32);
   const bool floating = type == f32 || type == f16 || type == bf16;
   if (is_linear(operation) && !floating && (!multiplies_weight(operation) || !is_float8(type))) {
-    throw InvalidArgument(format("-d is {}; {} computes in f32, f16 or bf16{}", name(type), name(operation),
-                                 multiplies_weight(operation) ? ", f8e4m3 or f8e5m2" : ""));
+    throw InvalidArgument(format("-d is {}; {} multiplies f32, bf16{}", name(type), name(operation),
+                                 multiplies_weight(operation) ? ", f16, f8e4m3 and f8e5m2" : " and f16"));
   }
   if (tf32 && type != f32) {
     throw InvalidArgument(format("-d is {}; allowed with --tf32: f32", name(type)));

@@ -80,11 +80,13 @@ void add_float8(CLI::App& app, Float8Options& float8) {
                "linear layers of f8e4m3 or f8e5m2: GPUs may sum all of K with their tensor cores' bits");
 }
 
-void add_to(Report& report, const Float8Options& float8) {
-  if (float8.weight_dtype) report.set("weight_dtype", name(*float8.weight_dtype));
-  if (float8.out_dtype) report.set("out_dtype", name(*float8.out_dtype));
-  if (float8.scaling != Scaling::none) report.set("scaling", name(float8.scaling));
-  if (float8.fast_accum) report.set("fast_accum", true);
+void add_to(Report& report, DType dtype, const Float8Options& float8) {
+  if (!is_float8(dtype)) return;
+  const LinearSpec spec{.dtype = dtype, .weight_dtype = float8.weight_dtype, .out_dtype = float8.out_dtype};
+  report.set("weight_dtype", name(spec.dtype_of_weight()));
+  report.set("out_dtype", name(spec.dtype_of_y()));
+  report.set("scaling", name(float8.scaling));
+  report.set("fast_accum", float8.fast_accum);
 }
 
 void add_layouts(CLI::App& app, Layouts& layouts) {

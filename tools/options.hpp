@@ -30,8 +30,8 @@ void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& he
 void add_tf32(CLI::App& app, bool& tf32);
 /// --weight-dtype, --out-dtype, --scaling and --fast-accum
 void add_float8(CLI::App& app, Float8Options& float8);
-/// Sets what was asked for of these.
-void add_to(Report& report, const Float8Options& float8);
+/// Sets what a layer of 8-bit floats has of these; nothing for one of another dtype.
+void add_to(Report& report, DType dtype, const Float8Options& float8);
 /// --layout
 void add_layouts(CLI::App& app, Layouts& layouts);
 /// --bias, --activation and --auxiliary

@@ -35,7 +35,7 @@ constexpr const char* help_of_tune = R"(
 For each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered, K where y
 is reduced), each algorithm and number of groups runs in turns with what the cost model would choose; the best of them
 then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
-same operation, sizes, dtypes, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
+same operation, sizes, dtypes, scaling, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
 from then on and say so in describe(), whatever their bias and activation. The model's choice stays where nothing is
 faster by 1 %.
 
@@ -382,7 +382,7 @@ int tune(Arguments arguments) {
                 options.report);
   report.set("operation", name(options.operation));
   if (multiplies_weight(options.operation)) report.set("layout", to_string(options.layouts));
-  add_to(report, options.float8);
+  add_to(report, *options.dtype, options.float8);
   if (is_weight_gradient(options.operation)) report.set("gradient_dtype", name(options.gradient.dtype));
   report.set("plan_cache", env.plan_cache);
   print_header(report);

@@ -11,19 +11,20 @@ usage: benchmarks/peers/run.sh [--ranks N] [--device host|cuda] [--size small|no
                                [--launches N] [--rows N] [--plot FILE]
 
 all_gather, reduce_scatter, all_reduce, all_to_all, broadcast, a gather beside a product, and linear layers with their
-communication, in 16 bits and on CUDA also in 8: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory, NCCL's copy-engine policy,
-symmetric memory's one-shot and two-shot all_reduce, async TP; on the host with gloo); the layers on CUDA through
-cuBLASMp, too. On CUDA, collectives and linear layers of few tokens also in graphs. N rounds (default 3): in each, one
-operation or shape after the other is measured through all of them in turns, and who comes first changes from round to
-round. After the limit (default 3600 s) nothing more begins; what that leaves out is a line of the table. The medians of the
-rounds are printed, then for each place the peer that is fastest there, and where Tandem is behind a peer, or slower than
-its own sequence. Every result is checked first (--rows N: N rows of each product), and a wrong one has no time. A peer that
-is missing is a line that says why. Where ranks share GPUs, what can run so is checked, and nothing is timed. cuBLASMp is
-looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
+communication, in 16 bits and on CUDA also in 8: through Tandem and PyTorch (on CUDA with NCCL, NCCL on registered memory,
+NCCL's copy-engine policy, symmetric memory's one-shot and two-shot all_reduce, async TP; on the host with gloo); the
+layers of 16 bits on CUDA through cuBLASMp, too. On CUDA, collectives and linear layers of few tokens also in graphs. N
+rounds (default 3): in each, one operation or shape after the other is measured through all of them in turns, and who
+comes first changes from round to round. After the limit (default 3600 s) nothing more begins; what that leaves out is a
+line of the table. The medians of the rounds are printed, then for each place the peer that is fastest there, and where
+Tandem is behind a peer, or slower than its own sequence. Every result is checked first (--rows N: N rows of each
+product), and a wrong one has no time. A peer that is missing is a line that says why. Where ranks share GPUs, what can
+run so is checked, and nothing is timed. cuBLASMp is looked for in Python's packages, by the loader, and in CUBLASMP_HOME.
 --size node is what others publish, small (default) is for machines without GPUs. --only PATTERN: only the cases whose
 names, such as eager.all_gather and graph.linear_reduce_scatter.64x8192x28672, match this shell pattern. --calls and
---launches are of CUDA graphs. Tandem's plans are not tuned, unless TANDEM_PLAN_CACHE names a plan cache. --out DIR keeps the rounds' figures; benchmarks/peers/table.py DIR prints them again. --plot FILE draws them (needs
-matplotlib), as benchmarks/peers/plot.py DIR -o FILE does.
+--launches are of CUDA graphs. Tandem's plans are not tuned, unless TANDEM_PLAN_CACHE names a plan cache. --out DIR keeps
+the rounds' figures; benchmarks/peers/table.py DIR prints them again. --plot FILE draws them (needs matplotlib), as
+benchmarks/peers/plot.py DIR -o FILE does.
 Examples:
   benchmarks/peers/run.sh --ranks 2 --rounds 2
   benchmarks/peers/run.sh --build build/cuda --device cuda --size node --ranks 4

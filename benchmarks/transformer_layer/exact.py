@@ -18,7 +18,11 @@ class Narrow:
     """Operands of 8 bits."""
     dtype: object
     scale: float  # what a product of two is multiplied by: a power of two
-    error = 2.0 ** -12  # of their sum, relative to sum|a b|: tensor cores keep some 14 bits
+
+    @staticmethod
+    def error(terms):
+        """Of a rank's sum, relative to sum|a b|: tensor cores keep some 14 bits, of 128 terms at a time."""
+        return 2.0 ** -12 * min(1, math.sqrt(128 / max(terms, 1)))
 
 
 def lines(torch, part, tensor, tokens, seed, chosen, along_rows, device, dtype):
@@ -77,7 +81,7 @@ def compare(torch, part, result, tokens, seed, ranks, rank, own, other=None, onl
         def error_of(out):
             block, roundings = out
             eps = torch.finfo(block.dtype).eps / 2
-            allowed = (math.sqrt(2 * terms) * 2.0 ** -24 + (narrow.error if narrow else 0)) * magnitude
+            allowed = (math.sqrt(2 * terms) * 2.0 ** -24 + (narrow.error(terms // len(shares)) if narrow else 0)) * magnitude
             # What has been rounded once may be rounded again.
             allowed += eps * (1 + 2 * eps) * (exact.abs() + roundings * (partials if travels else 0))
             got = block[some[0] - first:some[-1] - first + 1:step].to(torch.float64)

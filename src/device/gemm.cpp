@@ -25,25 +25,6 @@ void check_stored(char name, std::int64_t rows, std::int64_t row, std::int64_t p
   }
 }
 
-void check_dtypes(const GemmSpec& spec) {
-  const DType a = spec.dtype;
-  const DType b = spec.dtype_of_b();
-  if (is_float8(a) ? !is_float8(b) : a != b) {
-    throw InvalidArgument(
-        format("a GEMM of {} by {}; allowed: by {}", name(a), name(b), is_float8(a) ? "f8e4m3 or f8e5m2" : name(a)));
-  }
-  const DType out = spec.out_dtype;
-  if (is_float8(a) ? out != f32 && out != f16 && out != bf16 : out != a && out != f32) {
-    const std::string allowed = is_float8(a) ? "f32, f16 or bf16" : format("{}{}", name(a), a == f32 ? "" : " or f32");
-    throw InvalidArgument(format("a GEMM of {} into {}; allowed: into {}", name(a), name(out), allowed));
-  }
-  if (!is_float8(a) && (spec.scaling != Scaling::none || spec.fast_accum)) {
-    throw InvalidArgument(
-        format("a GEMM of {} with {}; that is for f8e4m3 and f8e5m2", name(a),
-               spec.fast_accum ? std::string("fast_accum") : format("scaling {}", name(spec.scaling))));
-  }
-}
-
 }  // namespace
 
 const char* name(Activation activation) noexcept {
@@ -82,6 +63,24 @@ std::vector<std::int64_t> planned_rows(std::int64_t m) {
   return rows;
 }
 
+std::string why_mixed(const GemmSpec& spec) {
+  const DType a = spec.dtype;
+  const DType b = spec.dtype_of_b();
+  const DType out = spec.out_dtype;
+  if (is_float8(a) ? !is_float8(b) : a != b) {
+    return format("of {} by {}; allowed: by {}", name(a), name(b), is_float8(a) ? "f8e4m3 or f8e5m2" : name(a));
+  }
+  if (is_float8(a) ? out != f32 && out != f16 && out != bf16 : out != a && out != f32) {
+    const std::string allowed = is_float8(a) ? "f32, f16 or bf16" : format("{}{}", name(a), a == f32 ? "" : " or f32");
+    return format("of {} into {}; allowed: into {}", name(a), name(out), allowed);
+  }
+  if (!is_float8(a) && (spec.scaling != Scaling::none || spec.fast_accum)) {
+    return format("of {} with {}; that is for f8e4m3 and f8e5m2", name(a),
+                  spec.fast_accum ? std::string("fast_accum") : format("scaling {}", name(spec.scaling)));
+  }
+  return "";
+}
+
 void check_gemm(const GemmSpec& spec) {
   for (const std::string& why : {why_unknown("a GEMM's activation", spec.activation, Activation::gelu_tanh),
                                  why_unknown("a GEMM's auxiliary", spec.auxiliary, Auxiliary::gradient),
@@ -91,7 +90,7 @@ void check_gemm(const GemmSpec& spec) {
   if (spec.m < 0 || spec.n < 0 || spec.k < 0) {
     throw InvalidArgument(format("a GEMM of m {}, n {}, k {}; each must be 0 or more", spec.m, spec.n, spec.k));
   }
-  check_dtypes(spec);
+  if (const std::string why = why_mixed(spec); !why.empty()) throw InvalidArgument("a GEMM " + why);
   if (spec.tf32 && spec.dtype != f32) {
     throw InvalidArgument(format("a GEMM of {} in TF32; that is a way to multiply f32", name(spec.dtype)));
   }
@@ -113,9 +112,13 @@ void check_gemm(const GemmSpec& spec) {
   }
 }
 
+std::string dtypes_of(const GemmSpec& spec) {
+  const bool alike = spec.dtype_of_b() == spec.dtype;
+  return format("{}{}", name(spec.dtype), alike ? "" : format(" by {}", name(spec.dtype_of_b())));
+}
+
 std::string operands_of(const GemmSpec& spec) {
-  std::string text(name(spec.dtype));
-  if (spec.dtype_of_b() != spec.dtype) text += format(" by {}", name(spec.dtype_of_b()));
+  std::string text = dtypes_of(spec);
   if (spec.scaling != Scaling::none) text += format(", scaled {}", name(spec.scaling));
   if (spec.fast_accum) text += ", fast_accum";
   return text;

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/enum_check.hpp"
+#include "device/gemm_check.hpp"
+#include "linear/local_gemm.hpp"
 
 namespace tandem {
 namespace {
@@ -41,29 +43,13 @@ std::string why_unknown(const LinearSpec& spec) {
   return "";
 }
 
-std::string why_mixed(const LinearSpec& spec) {
-  const bool narrow = is_float8(spec.dtype);
-  const DType weight = spec.dtype_of_weight();
-  if (narrow ? !is_float8(weight) : weight != spec.dtype) {
-    return format("a weight of {} was asked for with dtype {}; allowed: {}", name(weight), name(spec.dtype),
-                  narrow ? "f8e4m3 or f8e5m2" : name(spec.dtype));
-  }
-  const DType y = spec.dtype_of_y();
-  if (narrow ? y != bf16 && y != f16 && y != f32 : y != spec.dtype) {
-    return format("a y of {} was asked for with dtype {}; allowed: {}", name(y), name(spec.dtype),
-                  narrow ? "bf16, f16 or f32" : name(spec.dtype));
-  }
-  if (!narrow && (spec.scaling != Scaling::none || spec.fast_accum)) {
-    return format("{} was asked for with dtype {}; that is for f8e4m3 and f8e5m2",
-                  spec.fast_accum ? std::string("fast_accum") : format("scaling {}", name(spec.scaling)),
-                  name(spec.dtype));
-  }
-  return "";
-}
-
 std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks, const LinearOptions& options) {
   if (std::string why = why_unknown(spec); !why.empty()) return why;
-  if (std::string why = why_mixed(spec); !why.empty()) return why;
+  if (spec.dtype_of_y() != spec.dtype && !is_float8(spec.dtype)) {
+    return format("a y of {} was asked for with dtype {}; allowed: {}", name(spec.dtype_of_y()), name(spec.dtype),
+                  name(spec.dtype));
+  }
+  if (std::string why = why_mixed(local_gemm(spec)); !why.empty()) return "its GEMM is " + why;
   if (spec.gradient_dtype != f32 && kind != LinearKind::linear_weight_gradient) {
     return format("a gradient of {} was asked for; of the linear plans only {} gives one", name(spec.gradient_dtype),
                   name(LinearKind::linear_weight_gradient));

@@ -44,9 +44,7 @@ inline constexpr std::array reducing_algorithms{pipeline, stepwise, growing, shr
 
 /// Why a value of the spec's enums is none of them, or empty.
 [[nodiscard]] std::string why_unknown(const LinearSpec& spec);
-/// Why W or y cannot have the dtypes that the spec asks for, or x and W its scaling; or empty.
-[[nodiscard]] std::string why_mixed(const LinearSpec& spec);
-/// Why no plan of this kind can take the enums and the gradient dtype of `spec`, or run with `options`, and what is
+/// Why no plan of this kind can take the enums, dtypes and scaling of `spec`, or run with `options`, and what is
 /// possible; empty if one can. For an error message that names the plan and, if there is one, the rank.
 [[nodiscard]] std::string why_impossible(LinearKind kind, const LinearSpec& spec, int ranks,
                                          const LinearOptions& options);

@@ -17,6 +17,13 @@
 namespace tandem {
 namespace {
 
+/// Whether tensor cores multiply 8-bit operands like these: otherwise GPUs do it in f32 (see GemmSpec).
+bool takes_float8(const LinearSpec& spec) noexcept {
+  const bool on_16_bytes = spec.k % 16 == 0 && static_cast<std::size_t>(spec.n) * size_of(spec.dtype_of_y()) % 16 == 0;
+  return on_16_bytes && spec.x_layout == Layout::normal && spec.weight_layout == Layout::normal &&
+         (spec.dtype != f8e5m2 || spec.dtype_of_weight() != f8e5m2);
+}
+
 /// The most groups per shard: finer ones cost more launches than they hide. A single peer's shard may be cut finer,
 /// since what remains exposed at the end is one of its groups.
 constexpr int groups_for_each_shard = 4;
@@ -163,7 +170,9 @@ class Pieces {
     return outputs + (full - outputs) / 6;
   }
   [[nodiscard]] double flops_per_second() const {
-    if (is_float8(spec_.dtype)) return costs_.gemm_float8_flops_per_second;
+    if (is_float8(spec_.dtype)) {
+      return takes_float8(spec_) ? costs_.gemm_float8_flops_per_second : costs_.gemm_f32_flops_per_second;
+    }
     if (spec_.dtype != f32) return costs_.gemm_flops_per_second;
     return spec_.tf32 ? costs_.gemm_tf32_flops_per_second : costs_.gemm_f32_flops_per_second;
   }

@@ -39,10 +39,10 @@ const LinearSpec& validated(const Team& team, LinearKind kind, const LinearSpec&
     throw InvalidArgument(format("{} on {}: m={}, n={}, k={}; no matrix of them may have more than {} elements",
                                  name(kind), name_own_rank(team), spec.m, spec.n, spec.k, most_elements));
   }
-  const bool gathers_to_sum = kind == LinearKind::linear_weight_gradient;
-  if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16 && (!is_float8(spec.dtype) || gathers_to_sum)) {
-    throw Unsupported(format("{} on {}: dtype {} was asked for; it computes in f32, bf16 or f16{}", name(kind),
-                             name_own_rank(team), name(spec.dtype), gathers_to_sum ? "" : ", f8e4m3 or f8e5m2"));
+  const bool is_gradient = kind == LinearKind::linear_weight_gradient;
+  if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16 && (!is_float8(spec.dtype) || is_gradient)) {
+    throw Unsupported(format("{} on {}: dtype {} was asked for; allowed: f32, bf16{}", name(kind), name_own_rank(team),
+                             name(spec.dtype), is_gradient ? " and f16" : ", f16, f8e4m3 and f8e5m2"));
   }
   if (const std::string why = why_unknown(spec); !why.empty()) {
     throw InvalidArgument(format("{} on {}: {}", name(kind), name_own_rank(team), why));
@@ -189,7 +189,10 @@ void LinearPlanState::expect_scale(const TensorView& scale, std::string_view arg
     refuse(format("no {} was given to a plan made with LinearSpec::scaling {}; f32[{}] is needed", argument,
                   name(spec_.scaling), one ? 1 : count));
   }
-  expect(scale, argument, f32, one && scale.dim() == 0 ? Dims{} : Dims{one ? 1 : count});
+  if (one && scale.numel() != 1) {
+    refuse(format("{} is {}; of LinearSpec::scaling per_tensor f32[] or f32[1] is needed", argument, to_string(scale)));
+  }
+  expect(scale, argument, f32, one ? scale.sizes() : Dims{count});
 }
 
 void LinearPlanState::expect_bias(const TensorView& bias) const {

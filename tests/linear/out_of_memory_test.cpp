@@ -68,6 +68,11 @@ constexpr LinearSpec spec{.m = 64, .n = 48, .k = 32, .dtype = bf16};
 TEST(LinearPlansOutOfMemory, ARankThatFindsNoMemoryTellsTheOthers) {
   const std::vector<std::pair<const char*, std::function<void(const Team&)>>> plans{
       {"AllGatherLinear", [](const Team& team) { const AllGatherLinear plan(team, spec); }},
+      {"AllGatherLinear with scales of rows",
+       [](const Team& team) {
+         const LinearSpec scaled{.m = 64, .n = 48, .k = 32, .dtype = f8e4m3, .scaling = Scaling::per_row};
+         const AllGatherLinear plan(team, scaled, {.algorithm = "pipeline"});
+       }},
       {"LinearReduceScatter", [](const Team& team) { const LinearReduceScatter plan(team, spec); }},
       {"LinearAllReduce", [](const Team& team) { const LinearAllReduce plan(team, spec); }},
       {"LinearWeightGradient",

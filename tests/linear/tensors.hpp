@@ -75,7 +75,7 @@ struct Matrix {
 /// Product::summed_within
 [[nodiscard]] inline double summed_within(const LinearSpec& spec, const Device& device) {
   const bool on_gpu = device.id().type == DeviceType::cuda;
-  return on_gpu && is_float8(spec.dtype) ? float8_error(spec.fast_accum) : 0;
+  return on_gpu && is_float8(spec.dtype) ? float8_error(spec.k, spec.fast_accum) : 0;
 }
 
 /// Calls `check(spec)` for layers of 8-bit floats: all pairs of dtypes with every scaling, and all results, in sizes

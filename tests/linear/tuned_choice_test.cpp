@@ -47,6 +47,24 @@ TEST(PlanCacheKey, IsTheSameForTheSameWork) {
   EXPECT_NE(key(tuned_spec), plan_cache_key(LinearKind::linear_all_reduce, tuned_spec, 3, *device));
 }
 
+TEST(PlanCacheKey, TellsLayersOf8BitFloatsApart) {
+  const auto device = open_device({DeviceType::host, 0});
+  const auto key = [&](const LinearSpec& of) { return plan_cache_key(LinearKind::all_gather_linear, of, 3, *device); };
+  const LinearSpec narrow{.m = 48, .n = 16, .k = 24, .dtype = f8e4m3};
+  LinearSpec same = narrow;
+  same.weight_dtype = f8e4m3;
+  same.out_dtype = bf16;
+  EXPECT_EQ(key(same), key(narrow)) << "the defaults";
+  for (const auto& change :
+       {+[](LinearSpec& s) { s.weight_dtype = f8e5m2; }, +[](LinearSpec& s) { s.out_dtype = f16; },
+        +[](LinearSpec& s) { s.scaling = Scaling::per_tensor; }, +[](LinearSpec& s) { s.scaling = Scaling::per_row; },
+        +[](LinearSpec& s) { s.fast_accum = true; }}) {
+    LinearSpec changed = narrow;
+    change(changed);
+    EXPECT_NE(key(changed), key(narrow)) << key(changed);
+  }
+}
+
 // Otherwise a run could use what was measured for another way of summing.
 TEST(PlanCacheKey, IsAnotherWhereSumsAreMadeInAnotherWay) {
   const auto device = open_device({DeviceType::host, 0});

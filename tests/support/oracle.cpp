@@ -29,6 +29,7 @@ template <typename Body> void with_storage(DType dtype, const Body& body) {
     case DType::f8e4m3: return body(Float8E4M3{});
     case DType::f8e5m2: return body(Float8E5M2{});
   }
+  throw InvalidArgument(format("the fp64 reference knows no dtype number {}", static_cast<int>(dtype)));
 }
 
 template <typename T> constexpr bool is_narrow_float = std::is_class_v<T>;

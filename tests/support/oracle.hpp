@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -71,9 +73,12 @@ struct Expected {
 /// The sum of `sources`, in their order: a reduction over ranks.
 [[nodiscard]] Expected expected_sum(std::span<const std::vector<double>> sources, DType dtype);
 
-/// The error, relative to |A|·|B|, of a GPU's sum of products of 8-bit numbers: its tensor cores keep some 14 bits.
-/// `fast`: GemmSpec::fast_accum.
-[[nodiscard]] constexpr double float8_error(bool fast) noexcept { return fast ? 0x1p-10 : 0x1p-12; }
+/// The error, relative to |A|·|B|, of a GPU's sum of `terms` products of 8-bit numbers: its tensor cores keep some 14
+/// bits, of sums of 128 terms that are added in fp32, or with `fast` (GemmSpec::fast_accum) of the whole sum.
+[[nodiscard]] inline double float8_error(std::int64_t terms, bool fast) noexcept {
+  return fast ? 0x1p-10
+              : 0x1p-12 * std::min(1.0, std::sqrt(128 / static_cast<double>(std::max<std::int64_t>(terms, 1))));
+}
 
 /// activation(alpha · A[m, k] · B[k, n] + beta · start[m, n] + bias[n]); with `gradient_at`, the sum times the
 /// activation's derivative at those values.

@@ -145,6 +145,25 @@ TEST_P(BenchOfRanks, MeasuresEveryLayoutAndEpilogueOfALinearLayer) {
   }
 }
 
+TEST_P(BenchOfRanks, MeasuresLayersOf8BitFloats) {
+  for (const std::string operation : {"all_gather_linear", "linear_reduce_scatter", "linear_all_reduce"}) {
+    for (const std::string scaling : {"none", "per_tensor", "per_row"}) {
+      const Outcome outcome = tandem_command("bench " + operation + ranks() +
+                                             " -d f8e5m2 --weight-dtype f8e4m3 --out-dtype f16 --scaling " + scaling +
+                                             " --shape 33,17,29 --iters 1 -w 0 --json -");
+      ASSERT_EQ(outcome.code, success) << outcome.out;
+      const auto document = nlohmann::json::parse(outcome.out);
+      EXPECT_EQ(document["weight_dtype"], "f8e4m3");
+      EXPECT_EQ(document["out_dtype"], "f16");
+      EXPECT_EQ(document["scaling"], scaling);
+      EXPECT_EQ(document["fast_accum"], false);
+      EXPECT_EQ(document["wrong"], 0) << operation << scaling;
+      EXPECT_EQ(document["rows"][0]["type"], "f8e5m2");
+      EXPECT_GT(document["rows"][0]["t_overlap_us"].get<double>(), 0);
+    }
+  }
+}
+
 TEST_P(BenchOfRanks, MeasuresAWeightGradientThatGathersEitherOperandIntoEitherDType) {
   for (const std::string gathered : {"x", "dy"}) {
     for (const std::string dtype : {"f32", "bf16"}) {

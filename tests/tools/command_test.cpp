@@ -84,6 +84,24 @@ TEST(CommandLine, GradientsAreOfF32OrOfTheLayersDType) {
   }
 }
 
+TEST(CommandLine, ScalesAreOf8BitFloats) {
+  const testing::TemporaryFolder folder;
+  for (const std::string& command :
+       {std::string("bench "), std::string("plan "), "tune --cache " + folder.at("plans") + " "}) {
+    const auto refused = [&](const std::string& rest, std::initializer_list<std::string> parts) {
+      const Outcome outcome = tandem_command(command + rest + " -n 2 --shape 8,8,8 2>&1");
+      EXPECT_EQ(outcome.code, bad_command_line) << command << rest << outcome.out;
+      testing::expect_says(outcome.out, parts);
+    };
+    refused("all_gather_linear -d f8e4m3 --scaling per_column", {"'per_column'", "none, per_tensor, per_row"});
+    refused("all_gather_linear -d bf16 --scaling per_row", {"bf16 with scaling per_row", "f8e4m3 and f8e5m2"});
+    refused("linear_reduce_scatter -d bf16 --out-dtype f32", {"a y of f32", "dtype bf16"});
+    refused("linear_all_reduce -d f8e4m3 --weight-dtype f16", {"f8e4m3 by f16", "f8e4m3 or f8e5m2"});
+    refused("linear_weight_gradient -d f8e4m3", {"-d is f8e4m3", "f32, bf16 and f16"});
+    refused("linear_weight_gradient --fast-accum", {"no --fast-accum", "linear_all_reduce"});
+  }
+}
+
 TEST(CommandLine, LayoutsAndEpiloguesThatCannotBe) {
   const auto refused = [](const std::string& arguments, std::initializer_list<std::string> parts) {
     const Outcome outcome = tandem_command(arguments + " 2>&1");

@@ -42,7 +42,7 @@ const std::vector<Row>& linear_rows() {
       {"LinearDType",
        2,
        linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .dtype = i32}),
-       {"AllGatherLinear on rank {rank}", "i32", "f32, bf16 or f16"},
+       {"AllGatherLinear on rank {rank}", "i32", "f32, bf16, f16, f8e4m3 and f8e5m2"},
        Kind::unsupported},
       {"LinearNegative", 2, linear<LinearReduceScatter>({.m = 8, .n = -3, .k = 5}), {"n=-3", "rank {rank}"}},
       {"LinearNegativeOnOneRank",
@@ -80,11 +80,11 @@ const std::vector<Row>& linear_rows() {
       {"LinearScalingOfF32",
        2,
        linear<LinearReduceScatter>({.m = 8, .n = 3, .k = 5, .scaling = Scaling::per_row}),
-       {"LinearReduceScatter on rank {rank}", "scaling per_row", "dtype f32", "f8e4m3 and f8e5m2"}},
+       {"LinearReduceScatter on rank {rank}", "f32 with scaling per_row", "f8e4m3 and f8e5m2"}},
       {"LinearWeightDType",
        2,
        linear<LinearAllReduce>({.m = 8, .n = 3, .k = 5, .dtype = f8e4m3, .weight_dtype = bf16}),
-       {"LinearAllReduce on rank {rank}", "a weight of bf16", "dtype f8e4m3", "f8e4m3 or f8e5m2"}},
+       {"LinearAllReduce on rank {rank}", "f8e4m3 by bf16", "f8e4m3 or f8e5m2"}},
       {"LinearOutDType",
        2,
        linear<AllGatherLinear>({.m = 8, .n = 3, .k = 5, .dtype = bf16, .out_dtype = f32}),
@@ -92,8 +92,37 @@ const std::vector<Row>& linear_rows() {
       {"GradientDType8",
        2,
        linear<LinearWeightGradient>({.m = 8, .n = 3, .k = 5, .dtype = f8e5m2}, GatheredOperand::x),
-       {"LinearWeightGradient on rank {rank}", "f8e5m2", "f32, bf16 or f16"},
+       {"LinearWeightGradient on rank {rank}", "f8e5m2", "f32, bf16 and f16"},
        Kind::unsupported},
+      {"LinearDifferentScalings",
+       2,
+       [](World& world) {
+         const Scaling scaling = world.rank() == 0 ? Scaling::per_tensor : Scaling::per_row;
+         AllGatherLinear(world.team(), {.m = 8, .n = 3, .k = 5, .dtype = f8e4m3, .scaling = scaling});
+       },
+       {"AllGatherLinear", "scaled per_tensor", "scaled per_row", "rank {rank}"}},
+      {"LinearOutputOf8Bits",
+       2,
+       [](World& world) {
+         AllGatherLinear plan(world.team(), {.m = 8, .n = 3, .k = 5, .dtype = f8e4m3});
+         const TensorView x(memory().data(), {4, 5}, f8e4m3);
+         plan(x, TensorView(memory().data(), {3, 5}, f8e4m3), TensorView(memory().data() + 64, {8, 3}, f8e4m3),
+              stream_of(world));
+       },
+       {"AllGatherLinear on rank {rank} of 2", "y is f8e4m3[8, 3]", "bf16"}},
+      {"LinearScaleOfTooMany",
+       2,
+       [](World& world) {
+         LinearReduceScatter plan(world.team(),
+                                  {.m = 8, .n = 3, .k = 5, .dtype = f8e4m3, .scaling = Scaling::per_tensor});
+         plan({.x = TensorView(memory().data(), {8, 5}, f8e4m3),
+               .weight = TensorView(memory().data(), {3, 5}, f8e4m3),
+               .x_scale = view({2}),
+               .weight_scale = view({1}),
+               .y = TensorView(memory().data() + 64, {4, 3}, bf16)},
+              stream_of(world));
+       },
+       {"LinearReduceScatter on rank {rank} of 2", "x_scale is f32[2]", "per_tensor", "f32[] or f32[1]"}},
       {"LinearMissingScale",
        2,
        [](World& world) {

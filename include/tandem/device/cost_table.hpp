@@ -8,7 +8,7 @@ namespace tandem {
 /// Constants of the cost model for each kind of device (docs/performance/cost_model.md says where they come from).
 struct CostTable {
   double gemm_flops_per_second = 0;         ///< of a large GEMM with 16-bit operands
-  double gemm_float8_flops_per_second = 0;  ///< with 8-bit operands
+  double gemm_float8_flops_per_second = 0;  ///< with 8-bit operands, as tensor cores take them
   double gemm_f32_flops_per_second = 0;     ///< with f32 operands
   double gemm_tf32_flops_per_second = 0;    ///< with f32 operands that may be rounded (GemmSpec::tf32)
   double gemm_launch_seconds = 0;           ///< fixed cost of each additional GEMM

@@ -39,25 +39,26 @@ enum class Scaling : std::uint8_t {
 [[nodiscard]] TANDEM_API const char* name(Scaling scaling) noexcept;
 
 /// D[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n]), all row-major, where C is D's previous
-/// contents unless a run passes another one. Sums are accumulated in fp32 (f64 for f64); if D has 16 bits, cuBLASLt may
-/// round the product before adding beta · C or the bias, and that sum before adding the other one. A and B have
-/// `dtype`: f32, f16, bf16, f8e4m3 or f8e5m2 (f64 on the host); D and the bias have `out_dtype`, which is `dtype` or
-/// f32. m and k are upper bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta
-/// · C + bias) · activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes
-/// aux, may be that of the sum before it is rounded.
+/// contents unless a run passes another one, and A and B are multiplied by their scales first. Sums are accumulated in
+/// fp32 (f64 for f64); if D has 16 bits, cuBLASLt may round the product before adding beta · C or the bias, and that
+/// sum before adding the other one. A and B are f32, f16 or bf16 (f64 on the host), both alike, and D and the bias are
+/// that or f32; or A and B are f8e4m3 or f8e5m2, alike or not, and D and the bias f32, f16 or bf16. m and k are upper
+/// bounds: a run may use less. With Auxiliary::gradient it is D = (alpha · op(A) · op(B) + beta · C + bias) ·
+/// activation'(aux). With Auxiliary::output D is the activation of what aux gets or, if cuBLASLt writes aux, may be
+/// that of the sum before it is rounded.
 ///
-/// 8-bit operands are multiplied by their scales, D is f32, f16 or bf16. A GPU's tensor cores sum their products with
-/// some 14 bits, and these sums in fp32 (see `fast_accum`). Of Hopper, they need a B stored [n, k], an A stored [m, k],
-/// rows of all operands on 16 bytes, and one operand at least in f8e4m3: all else is computed, and `describe` says so,
-/// by a much slower kernel.
+/// 8-bit operands on a GPU: tensor cores keep some 14 bits of a sum of their products, and such sums are added in fp32
+/// (see `fast_accum`). Hopper's take an A that is stored [m, k] and a B that is stored [n, k], one of them f8e4m3, if
+/// the rows and the addresses of A, B, C, D, bias and aux are multiples of 16 bytes. A kernel that is many times slower
+/// does all else, and `describe` says so.
 struct GemmSpec {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  bool transpose_a = false;  ///< A is stored [k, m]
-  bool transpose_b = false;  ///< B is stored [n, k], as PyTorch stores a linear layer's weight
-  DType dtype = f32;
-  DType out_dtype = f32;
+  bool transpose_a = false;                     ///< A is stored [k, m]
+  bool transpose_b = false;                     ///< B is stored [n, k], as PyTorch stores a linear layer's weight
+  DType dtype = f32;                            ///< A's
+  DType out_dtype = f32;                        ///< D's, the bias' and aux'
   std::optional<DType> b_dtype = std::nullopt;  ///< B's, if not `dtype`: with one 8-bit dtype the other
   Scaling scaling = Scaling::none;              ///< 8-bit operands only
   /// For 8-bit operands: allows a GPU to sum all of k with its tensor cores' bits, as use_fast_accum in PyTorch, which

@@ -38,13 +38,14 @@ class TANDEM_API AllGatherLinear final : public LinearPlan {
   /// y, nor, as `output`, the inputs. Without spec.bias, bias is an empty view: TensorView().
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& aux,
                   const TensorView& y, StreamRef stream);
-  /// Any of these by name, and the scales of 8-bit x and W: x_scale, per_row, is [m_r], and gathered as x is.
+  /// The same with operands by name, among them the scales of 8-bit x and W. With Scaling::per_row x_scale is [m_r],
+  /// and is gathered as x is.
   void operator()(const LinearOperands& operands, StreamRef stream);
 
   /// With options.keep_gathered: [m, k], all shards of the last run that this rank called; valid, in stream order,
   /// until this plan's next run or replay. If that call was captured, the view is of each replay's shards: get it
-  /// during the capture, since later calls have other views. Throws the team's error if the team has failed, and
-  /// InvalidArgument without options.keep_gathered or before the first run.
+  /// during the capture, since later calls have other views. Scales are not kept. Throws the team's error if the team
+  /// has failed, and InvalidArgument without options.keep_gathered or before the first run.
   [[nodiscard]] TensorView gathered() const;
 
  private:

@@ -40,10 +40,10 @@ class TANDEM_API LinearAllReduce final : public LinearPlan {
   void operator()(const TensorView& x, const TensorView& weight, const SymmetricTensor& y, StreamRef stream);
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const SymmetricTensor& y,
                   StreamRef stream);
-  /// Any of these by name, and the scales of 8-bit x and W, which may differ from rank to rank: x_scale, per_row, is
-  /// [m].
+  /// The same with operands by name, among them the scales of 8-bit x and W, which may differ from rank to rank. With
+  /// Scaling::per_row x_scale is [m].
   void operator()(const LinearOperands& operands, StreamRef stream);
-  /// With this y instead of the operands'.
+  /// Into this symmetric y; operands.y stays empty.
   void operator()(const LinearOperands& operands, const SymmetricTensor& y, StreamRef stream);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tandem/base/concepts.hpp"
 #include "tandem/base/tensor_view.hpp"
 
 namespace tandem {
@@ -20,5 +21,6 @@ struct LinearOperands {
   TensorView weight_scale{};
   TensorView y{};
 };
+static_assert(Plain<LinearOperands>);
 
 }  // namespace tandem

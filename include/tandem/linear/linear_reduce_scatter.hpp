@@ -37,8 +37,8 @@ class TANDEM_API LinearReduceScatter final : public LinearPlan {
   /// With spec.bias: bias is [n], equal on all ranks.
   void operator()(const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& y,
                   StreamRef stream);
-  /// Any of these by name, and the scales of 8-bit x and W, which may differ from rank to rank: x_scale, per_row, is
-  /// [m].
+  /// The same with operands by name, among them the scales of 8-bit x and W, which may differ from rank to rank. With
+  /// Scaling::per_row x_scale is [m].
   void operator()(const LinearOperands& operands, StreamRef stream);
 
  private:

@@ -20,13 +20,17 @@ enum class Layout : std::uint8_t { normal, transposed };
 /// which is split, and whether n and k are this rank's share or the whole: that share may differ, all else is equal on
 /// all ranks. Rows split over ranks are the shards of `shard_of`: ceil(M / ranks) each; the last ones have fewer or
 /// none.
+///
+/// x and W may have 8 bits, but for LinearWeightGradient. GPUs multiply them fast if both layouts are normal, k is a
+/// multiple of 16, rows of y are multiples of 16 bytes, and one of the two is f8e4m3; else many times slower
+/// (GemmSpec).
 struct LinearSpec {
   std::int64_t m = 0;  ///< tokens of all ranks; an upper bound: a run may have fewer (equal on all ranks)
   std::int64_t n = 0;
   std::int64_t k = 0;
-  DType dtype = f32;  ///< of x, W, bias and y: f32, f16 or bf16; of x and W: f8e4m3 or f8e5m2
-  std::optional<DType> weight_dtype = std::nullopt;  ///< W's, if not `dtype`: with one 8-bit dtype the other
-  std::optional<DType> out_dtype = std::nullopt;     ///< of bias, aux and y with 8 bits: bf16 (the default), f16 or f32
+  DType dtype = f32;                                 ///< f32, f16 or bf16: of all; f8e4m3 or f8e5m2: of x and W
+  std::optional<DType> weight_dtype = std::nullopt;  ///< W's, if it is the other one of the two 8-bit dtypes
+  std::optional<DType> out_dtype = std::nullopt;     ///< y's, bias' and aux' of 8-bit x: bf16 (nullopt), f16 or f32
   Scaling scaling = Scaling::none;                   ///< of 8-bit x and W; see LinearOperands
   bool fast_accum = false;                           ///< of 8-bit x and W; see GemmSpec
   bool tf32 = false;                                 ///< with f32: x and W may be rounded to TF32 (see GemmSpec::tf32)

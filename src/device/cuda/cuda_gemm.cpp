@@ -98,7 +98,7 @@ bool CudaGemm::library_scales() const {
 #endif
 }
 
-CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Beside& beside) const {
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Addresses& at) const {
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
@@ -124,20 +124,20 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   const bool bias = s.bias && fuses_bias();
   std::uint32_t epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   if (fused_activation_) epilogue = bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-  if (beside.aux != nullptr) {
+  if (at.aux != nullptr) {
     epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, beside.aux);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.aux);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.n);
   }
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (bias) {
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, beside.bias);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(cuda_type(s.out_dtype)));
   }
   if (s.fast_accum) set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
   if (s.scaling != Scaling::none) {
-    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, beside.b_scale);
-    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, beside.a_scale);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, at.b_scale);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, at.a_scale);
   }
 #if CUBLAS_VERSION >= 120900
   if (s.scaling == Scaling::per_row) {
@@ -151,7 +151,7 @@ CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitche
   return p;
 }
 
-CudaGemm::Beside CudaGemm::trial(const std::byte* scratch, bool aligned) const {
+CudaGemm::Addresses CudaGemm::trial(const std::byte* scratch, bool aligned) const {
   const auto* const scale = reinterpret_cast<const float*>(scratch);
   return {scratch + (aligned ? 0 : size_of(spec().out_dtype)), fused_auxiliary_ && aligned ? scratch : nullptr, scale,
           scale};
@@ -368,7 +368,7 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
                            .c = operands.c != nullptr ? operands.c : operands.d,
                            .d = operands.d,
                            .bias = s.bias ? operands.bias : nullptr,
-                           .a_scale = s.scaling != Scaling::none ? operands.a_scale : nullptr,
+                           .a_scale = k != 0 && s.scaling != Scaling::none ? operands.a_scale : nullptr,
                            .b_scale = operands.b_scale,
                            .scale_step = s.scaling == Scaling::per_row ? 1 : 0,
                            .a_dtype = s.dtype,
@@ -389,7 +389,7 @@ void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int6
 }
 
 void CudaGemm::map(const Map& map, cudaStream_t stream) const {
-  check(launch_map(map, multiprocessors_ * 8, stream), "the activation of a GEMM");
+  check(launch_map(map, multiprocessors_ * 8, stream), "the last step of a GEMM");
 }
 
 Map CudaGemm::rows(MapKind kind, void* out, const void* x, const void* y, std::int64_t m) const {
@@ -427,7 +427,7 @@ void CudaGemm::finish(void* d, const void* bias, std::int64_t m, cudaStream_t st
                            .beta = 1.0F,
                            .activation = activation_of_sums()},
                           s.out_dtype, stream),
-        "the activation of a GEMM");
+        "the last step of a GEMM");
 }
 
 void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const {
@@ -441,15 +441,17 @@ void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cu
   map(rows(forward ? MapKind::activate : MapKind::activate_grad, d, aux, forward ? nullptr : sums, m), stream);
 }
 
-const float* CudaGemm::on_16_bytes_too(const float* scale, std::int64_t count, std::size_t which,
-                                       cudaStream_t stream) const {
-  if (spec().scaling == Scaling::none || on_16_bytes(scale)) return scale;
-  std::byte* const copy = workspace_.data() + workspace_bytes + which * scale_pitch();
-  const std::int64_t copied = spec().scaling == Scaling::per_row ? count : 1;
-  check(
-      cudaMemcpyAsync(copy, scale, static_cast<std::size_t>(copied) * sizeof(float), cudaMemcpyDeviceToDevice, stream),
-      "the scale of a GEMM");
-  return reinterpret_cast<const float*>(copy);
+const float* CudaGemm::place_of(const float* scale, std::size_t which) const noexcept {
+  if (on_16_bytes(scale)) return scale;  // or null
+  return reinterpret_cast<const float*>(workspace_.data() + workspace_bytes + which * scale_pitch());
+}
+
+void CudaGemm::copy_scale(const float* scale, const float* place, std::int64_t rows, cudaStream_t stream) const {
+  if (place == scale) return;
+  const std::int64_t count = spec().scaling == Scaling::per_row ? rows : 1;
+  check(cudaMemcpyAsync(const_cast<float*>(place), scale, static_cast<std::size_t>(count) * sizeof(float),
+                        cudaMemcpyDeviceToDevice, stream),
+        "the scale of a GEMM");
 }
 
 void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
@@ -478,15 +480,16 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
 
 bool CudaGemm::multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
                                    bool aligned, cudaStream_t stream) {
-  if (k == 0) return false;
-  const Pitches ld = pitches(m, k, operands.lda);
-  Problem p = problem(m, k, ld, {operands.bias, operands.aux, operands.a_scale, operands.b_scale});
+  if (k == 0 || choices_.empty()) return false;
+  const bool scaled = spec().scaling != Scaling::none;
+  const float* const a_scale = scaled ? place_of(operands.a_scale, 0) : nullptr;
+  const float* const b_scale = scaled ? place_of(operands.b_scale, 1) : nullptr;
+  Problem p = problem(m, k, pitches(m, k, operands.lda), {operands.bias, operands.aux, a_scale, b_scale});
   const int choice = choice_for(p, m, k, operands.lda, aligned);
   if (choice < 0) return false;
-  if (spec().scaling != Scaling::none) {
-    p = problem(m, k, ld,
-                {operands.bias, operands.aux, on_16_bytes_too(operands.a_scale, m, 0, stream),
-                 on_16_bytes_too(operands.b_scale, spec().n, 1, stream)});
+  if (scaled) {
+    copy_scale(operands.a_scale, a_scale, m, stream);
+    copy_scale(operands.b_scale, b_scale, spec().n, stream);
   }
   multiply(p, choices_[static_cast<std::size_t>(choice)], operands, beta, stream);
   return true;
@@ -529,7 +532,7 @@ std::string CudaGemm::describe() const {
   if (spec().leave_sms > 0) out += format(", on {} of {} SMs", multiprocessors_ - spec().leave_sms, multiprocessors_);
   out += tuned + format(", workspace {} MiB", workspace_bytes >> 20);
   if (aligned) out += format("; rows not on 16 bytes: {}", text(false));
-  if (spec().bias && !fuses_bias()) out += "; bias by a kernel of its own";
+  if (spec().bias && !fuses_bias() && !choices_.empty()) out += "; bias by a kernel of its own";
   if (spec().activation != Activation::none) {
     out +=
         fused_activation_ || fused_auxiliary_ ? "; activation in its epilogue" : "; activation by a kernel of its own";

@@ -77,7 +77,7 @@ class CudaGemm final : public Gemm {
   };
 
   /// Operands whose addresses are part of a Problem.
-  struct Beside {
+  struct Addresses {
     const void* bias;
     const void* aux;  ///< null unless the epilogue writes it
     const float* a_scale;
@@ -88,9 +88,9 @@ class CudaGemm final : public Gemm {
   [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
   /// The leading dimensions with which an algorithm for `m` is chosen.
   [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
-  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Beside& beside) const;
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Addresses& at) const;
   /// Operands in scratch memory that is 16-byte aligned, to choose an algorithm with.
-  [[nodiscard]] Beside trial(const std::byte* scratch, bool aligned) const;
+  [[nodiscard]] Addresses trial(const std::byte* scratch, bool aligned) const;
   /// Whether the library, as it was compiled against and as it was loaded, has this scaling.
   [[nodiscard]] bool library_scales() const;
   void choose(std::span<const GemmAlgorithm> algorithms);
@@ -131,10 +131,10 @@ class CudaGemm final : public Gemm {
   void map(const Map& map, cudaStream_t stream) const;
   /// Adds the bias, unless it is null, and applies `activation_of_sums`: what the library's epilogue did not do.
   void finish(void* d, const void* bias, std::int64_t m, cudaStream_t stream) const;
-  /// `scale`, or a copy of its `count` values, since the library takes none that is not 16-byte aligned. `which`: 0 for
-  /// A's, 1 for B's.
-  [[nodiscard]] const float* on_16_bytes_too(const float* scale, std::int64_t count, std::size_t which,
-                                             cudaStream_t stream) const;
+  /// Where the library reads a scale: where it is, or, since the library takes none that is not 16-byte aligned, where
+  /// `copy_scale` copies it. `which`: 0 for A's, 1 for B's.
+  [[nodiscard]] const float* place_of(const float* scale, std::size_t which) const noexcept;
+  void copy_scale(const float* scale, const float* place, std::int64_t rows, cudaStream_t stream) const;
   /// From where copies of A's scales begin to those of B's.
   [[nodiscard]] std::size_t scale_pitch() const noexcept;
   /// The library's epilogue takes no bias in f32 for 8-bit operands.

@@ -325,33 +325,31 @@ void cast_now(const Map& map) {
 
 void map_now(const Map& map) {
   if (map.kind == MapKind::cast) return cast_now(map);
-  with_float_type(map.dtype, [&]<typename In>(In) {
-    with_float_type(map.dtype, [&]<typename Out>(Out) {
-      Block<float> x;
-      Block<float> y;
-      Block<Out> out;
-      for (std::int64_t first = 0; first < map.count; first += block_elements) {
-        const std::int64_t n = std::min(block_elements, map.count - first);
-        widen_block(at<In>(map.x, first), x.data(), n);
-        const bool has_y = map.kind == MapKind::activate_grad || map.kind == MapKind::add;
-        if (has_y) widen_block(at<In>(map.y, first), y.data(), n);
-        const bool biased = map.kind == MapKind::activate || map.kind == MapKind::activate_grad;
-        if (biased && map.bias != nullptr) add_bias<In>(x.data(), map.bias, first, map.columns, n);
-        switch (map.kind) {
-          case MapKind::cast: break;  // done above
-          case MapKind::activate: run_vectorised<Activate>(x.data(), map.activation, n); break;
-          case MapKind::activate_grad:
-            run_vectorised<ActivateGrad>(x.data(), static_cast<const float*>(y.data()), map.activation, n);
-            break;
-          case MapKind::add:
-            run_vectorised<ScaleAndAdd>(x.data(), static_cast<const float*>(x.data()), map.alpha,
-                                        static_cast<const float*>(y.data()), map.beta, n);
-            break;
-        }
-        narrow_block(x.data(), out.data(), n);
-        std::memcpy(at<Out>(map.out, first), out.data(), bytes_of<Out>(n));
+  with_float_type(map.dtype, [&]<typename T>(T) {
+    Block<float> x;
+    Block<float> y;
+    Block<T> out;
+    for (std::int64_t first = 0; first < map.count; first += block_elements) {
+      const std::int64_t n = std::min(block_elements, map.count - first);
+      widen_block(at<T>(map.x, first), x.data(), n);
+      const bool has_y = map.kind == MapKind::activate_grad || map.kind == MapKind::add;
+      if (has_y) widen_block(at<T>(map.y, first), y.data(), n);
+      const bool biased = map.kind == MapKind::activate || map.kind == MapKind::activate_grad;
+      if (biased && map.bias != nullptr) add_bias<T>(x.data(), map.bias, first, map.columns, n);
+      switch (map.kind) {
+        case MapKind::cast: break;  // done above
+        case MapKind::activate: run_vectorised<Activate>(x.data(), map.activation, n); break;
+        case MapKind::activate_grad:
+          run_vectorised<ActivateGrad>(x.data(), static_cast<const float*>(y.data()), map.activation, n);
+          break;
+        case MapKind::add:
+          run_vectorised<ScaleAndAdd>(x.data(), static_cast<const float*>(x.data()), map.alpha,
+                                      static_cast<const float*>(y.data()), map.beta, n);
+          break;
       }
-    });
+      narrow_block(x.data(), out.data(), n);
+      std::memcpy(at<T>(map.out, first), out.data(), bytes_of<T>(n));
+    }
   });
 }
 

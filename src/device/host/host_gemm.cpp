@@ -391,7 +391,7 @@ HostGemm::HostGemm(const GemmSpec& spec, HostGemmLibrary library, GemmChoice cho
                                                                    : describe_gemm_library(library, choice);
   const int threads = work_->threads(spec.m, spec.k);
   description_ = format("{}{}{}{}{}{}", by, own ? "" : " sgemm", spec.tf32 ? " in fp32, which has no TF32" : "",
-                        is_narrow(spec) ? format(", {} through f32 panels", operands_of(spec)) : std::string(),
+                        is_narrow(spec) ? format(", {} through f32 panels", dtypes_of(spec)) : std::string(),
                         work_->packs_weights() ? ", weights packed once for products in pieces" : "",
                         threads > 1 ? format(", on {} threads", threads) : std::string());
 }

@@ -9,11 +9,11 @@ void AllGatherLinear::State::pipeline(const Operands& operands, StreamRef stream
   if (opens_) gather_.open(stream);
   gather_.take_slot(stream);
   // Communication is queued first: it must not wait for the GEMMs that it overlaps with.
-  scales_.start(stream, operands.x_scale, operands.m, capturing());
   communication_.follow(stream);
   const Shard own = shard_of(operands.m, team().size(), team().rank());
   products_.begin(stream, gather_.groups().empty() ? Weights::once : Weights::first, own.count, capturing());
   gather_.start(communication_.last().ref(), operands.x, operands.m, capturing());
+  scales_.start(stream, operands.x_scale, operands.m, capturing());
 
   device().yield(stream);  // peers wait for each other's shards: all pushes before any GEMM
   {

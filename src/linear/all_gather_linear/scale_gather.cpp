@@ -23,9 +23,13 @@ ScaleGather::Parts::Parts(const Team& team, std::int64_t max_m, const LinearChoi
   if (choice.algorithm != sequence) side.emplace(team);
 }
 
-ScaleGather::ScaleGather(const Team& team, const LinearSpec& spec, const LinearChoice& choice,
-                         std::uint32_t operation) {
+ScaleGather::ScaleGather(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation)
+    : keeps_own_(choice.algorithm == sequence && spec.x_layout == Layout::normal) {
   if (spec.scaling == Scaling::per_row && team.size() > 1) parts_.emplace(team, spec.m, choice, operation);
+}
+
+std::string ScaleGather::communication() const {
+  return parts_ ? "; of the scales of rows, " + parts_->gather.communication() : "";
 }
 
 Owners ScaleGather::owners() const { return parts_ ? parts_->gather.owners() : Owners(); }
@@ -33,11 +37,11 @@ Owners ScaleGather::owners() const { return parts_ ? parts_->gather.owners() : O
 void ScaleGather::start(StreamRef stream, const float* own, std::int64_t m, bool captured) {
   if (!parts_) return;
   auto& [gather, side, gathered] = *parts_;
+  gather.take_slot(stream);
   if (side) side->follow(stream);
   const StreamRef on = side ? side->ref() : stream;
-  gather.take_slot(on);
   gather.start(on, own, m, captured);
-  gather.keep_own(on, own);
+  if (keeps_own_) gather.keep_own(on, own);
   for (const ShardGroup& group : gather.groups()) gather.wait(on, group);
   if (side) gathered.record(on);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
@@ -17,12 +18,15 @@
 namespace tandem {
 
 /// The all-gather of the scales of x's rows. If GEMMs overlap with communication, it is on a stream of its own: the
-/// GEMM of the own shard waits for no peer. With any other scaling, and in a team of one, it does nothing.
+/// GEMM of the own shard does not wait for the peers' scales. With any other scaling, and in a team of one, it does
+/// nothing.
 class ScaleGather {
  public:
   /// Collective.
   ScaleGather(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation);
 
+  /// What communicates, for a plan's `describe`; empty if nothing does.
+  [[nodiscard]] std::string communication() const;
   /// Owners of what its runs use.
   [[nodiscard]] Owners owners() const;
 
@@ -47,6 +51,7 @@ class ScaleGather {
     Event gathered;
   };
 
+  bool keeps_own_;  ///< all of x is multiplied at once, by all scales
   std::optional<Parts> parts_;
 };
 

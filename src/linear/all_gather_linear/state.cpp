@@ -23,7 +23,8 @@ AllGatherLinear::State::State(const Team& team, const LinearSpec& spec, const Li
   constexpr const char* in_turns =
       "in turns on the caller's stream and on one beside it, where they have a workspace of their own; in a captured "
       "run all on the caller's stream";
-  describe_product(products_.gemm(), gather_.communication(), products_.take_turns() ? in_turns : "");
+  describe_product(products_.gemm(), gather_.communication() + scales_.communication(),
+                   products_.take_turns() ? in_turns : "");
   Owners owners = gather_.owners();
   append(owners, scales_.owners());
   append(owners, products_.owners());

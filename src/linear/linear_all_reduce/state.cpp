@@ -14,6 +14,7 @@ LinearAllReduce::State::State(const Team& team, const LinearSpec& spec, const Li
                                                                 &State::stepwise, &State::direct, &State::sequence})) {}
 
 void LinearAllReduce::State::run(LinearOperands given, const SymmetricTensor& y, StreamRef stream) {
+  if (given.y.data() != nullptr) refuse("two outputs were given: a symmetric y, and LinearOperands::y; allowed: one");
   expect_reachable(y, "y");
   given.y = y.local();
   run(given, stream, &y.memory());

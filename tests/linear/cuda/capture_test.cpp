@@ -7,6 +7,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -41,7 +42,7 @@ void copy(const GuardedTensor& from, const GuardedTensor& to, const Stream& stre
 /// Captures `run` before it ever ran, then alternates replays with eager runs (which other tests compare with fp64):
 /// both must give the same bits in `out` for the same inputs. Inputs change from run to run, and results are copied out
 /// in stream order only, so that a run that overtakes another, on any rank, is noticed.
-void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, GuardedTensor& out, DType dtype,
+void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, GuardedTensor& out,
                    const std::string& what, const std::function<void(StreamRef)>& run) {
   const Stream stream(team.device());
   const CapturedGraph graph(team.device(), stream, [&] { run(stream); });
@@ -50,7 +51,7 @@ void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, G
   std::vector<std::vector<GuardedTensor>> given(runs);
   std::vector<GuardedTensor> results;
   for (std::vector<GuardedTensor>& set : given) {
-    for (const GuardedTensor& input : inputs) set.emplace_back(team, input.view().sizes(), dtype);
+    for (const GuardedTensor& input : inputs) set.emplace_back(team, input.view().sizes(), input.view().dtype());
     results.emplace_back(team, out.view().sizes(), out.view().dtype());
   }
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -59,7 +60,7 @@ void check_replays(const Team& team, const std::vector<GuardedTensor>& inputs, G
     };
     for (std::vector<GuardedTensor>& set : given) {
       for (GuardedTensor& input : set) {
-        input.set(std::span<const double>(testing::random_values(bits(), input.view().numel(), dtype)));
+        input.set(std::span<const double>(testing::random_values(bits(), input.view().numel(), input.view().dtype())));
       }
     }
     const auto results_of = [&](const auto& once) {
@@ -108,7 +109,7 @@ void check_gathering(const Team& team) {
     inputs.emplace_back(team, Dims{own, k}, dtype);
     inputs.emplace_back(team, Dims{n, k}, dtype);
     GuardedTensor y(team, {m, n}, dtype);
-    check_replays(team, inputs, y, dtype, plan.describe(),
+    check_replays(team, inputs, y, plan.describe(),
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   });
   for_each_plan(team, LinearKind::linear_weight_gradient, [&](const LinearOptions& options, DType dtype) {
@@ -120,8 +121,8 @@ void check_gathering(const Team& team) {
       inputs.emplace_back(team, Dims{own, k}, dtype);
       GuardedTensor dw(team, {n, k}, gradient);
       const auto run = [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), dw.view(), stream); };
-      check_replays(team, inputs, dw, dtype, plan.describe(), run);
-      check_replays(team, inputs, dw, dtype, plan.describe() + ", started ahead", [&](StreamRef stream) {
+      check_replays(team, inputs, dw, plan.describe(), run);
+      check_replays(team, inputs, dw, plan.describe() + ", started ahead", [&](StreamRef stream) {
         plan.start(inputs[1].view(), m, stream);
         run(stream);
       });
@@ -135,7 +136,7 @@ void check_reducing(const Team& team) {
     std::vector<GuardedTensor> inputs;
     inputs.emplace_back(team, Dims{m, k}, dtype);
     inputs.emplace_back(team, Dims{n, k}, dtype);
-    check_replays(team, inputs, y, dtype, plan.describe(),
+    check_replays(team, inputs, y, plan.describe(),
                   [&](StreamRef stream) { plan(inputs[0].view(), inputs[1].view(), y.view(), stream); });
   };
   for_each_plan(team, LinearKind::linear_reduce_scatter, [&](const LinearOptions& options, DType dtype) {
@@ -157,6 +158,43 @@ TEST_P(LinearCapture, ReplaysAndEagerRunsTakeTurns) {
   }
 }
 
+/// Of 8-bit floats, with a scale for each row; also on few SMs, or none, where scales take other ways.
+TEST_P(LinearCapture, ReplaysScaleRows) {
+  constexpr LinearSpec spec{.m = m, .n = 32, .k = 48, .dtype = f8e4m3, .scaling = Scaling::per_row};
+  const auto check = [&]<typename Plan>(const Team& team, LinearKind kind, std::int64_t x_rows, std::int64_t y_rows,
+                                        std::type_identity<Plan>) {
+    for (const std::string& algorithm : linear_algorithms(kind)) {
+      for (const std::optional<int> sms : {std::optional<int>(), std::optional(1), std::optional(0)}) {
+        if (sms == 0 && kind != LinearKind::all_gather_linear) continue;
+        Plan plan(team, spec, LinearOptions{.algorithm = algorithm, .sms = sms});
+        std::vector<GuardedTensor> inputs;
+        inputs.emplace_back(team, Dims{x_rows, spec.k}, f8e4m3);
+        inputs.emplace_back(team, Dims{spec.n, spec.k}, f8e4m3);
+        inputs.emplace_back(team, Dims{x_rows}, f32);
+        inputs.emplace_back(team, Dims{spec.n}, f32);
+        GuardedTensor y(team, {y_rows, spec.n}, bf16);
+        check_replays(team, inputs, y, plan.describe(), [&](StreamRef stream) {
+          plan({.x = inputs[0].view(),
+                .weight = inputs[1].view(),
+                .x_scale = inputs[2].view(),
+                .weight_scale = inputs[3].view(),
+                .y = y.view()},
+               stream);
+        });
+      }
+    }
+  };
+  for (const int ranks : {2, 3}) {
+    on(ranks, [&](World& world) {
+      const Team& team = world.team();
+      const std::int64_t own = shard_of(m, team.size(), team.rank()).count;
+      check(team, LinearKind::all_gather_linear, own, m, std::type_identity<AllGatherLinear>());
+      check(team, LinearKind::linear_reduce_scatter, m, own, std::type_identity<LinearReduceScatter>());
+      check(team, LinearKind::linear_all_reduce, m, m, std::type_identity<LinearAllReduce>());
+    });
+  }
+}
+
 /// With few tokens, and with too many for mailboxes.
 TEST_P(LinearCapture, ReplaysLeaveASumInASymmetricTensor) {
   on(3, [](World& world) {
@@ -171,7 +209,7 @@ TEST_P(LinearCapture, ReplaysLeaveASumInASymmetricTensor) {
         inputs.emplace_back(team, Dims{spec.m, spec.k}, dtype);
         inputs.emplace_back(team, Dims{spec.n, spec.k}, dtype);
         GuardedTensor taken(team, {spec.m, spec.n}, dtype);
-        check_replays(team, inputs, taken, dtype, plan.describe() + " into a symmetric tensor", [&](StreamRef stream) {
+        check_replays(team, inputs, taken, plan.describe() + " into a symmetric tensor", [&](StreamRef stream) {
           plan(inputs[0].view(), inputs[1].view(), y, stream);
           team.device().copy(stream,
                              {.dst = taken.view().data(), .src = y.local().data(), .bytes = taken.view().bytes()});
@@ -200,7 +238,7 @@ template <typename Plan> void check_epilogue(const Team& team, const LinearSpec&
   inputs.emplace_back(team, Dims{spec.beta == 0.0F ? 0 : rows, spec.n}, spec.dtype);
   GuardedTensor made(team, {keeps ? 2 * rows : rows, spec.n}, spec.dtype);
   const TensorView y = made.view().narrow(0, 0, rows);
-  check_replays(team, inputs, made, spec.dtype, plan.describe(), [&](StreamRef stream) {
+  check_replays(team, inputs, made, plan.describe(), [&](StreamRef stream) {
     const TensorView start = inputs[3].view();
     team.device().copy(stream, {.dst = y.data(), .src = start.data(), .bytes = start.bytes()});
     const TensorView bias = spec.bias ? inputs[2].view() : TensorView();
@@ -322,7 +360,7 @@ TEST_P(LinearCapture, WhatARunGatheredIsKeptUntilTheNext) {
         }
         for (int i = 0; i < 3; ++i) run(stream);
         team.synchronize(stream);
-        check_replays(team, inputs, kept, f32, plan.describe(), run);
+        check_replays(team, inputs, kept, plan.describe(), run);
       }
     }
   });
@@ -378,7 +416,7 @@ TEST_P(LinearCapture, ABulkOverlapReplaysBothOfItsParts) {
       GuardedTensor both(team, {communication.made + m * n}, f32);
       const TensorView into = both.view().narrow(0, 0, communication.made);
       const TensorView product = both.view().narrow(0, communication.made, m * n);
-      check_replays(team, inputs, both, f32, communication.name + " in " + bulk.describe(), [&](StreamRef stream) {
+      check_replays(team, inputs, both, communication.name + " in " + bulk.describe(), [&](StreamRef stream) {
         bulk(
             stream, [&](StreamRef beside) { communication.queue(inputs[0].view(), into, beside); },
             [&](StreamRef main) {

@@ -104,7 +104,40 @@ TEST_P(LinearSmsCapture, NoRunLaunchesMoreBlocksThanItMay) {
   });
 }
 
-// Without this, the test above would prove nothing.
+// The gather of the scales counts, too.
+TEST_P(LinearSmsCapture, NorDoesOneWithScalesOfRows) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    for (const std::int64_t m : {45, 30'000}) {
+      const LinearSpec spec{.m = m, .n = 64, .k = 64, .dtype = f8e4m3, .scaling = Scaling::per_row};
+      const std::int64_t own = shard_of(m, team.size(), team.rank()).count;
+      const GuardedTensor x(team, {own, spec.k}, f8e4m3);
+      const GuardedTensor weight(team, {spec.n, spec.k}, f8e4m3);
+      const GuardedTensor x_scale(team, {own}, f32);
+      const GuardedTensor weight_scale(team, {spec.n}, f32);
+      const GuardedTensor y(team, {m, spec.n}, bf16);
+      const Stream stream(team.device());
+      for (const std::string& algorithm : linear_algorithms(LinearKind::all_gather_linear)) {
+        for (const int sms : {0, 1, 8}) {
+          AllGatherLinear plan(team, spec, {.algorithm = algorithm, .sms = sms});
+          const testing::RecordedGraph graph(team.device(), stream, [&] {
+            plan({.x = x.view(),
+                  .weight = weight.view(),
+                  .x_scale = x_scale.view(),
+                  .weight_scale = weight_scale.view(),
+                  .y = y.view()},
+                 stream);
+          });
+          EXPECT_FALSE(graph.nodes().empty());
+          EXPECT_LE(graph.most_blocks_at_once(is_counted), static_cast<std::size_t>(sms)) << plan.describe();
+          team.barrier();  // before any rank releases what was recorded
+        }
+      }
+    }
+  });
+}
+
+// Without this, the tests above would prove nothing.
 TEST_P(LinearSmsCapture, WithoutALimitSumsLaunchMore) {
   on(3, [](World& world) {
     for (const LinearSpec& spec : {specs[1], specs[2]}) {

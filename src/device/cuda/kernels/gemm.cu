@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cuda_fp8.h>
-
 #include "device/cuda/kernels/activation.cuh"
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/gemm.hpp"
