@@ -321,15 +321,18 @@ void LinearRun::operator()(LinearPlanOfAnyKind& plan, StreamRef stream) const {
         if constexpr (std::is_same_v<Plan, LinearWeightGradient>) {
           each(first_.view, second_.view, output_.view, stream);
         } else {
-          const LinearOperands operands{.x = first_.view,
-                                        .weight = second_.view,
-                                        .bias = bias_.view,
-                                        .aux = aux_.view,
-                                        .x_scale = first_scale_.view,
-                                        .weight_scale = second_scale_.view,
-                                        .y = output_.view};
+          LinearOperands operands{.x = first_.view,
+                                  .weight = second_.view,
+                                  .bias = bias_.view,
+                                  .aux = aux_.view,
+                                  .x_scale = first_scale_.view,
+                                  .weight_scale = second_scale_.view,
+                                  .y = output_.view};
           if constexpr (std::is_same_v<Plan, LinearAllReduce>) {
-            if (symmetric_output_) return each(operands, symmetric_output_, stream);
+            if (symmetric_output_) {
+              operands.y = TensorView();
+              return each(operands, symmetric_output_, stream);
+            }
           }
           each(operands, stream);
         }

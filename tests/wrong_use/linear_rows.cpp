@@ -123,6 +123,15 @@ const std::vector<Row>& linear_rows() {
               stream_of(world));
        },
        {"LinearReduceScatter on rank {rank} of 2", "x_scale is f32[2]", "per_tensor", "f32[] or f32[1]"}},
+      {"LinearTwoOutputs",
+       2,
+       [](World& world) {
+         LinearAllReduce plan(world.team(), {.m = 8, .n = 3, .k = 5});
+         SymmetricTensor y = SymmetricTensor::empty(world.team(), {8, 3}, f32);
+         y.rendezvous();
+         plan({.x = view({8, 5}), .weight = view({3, 5}), .y = view({8, 3})}, y, stream_of(world));
+       },
+       {"LinearAllReduce on rank {rank} of 2", "two outputs", "LinearOperands::y; allowed: one"}},
       {"LinearMissingScale",
        2,
        [](World& world) {
