@@ -322,7 +322,7 @@ TEST_P(AllGatherLinearTest, WrongUseSaysWhatIsRight) {
     refused({.m = -4, .n = 4, .k = 4}, {}, "m=-4", "negative");
     refused({.m = 4 + world.rank(), .n = 4, .k = 4}, {}, "m=5", "m=4");
     testing::expect_error<Unsupported>([&] { AllGatherLinear(team, {.m = 4, .n = 4, .k = 4, .dtype = i32}); },
-                                       {"i32", "f32, bf16 or f16"});
+                                       {"i32", "f32, bf16, f16, f8e4m3 and f8e5m2"});
 
     AllGatherLinear plan(team, {.m = 8, .n = 4, .k = 6});
     const Stream stream(*device);
