@@ -46,8 +46,8 @@ void check(World& world, const Team& team, const LinearSpec& spec, const LinearO
     const GuardedTensor bias_on(device, {bias.columns}, out, bias.values, offset);
     const bool per_row = spec.scaling == Scaling::per_row;
     const Matrix own_scales = per_row ? x_scales.transposed().part(own_rows).transposed() : x_scales;
-    const GuardedTensor x_scale_on = testing::scales_on(device, own_scales);
-    const GuardedTensor weight_scale_on = testing::scales_on(device, weight_scales);
+    const GuardedTensor x_scale_on = testing::scales_on(device, own_scales, offset);
+    const GuardedTensor weight_scale_on = testing::scales_on(device, weight_scales, offset);
     GuardedTensor y = start.on(device, out, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
@@ -228,6 +228,10 @@ TEST_P(AllGatherLinearTest, TensorsThatAreAlignedForAnElementOnly) {
       for (const DType dtype : {f32, bf16, f16}) {
         check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true}, {.algorithm = algorithm},
               3, 1);
+      }
+      for (const Scaling scaling : {Scaling::per_tensor, Scaling::per_row}) {
+        check(world, world.team(), {.m = 26, .n = 32, .k = 48, .dtype = f8e4m3, .scaling = scaling, .bias = true},
+              {.algorithm = algorithm}, 3, 1);
       }
     }
   });

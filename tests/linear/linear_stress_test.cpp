@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,12 @@ class Player {
         draws_(sequence),
         runs_(runs),
         streams_{Stream(team.device()), Stream(team.device()), Stream(team.device())},
-        gather_(by_each_algorithm<AllGatherLinear>(team, LinearKind::all_gather_linear)),
-        scatter_(by_each_algorithm<LinearReduceScatter>(team, LinearKind::linear_reduce_scatter)),
-        reduce_(by_each_algorithm<LinearAllReduce>(team, LinearKind::linear_all_reduce)),
-        gradient_(
-            by_each_algorithm<LinearWeightGradient>(team, LinearKind::linear_weight_gradient, GatheredOperand::x)) {}
+        gather_(by_each_algorithm<AllGatherLinear>(team, LinearKind::all_gather_linear, spec())),
+        scaled_(by_each_algorithm<AllGatherLinear>(team, LinearKind::all_gather_linear, scaled_spec())),
+        scatter_(by_each_algorithm<LinearReduceScatter>(team, LinearKind::linear_reduce_scatter, spec())),
+        reduce_(by_each_algorithm<LinearAllReduce>(team, LinearKind::linear_all_reduce, spec())),
+        gradient_(by_each_algorithm<LinearWeightGradient>(team, LinearKind::linear_weight_gradient, spec(),
+                                                          GatheredOperand::x)) {}
 
   /// Queues `runs_` runs, and checks each element of their results.
   void play() {
@@ -51,7 +53,8 @@ class Player {
   }
 
  private:
-  enum Operation : std::uint64_t { gather, scatter, reduce, gradient, operations };
+  /// `scaled`: a gather of 8-bit floats, and of a scale for each row.
+  enum Operation : std::uint64_t { gather, scaled, scatter, reduce, gradient, operations };
 
   struct Run {
     std::uint64_t number;
@@ -62,21 +65,31 @@ class Player {
     testing::GuardedTensor left;   ///< x, or dy
     testing::GuardedTensor right;  ///< the weight, or x
     testing::GuardedTensor result;
+    testing::GuardedTensor left_scale;  ///< empty unless `scaled`
+    testing::GuardedTensor right_scale;
   };
 
   static LinearSpec spec() { return {.m = most_tokens, .n = outputs, .k = inputs}; }
+  static LinearSpec scaled_spec() {
+    LinearSpec scaled = spec();
+    scaled.dtype = f8e4m3;
+    scaled.out_dtype = f32;
+    scaled.scaling = Scaling::per_row;
+    return scaled;
+  }
   /// Every algorithm; those with groups once with one group and once with as many as possible.
   template <typename Plan, typename... Operands>
-  static std::vector<Plan> by_each_algorithm(const Team& team, LinearKind kind, Operands... gathered) {
+  static std::vector<Plan> by_each_algorithm(const Team& team, LinearKind kind, const LinearSpec& spec,
+                                             Operands... gathered) {
     std::vector<Plan> plans;
     for (const std::string& algorithm : linear_algorithms(kind)) {
       LinearOptions options{.algorithm = algorithm};
       if (has_groups(algorithm)) {
-        options.groups = std::max(most_groups(kind, spec(), team.size()), 1);
-        plans.push_back(Plan(team, spec(), gathered..., options));
+        options.groups = std::max(most_groups(kind, spec, team.size()), 1);
+        plans.push_back(Plan(team, spec, gathered..., options));
         options.groups = 1;
       }
-      plans.push_back(Plan(team, spec(), gathered..., options));
+      plans.push_back(Plan(team, spec, gathered..., options));
     }
     return plans;
   }
@@ -96,8 +109,14 @@ class Player {
   }
   [[nodiscard]] Shard own_rows(std::int64_t m) const { return shard_of(m, team_.size(), team_.rank()); }
 
-  [[nodiscard]] testing::GuardedTensor tensor(std::int64_t rows, std::int64_t columns) const {
-    return {team_.shared_device(), {rows, columns}, f32};
+  /// The scale of a row of operand `which` of `rank` in a run.
+  [[nodiscard]] double scale(const Run& run, std::uint64_t which, int rank, std::int64_t row) const {
+    const std::uint64_t key = testing::key(key_, {run.number, 2 + which, static_cast<std::uint64_t>(rank)});
+    return static_cast<double>(testing::random_bits(key, static_cast<std::uint64_t>(row)) % 4 + 1);
+  }
+
+  [[nodiscard]] testing::GuardedTensor tensor(const Dims& sizes, DType dtype = f32) const {
+    return {team_.shared_device(), sizes, dtype};
   }
 
   [[nodiscard]] Run prepared() {
@@ -107,16 +126,30 @@ class Player {
     const auto m = static_cast<std::int64_t>(draws_.below(most_tokens + 1));
     const std::int64_t own = own_rows(m).count;
     const bool is_gradient = operation == gradient;
-    Run run{.number = number_++,
-            .operation = operation,
-            .algorithm = algorithm,
-            .stream = stream,
-            .m = m,
-            .left = tensor(operation == gather ? own : m, is_gradient ? outputs : inputs),
-            .right = tensor(is_gradient ? own : outputs, inputs),
-            .result = tensor(is_gradient ? outputs : (operation == scatter ? own : m), is_gradient ? inputs : outputs)};
+    const bool is_scaled = operation == scaled;
+    const bool gathers_x = operation == gather || is_scaled;
+    const DType dtype = is_scaled ? f8e4m3 : f32;
+    Run run{
+        .number = number_++,
+        .operation = operation,
+        .algorithm = algorithm,
+        .stream = stream,
+        .m = m,
+        .left = tensor({gathers_x ? own : m, is_gradient ? outputs : inputs}, dtype),
+        .right = tensor({is_gradient ? own : outputs, inputs}, dtype),
+        .result = tensor({is_gradient ? outputs : (operation == scatter ? own : m), is_gradient ? inputs : outputs}),
+        .left_scale = tensor({is_scaled ? own : 0}),
+        .right_scale = tensor({is_scaled ? outputs : 0})};
     run.left.set([&](std::int64_t row, std::int64_t column) { return value(run, 0, team_.rank(), row, column); });
     run.right.set([&](std::int64_t row, std::int64_t column) { return value(run, 1, team_.rank(), row, column); });
+    for (const std::uint64_t which : {std::uint64_t{0}, std::uint64_t{1}}) {
+      testing::GuardedTensor& scales = which == 0 ? run.left_scale : run.right_scale;
+      std::vector<double> values;
+      for (std::int64_t row = 0; row < scales.view().numel(); ++row) {
+        values.push_back(scale(run, which, team_.rank(), row));
+      }
+      scales.set(std::span<const double>(values));
+    }
     run.result.poison();
     return run;
   }
@@ -129,6 +162,13 @@ class Player {
     const TensorView result = run.result.view();
     switch (run.operation) {
       case gather: return gather_[run.algorithm](left, right, result, stream);
+      case scaled:
+        return scaled_[run.algorithm]({.x = left,
+                                       .weight = right,
+                                       .x_scale = run.left_scale.view(),
+                                       .weight_scale = run.right_scale.view(),
+                                       .y = result},
+                                      stream);
       case scatter: return scatter_[run.algorithm](left, right, result, stream);
       case reduce: return reduce_[run.algorithm](left, right, result, stream);
       default: return gradient_[run.algorithm](left, right, result, stream);
@@ -140,11 +180,12 @@ class Player {
     const int me = team_.rank();
     const std::int64_t shard = shard_of(run.m, team_.size(), 0).count;
     double sum = 0;
-    if (run.operation == gather) {
+    if (run.operation == gather || run.operation == scaled) {
       const auto owner = static_cast<int>(i / shard);
       for (std::int64_t k = 0; k < inputs; ++k) {
         sum += value(run, 0, owner, i - owner * shard, k) * value(run, 1, me, j, k);
       }
+      if (run.operation == scaled) sum *= scale(run, 0, owner, i - owner * shard) * scale(run, 1, me, j);
     } else if (run.operation == gradient) {
       for (std::int64_t token = 0; token < run.m; ++token) {
         const auto owner = static_cast<int>(token / shard);
@@ -177,6 +218,7 @@ class Player {
   int runs_;
   std::array<Stream, 3> streams_;
   std::vector<AllGatherLinear> gather_;
+  std::vector<AllGatherLinear> scaled_;
   std::vector<LinearReduceScatter> scatter_;
   std::vector<LinearAllReduce> reduce_;
   std::vector<LinearWeightGradient> gradient_;
@@ -197,8 +239,8 @@ TANDEM_ON_EACH_DEVICE(LinearInterleaving);
 
 class LinearStress : public ::testing::TestWithParam<int> {};
 
-/// 3 · 10^4 runs of the four linear operations, in f32 and by each algorithm, on teams of 2, 3 and 4; the gradient
-/// gathers x. TANDEM_TEST_SCALE scales the number.
+/// 3 · 10^4 runs of the four linear operations, in f32 (one also in 8 bits) and by each algorithm, on teams of 2, 3 and
+/// 4; the gradient gathers x. TANDEM_TEST_SCALE scales the number.
 TEST_P(LinearStress, RandomOperationsAndDelays) {
   const auto batches = static_cast<int>(std::ceil(1e4 / runs_at_once * testing::stress_scale()));
   testing::run_ranks(GetParam(),

@@ -77,8 +77,8 @@ void check_plan(World& world, const Team& team, LinearSpec spec, const LinearOpt
     const GuardedTensor x_on = xs[own].on(device, spec.dtype, spec.x_layout, offset);
     const GuardedTensor weight_on = weights[own].on(device, spec.dtype_of_weight(), spec.weight_layout, offset);
     const GuardedTensor bias_on(device, {bias.columns}, out_dtype, bias.values, offset);
-    const GuardedTensor x_scale_on = testing::scales_on(device, x_scales[own]);
-    const GuardedTensor weight_scale_on = testing::scales_on(device, weight_scales[own]);
+    const GuardedTensor x_scale_on = testing::scales_on(device, x_scales[own], offset);
+    const GuardedTensor weight_scale_on = testing::scales_on(device, weight_scales[own], offset);
     GuardedTensor y = start.on(device, out_dtype, Layout::normal, offset);
     if (spec.beta == 0.0F) y.poison();
 
@@ -348,6 +348,10 @@ TEST_P(RowParallel, TensorsThatAreAlignedForAnElementOnly) {
       for (const DType dtype : {f32, bf16, f16}) {
         check(world, world.team(), {.m = 26, .n = 17, .k = 24, .dtype = dtype, .bias = true}, {.algorithm = algorithm},
               3, 0, 1);
+      }
+      for (const Scaling scaling : {Scaling::per_tensor, Scaling::per_row}) {
+        check(world, world.team(), {.m = 26, .n = 32, .k = 48, .dtype = f8e4m3, .scaling = scaling, .bias = true},
+              {.algorithm = algorithm}, 3, 0, 1);
       }
     }
   });

@@ -63,8 +63,9 @@ struct Matrix {
 }
 
 /// Scales in the device's memory.
-[[nodiscard]] inline GuardedTensor scales_on(const std::shared_ptr<Device>& device, const Matrix& scales) {
-  return GuardedTensor(device, {scales.columns}, f32, scales.values);
+[[nodiscard]] inline GuardedTensor scales_on(const std::shared_ptr<Device>& device, const Matrix& scales,
+                                             std::int64_t offset = 0) {
+  return GuardedTensor(device, {scales.columns}, f32, scales.values, offset);
 }
 
 /// What to pass where a spec has no scaling.

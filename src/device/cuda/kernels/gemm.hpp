@@ -10,8 +10,8 @@
 namespace tandem::cuda {
 
 /// D[i, j] = activation(alpha · Σ_p A[i, p] · B[p, j] + beta · C[i, j] + bias[j]), with A and B times their scales, if
-/// there are any; C may be D. Element [i, p] of A is
-/// at i · a_row + p · a_column, and B likewise, so that no case depends on transposes or leading dimensions.
+/// there are any; C may be D. Element [i, p] of A is at i · a_row + p · a_column, and B likewise, so that no case
+/// depends on transposes or leading dimensions.
 struct TiledGemmArguments {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -37,8 +37,8 @@ struct TiledGemmArguments {
 };
 
 /// A GEMM for any size, stride and alignment, in fp32 with one rounding at the end; slow compared to cuBLASLt. With
-/// k = 0 it reads neither A nor B, but still applies beta, bias and activation. `m` and `n` must not be 0; operands are
-/// of f32, f16 or bf16, `out_dtype` the same or f32, or of 8 bits, and `out_dtype` any of these three.
+/// k = 0 it reads neither A nor B, but still applies beta, bias and activation. `m` and `n` must not be 0; the operands
+/// are f32, f16 or bf16, and `out_dtype` is the same or f32, or they have 8 bits, and it is any of these three.
 [[nodiscard]] cudaError_t launch_tiled_gemm(const TiledGemmArguments& arguments, DType out_dtype, cudaStream_t stream);
 [[nodiscard]] cudaError_t load_gemm_kernels();
 
