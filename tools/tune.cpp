@@ -35,9 +35,9 @@ constexpr const char* help_of_tune = R"(
 For each --shape M,N,K (M tokens of all ranks, N outputs, K inputs; N is split over ranks where x is gathered, K where y
 is reduced), each algorithm and number of groups runs in turns with what the cost model would choose; the best of them
 then run in turns with each other. The fastest is kept in the plan cache, TANDEM_PLAN_CACHE or --cache: plans of the
-same operation, sizes, dtypes, scaling, layouts, number of ranks, device and versions, whose algorithm is left to them, run that
-from then on and say so in describe(), whatever their bias and activation. The model's choice stays where nothing is
-faster by 1 %.
+same operation, sizes, dtypes, scaling, layouts, number of ranks, device and versions, whose algorithm is left to them,
+run that from then on and say so in describe(), whatever their bias and activation. The model's choice stays where
+nothing is faster by 1 %.
 
 On CUDA the GEMMs come first: each rank's GEMM, whole and in pieces down to an eighth of its rows (of a weight
 gradient only whole), is run in turns by the best few algorithms that cuBLASLt offers for it. The fastest are stored as
