@@ -9,6 +9,21 @@
 
 namespace tandem {
 
+/// The bits of the number nearest to a float, ties to even, in a format with this exponent bias and so many bits of
+/// mantissa; both without their sign. What is nearer to infinity than to the format's largest number gets the bits that
+/// follow that number's, which are infinity's in IEEE's formats.
+[[nodiscard]] inline std::uint32_t nearest_bits(std::uint32_t magnitude, std::uint32_t bias,
+                                                std::uint32_t mantissa) noexcept {
+  const std::uint32_t shift = 23 - mantissa;
+  const std::uint32_t offset = (127 - bias) << 23;
+  if (magnitude < offset + (1U << 23)) {  // let the float unit do the rounding into a subnormal
+    const std::uint32_t spaced_alike = (127 + 24 - bias - mantissa) << 23;
+    return std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(spaced_alike)) -
+           spaced_alike;
+  }
+  return (magnitude + (1U << (shift - 1)) - 1 + ((magnitude >> shift) & 1U) - offset) >> shift;
+}
+
 /// Storage types of the 16- and 8-bit floating-point dtypes. Conversion to float is exact; conversion from float rounds
 /// to nearest, ties to even. What is larger than any number of an 8-bit type becomes the largest one, as in CUDA's
 /// types of that name.
@@ -37,10 +52,8 @@ struct Half {
     std::uint32_t h = 0;
     if (magnitude >= 0x47800000U) {  // 65536 and above, infinity, NaN
       h = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
-    } else if (magnitude < 0x38800000U) {  // below 2^-14: let the float unit do the rounding into a subnormal
-      h = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
     } else {
-      h = (magnitude + 0xfffU + ((magnitude >> 13) & 1U) - 0x38000000U) >> 13;
+      h = nearest_bits(magnitude, 15, 10);
     }
     bits = static_cast<std::uint16_t>(sign | h);
   }
@@ -68,10 +81,8 @@ struct Float8E4M3 {
     std::uint32_t narrow = 0;
     if (magnitude >= 0x43e80000U) {  // 464, halfway to what would follow 448, and above; infinity, NaN
       narrow = magnitude > 0x7f800000U ? 0x7fU : 0x7eU;
-    } else if (magnitude < 0x3c800000U) {  // below 2^-6: let the float unit do the rounding into a subnormal
-      narrow = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14F) - 0x46800000U;
     } else {
-      narrow = (magnitude + 0x7ffffU + ((magnitude >> 20) & 1U) - 0x3c000000U) >> 20;
+      narrow = nearest_bits(magnitude, 7, 3);
     }
     bits = static_cast<std::uint8_t>(((u >> 24) & 0x80U) | narrow);
   }
@@ -99,10 +110,8 @@ struct Float8E5M2 {
     std::uint32_t narrow = 0;
     if (magnitude >= 0x47700000U) {  // 61440, halfway to what would follow 57344, and above; infinity, NaN
       narrow = magnitude > 0x7f800000U ? 0x7eU : 0x7bU;
-    } else if (magnitude < 0x38800000U) {  // below 2^-14, as above
-      narrow = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p7F) - 0x43000000U;
     } else {
-      narrow = (magnitude + 0xfffffU + ((magnitude >> 21) & 1U) - 0x38000000U) >> 21;
+      narrow = nearest_bits(magnitude, 15, 2);
     }
     bits = static_cast<std::uint8_t>(((u >> 24) & 0x80U) | narrow);
   }
