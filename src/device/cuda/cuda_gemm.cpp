@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.hpp"
 
+#include "base/checked.hpp"
 #include "base/format.hpp"
 #include "device/cuda/check.hpp"
 #include "device/cuda/gemm_tiles.hpp"
@@ -56,7 +57,7 @@ CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const
   }
   if (spec.m == 0 || spec.n == 0 || spec.k == 0) return;
   const CurrentContext current(*context_);
-  workspace_ = DeviceMemory(workspace_bytes + (spec.scaling != Scaling::none ? 2 * scale_pitch() : 0));
+  workspace_ = DeviceMemory(workspace_bytes + 2 * scale_pitch());
   choose(algorithms);
 }
 
@@ -158,8 +159,9 @@ CudaGemm::Addresses CudaGemm::trial(const std::byte* scratch, bool aligned) cons
 }
 
 std::size_t CudaGemm::scale_pitch() const noexcept {
+  if (spec().scaling == Scaling::none) return 0;
   const std::int64_t most = spec().scaling == Scaling::per_row ? std::max(spec().m, spec().n) : 1;
-  return (static_cast<std::size_t>(most) * sizeof(float) + 15) / 16 * 16;
+  return round_up(static_cast<std::size_t>(most) * sizeof(float), 16);
 }
 
 std::size_t CudaGemm::scratch_bytes() const {
@@ -168,7 +170,7 @@ std::size_t CudaGemm::scratch_bytes() const {
     return static_cast<std::size_t>(rows * ld) * size_of(dtype);
   };
   // All operands share one region: the result is not used. A smaller m may have larger (planned) pitches.
-  std::size_t most = static_cast<std::size_t>(std::max(s.m, s.n)) * sizeof(float);  // for scales
+  std::size_t most = scale_pitch();
   for (const std::int64_t m : planned_rows(s.m)) {
     for (const bool aligned : {false, true}) {
       const Pitches ld = planned_pitches(m, aligned);

@@ -135,7 +135,7 @@ class CudaGemm final : public Gemm {
   /// `copy_scale` copies it. `which`: 0 for A's, 1 for B's.
   [[nodiscard]] const float* place_of(const float* scale, std::size_t which) const noexcept;
   void copy_scale(const float* scale, const float* place, std::int64_t rows, cudaStream_t stream) const;
-  /// From where copies of A's scales begin to those of B's.
+  /// From where copies of A's scales begin to those of B's; 0 without scaling.
   [[nodiscard]] std::size_t scale_pitch() const noexcept;
   /// The library's epilogue takes no bias in f32 for 8-bit operands.
   [[nodiscard]] bool fuses_bias() const noexcept { return !is_float8(spec().dtype) || spec().out_dtype != f32; }
