@@ -51,6 +51,7 @@ CollectiveState::CollectiveState(const Team& team, std::string kind, const std::
                                  const CollectiveOptions& options, std::span<const std::string_view> algorithms)
     : PlanState(team, std::move(kind), arguments_text(what, options)),
       dtype_(dtype),
+      sum_dtype_(dtype),
       options_(options),
       automatic_(options.algorithm == "auto"),
       ranks_(team.size()),
@@ -246,6 +247,21 @@ void CollectiveState::expect_sums() const {
   if (options_.strided) refuse("strided views were asked for; sums take dense ones");
 }
 
+void CollectiveState::widen_sums(DType wider) {
+  if (wider == dtype_) return;
+  const bool narrow = dtype_ == f16 || dtype_ == bf16;
+  if (!narrow || wider != f32) {
+    refuse(format("sums in {} were asked for with dtype {}; allowed: {}{}", name(wider), name(dtype_), name(dtype_),
+                  narrow ? " and f32" : ""));
+  }
+  constexpr std::array<std::string_view, 4> widening{"direct", "staged", "fetch", "push"};
+  if (!automatic_ && std::ranges::find(widening, options_.algorithm) == widening.end()) {
+    refuse(format("algorithm '{}' was asked for with sums of {} in {}; those take: {}", options_.algorithm,
+                  name(dtype_), name(wider), join(widening)));
+  }
+  sum_dtype_ = wider;
+}
+
 void CollectiveState::expect_root(int root) const {
   if (root < 0 || root >= ranks_) refuse(format("root {} was given; allowed: 0 to {}", root, ranks_ - 1));
 }
@@ -418,7 +434,7 @@ void CollectiveState::reduce(StreamRef stream, std::span<const void* const> sour
                            .destinations = destinations,
                            .count = count,
                            .dtype = dtype_,
-                           .out_dtype = dtype_,
+                           .out_dtype = sum_dtype_,
                            .peer_destinations = static_cast<int>(to_peers),
                            .most_blocks = options_.sms.value_or(0),
                            .link_bytes = remote * bytes_of(count)});
@@ -440,7 +456,7 @@ void CollectiveState::reduce_fetched(StreamRef stream, std::uint32_t arrival, co
       panel += part;
     }
     sources[static_cast<std::size_t>(me_)] = input + at + begin;
-    void* const to = out + begin;
+    void* const to = out + sum_bytes(begin);
     reduce(stream, std::span(sources).first(static_cast<std::size_t>(ranks_)), std::span(&to, 1),
            static_cast<std::int64_t>(block / element_bytes_), 0);
   }

@@ -106,6 +106,16 @@ class CollectiveState : public PlanState {
   void expect_staging_for(std::initializer_list<std::string_view> algorithms) const;
   /// Throws InvalidArgument for a dtype or options that sums do not take, Unsupported for more ranks than they take.
   void expect_sums() const;
+  /// From now on `reduce` and `reduce_fetched` leave their sums in `wider`, if that is not the plan's dtype; the other
+  /// ways to sum do not. Throws InvalidArgument unless the dtype can be widened to it, and for an algorithm that sums
+  /// in another of these ways.
+  void widen_sums(DType wider);
+  [[nodiscard]] bool widens() const noexcept { return sum_dtype_ != dtype_; }
+  [[nodiscard]] DType sum_dtype() const noexcept { return sum_dtype_; }
+  /// Bytes of the sums of `bytes` bytes of input.
+  [[nodiscard]] std::size_t sum_bytes(std::size_t bytes) const noexcept {
+    return bytes / element_bytes_ * size_of(sum_dtype_);
+  }
   void expect_root(int root) const;
 
   /// The first call of a run whose parts are queued one by one; `name` is the run's in the trace.
@@ -278,6 +288,7 @@ class CollectiveState : public PlanState {
                         std::string_view other_argument) const;
 
   DType dtype_;
+  DType sum_dtype_;
   CollectiveOptions options_;
   bool automatic_;
   int ranks_;

@@ -14,8 +14,9 @@ ReduceScatter::ReduceScatter(const Team& team, const ReduceScatterSpec& spec, co
     : Collective(std::make_unique<State>(team, spec, options)) {}
 
 std::span<const std::string_view> ReduceScatter::algorithms(Tensors tensors) noexcept {
-  static constexpr std::array<std::string_view, 4> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel"};
-  static constexpr std::array<std::string_view, 4> out_of_plain{"staged", "fetch", "mail", "one_kernel"};
+  static constexpr std::array<std::string_view, 5> out_of_symmetric{"direct", "mail", "one_kernel", "direct_kernel",
+                                                                    "push"};
+  static constexpr std::array<std::string_view, 5> out_of_plain{"staged", "fetch", "mail", "one_kernel", "push"};
   if (tensors == Tensors::plain) return out_of_plain;
   return out_of_symmetric;
 }

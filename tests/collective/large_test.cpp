@@ -182,7 +182,7 @@ TEST_P(LargeTest, ReduceScatter) {
       sum.expect_in(large.device, shard, large.team.rank() * large.half, plan.describe());
     };
     for (const char* algorithm : {"direct", "direct_kernel"}) check(algorithm, large.whole);
-    check("staged", whole);
+    for (const char* algorithm : {"staged", "push"}) check(algorithm, whole);
   });
 }
 

@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/collective/reduce_scatter.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+
 #include "collective/support.hpp"
 #include "memory/private_memory.hpp"
+#include "support/errors.hpp"
 
 namespace tandem::testing {
 namespace {
@@ -89,12 +100,95 @@ TEST_P(ReduceScatterTest, EveryFormDtypeAndSize) {
           check_all_forms(team, symmetric, plain, rows, columns, dtype, ++id);
         }
       }
+      ReduceScatter push(team, {.count = 8192, .dtype = dtype}, {.algorithm = "push", .piece_bytes = 3000});
+      for (const auto& [rows, columns] : shapes) check_all_forms(team, push, push, rows, columns, dtype, ++id);
       if (!team.device().meets()) continue;
       ReduceScatter direct(team, {.count = 8192, .dtype = dtype}, {.algorithm = "direct_kernel"});
       for (const auto& [rows, columns] : shapes) {
         check_all_forms(team, direct, reduce_scatter, rows, columns, dtype, ++id);
       }
     }
+  });
+}
+
+/// Every element is the sum in fp32, which whole numbers of this size reach exactly, and which the inputs' dtype does
+/// not hold.
+void check_wide_sums(const Team& team, ReduceScatter& reduce_scatter, bool symmetric_input, std::int64_t rows,
+                     DType dtype, std::uint64_t id) {
+  const Stream stream(team.device());
+  const Shard mine = shard_of(rows, team.size(), team.rank());
+  std::vector<double> sums(static_cast<std::size_t>(rows), 0.0);
+  std::vector<double> own;
+  for (int rank = 0; rank < team.size(); ++rank) {
+    const std::uint64_t of_rank = key(seed(), {id, static_cast<std::uint64_t>(rank)});
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      // Of few bits each, so that they are exact in 16 bits, and of different magnitudes, so that their sum is not.
+      const std::uint64_t bits = random_bits(of_rank, static_cast<std::uint64_t>(i));
+      values.push_back(std::ldexp(static_cast<double>(bits % 255) - 127, static_cast<int>(bits >> 61)) / 64);
+      sums[static_cast<std::size_t>(i)] += values.back();
+    }
+    if (rank == team.rank()) own = values;
+  }
+  GuardedTensor plain(team, {rows}, dtype, 1);
+  plain.set(std::span<const double>(own));
+  GuardedTensor shard(team, {mine.count}, f32, 3);
+  if (symmetric_input) {
+    SymmetricTensor input = symmetric(team, {rows}, dtype);
+    set(input, plain.get());
+    reduce_scatter(input, shard.view(), stream);
+    team.synchronize(stream);
+  } else {
+    reduce_scatter(plain.view(), shard.view(), stream);
+    team.synchronize(stream);
+  }
+  const std::span<const double> expected(sums);
+  expect_bytes(
+      shard.get(),
+      stored(expected.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count)), f32),
+      reduce_scatter.describe() + ", " + describe_case(team, {rows}, dtype));
+}
+
+TEST_P(ReduceScatterTest, SumsOf16BitsAreLeftInFp32) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const std::int64_t n = team.size();
+    std::uint64_t id = 4000;
+    for (const DType dtype : {bf16, f16}) {
+      for (const char* algorithm : {"auto", "direct", "staged", "push", "fetch"}) {
+        if (algorithm == std::string_view("fetch") && !can_fetch(team)) continue;
+        ReduceScatter plan(team, {.count = 5000, .dtype = dtype, .out_dtype = f32},
+                           {.algorithm = algorithm, .piece_bytes = 3000});
+        for (const Tensors tensors : {Tensors::plain, Tensors::symmetric_input}) {
+          const auto known = ReduceScatter::algorithms(tensors);
+          if (algorithm != std::string_view("auto") && std::ranges::find(known, algorithm) == known.end()) continue;
+          for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{1}, n + 1, 257 * n - 1, 5000 * n}) {
+            check_wide_sums(team, plan, tensors != Tensors::plain, rows, dtype, ++id);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ReduceScatterTest, RefusesSumsThatItDoesNotWiden) {
+  run([](World& world) {
+    const Team& team = world.team();
+    const auto plan = [&](DType dtype, DType sums, const char* algorithm) {
+      return ReduceScatter(team, {.count = 8, .dtype = dtype, .out_dtype = sums}, {.algorithm = algorithm});
+    };
+    expect_error<InvalidArgument>([&] { plan(bf16, f64, "auto"); }, {"sums in f64", "dtype bf16", "bf16 and f32"});
+    expect_error<InvalidArgument>([&] { plan(f32, f64, "auto"); }, {"sums in f64", "dtype f32", "allowed: f32"});
+    expect_error<InvalidArgument>([&] { plan(f16, f32, "mail"); }, {"'mail'", "direct, staged, fetch, push"});
+    expect_error<InvalidArgument>([&] { ReduceScatter(team, {.count = 8}, {.algorithm = "push", .staging = false}); },
+                                  {"'push'", "staging"});
+    ReduceScatter wide = plan(bf16, f32, "auto");
+    const Stream stream(team.device());
+    const SymmetricTensor input = symmetric(team, {team.size()}, bf16);
+    const GuardedTensor narrow(team, {1}, bf16);
+    expect_error<InvalidArgument>([&] { wide(input, stream); }, {"in place", "sums are f32", "input is bf16"});
+    expect_error<InvalidArgument>([&] { wide(input, narrow.view(), stream); }, {"shard is bf16[1]", "f32"});
+    ReduceScatter(team, {.count = 8, .dtype = bf16, .out_dtype = bf16}, {.algorithm = "direct"});
   });
 }
 

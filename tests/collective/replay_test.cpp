@@ -137,7 +137,7 @@ class Collectives {
   }
   void scatters() {
     std::vector<CollectiveOptions> options = plain_or_mail_options(team_, piece);
-    options.push_back(by("staged"));
+    for (const char* algorithm : {"staged", "push"}) options.push_back(by(algorithm));
     plain<ReduceScatter>(
         ReduceScatterSpec{.count = count_, .dtype = dtype_}, total_, count_, options,
         [this](ReduceScatter& plan, const auto& from, const auto& into) { plan(from, into, runs_.stream()); });

@@ -142,6 +142,12 @@ constexpr Operation operations[] = {
                       [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.count()}), t.stream); });
      },
      Operation::runs, Operation::any_device, Messages::bulk},
+    {"ReduceScatter, push",
+     [](Stage& s) {
+       return runs_of(s, ReduceScatter(s.team, {s.count(), f32}, by("push")),
+                      [](auto& plan, Stage& t) { plan(t.plain(0, {t.all()}), t.plain(1, {t.count()}), t.stream); });
+     },
+     Operation::runs, Operation::any_device, Messages::bulk},
     {"AllReduce, one_shot",
      [](Stage& s) {
        return runs_of(s, AllReduce(s.team, {s.all(), f32}, by("one_shot")),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,7 +19,10 @@ namespace tandem {
 
 struct ReduceScatterSpec {
   std::int64_t count = 0;  ///< elements of one rank's full shard; an upper bound for all runs
-  DType dtype = f32;       ///< f32, f16, bf16, f64, i32 or i64
+  DType dtype = f32;       ///< of the inputs: f32, f16, bf16, f64, i32 or i64
+  /// Of the sums, and so of the shard: `dtype` (nullopt), or f32 for f16 and bf16, which leaves them unrounded. Then
+  /// no run is in place, and the algorithms are "direct", "staged", "fetch" and "push".
+  std::optional<DType> out_dtype{};
 };
 
 /// Every rank gets its shard of the sum of all ranks' inputs. The input is split by rows of its first dimension:
@@ -30,7 +34,9 @@ struct ReduceScatterSpec {
 /// pieces in the plan's own memory, where the reduction reads it. From either, "mail": each rank writes each peer's
 /// part into a mailbox there; fastest for the smallest parts. "one_kernel", on CUDA: the same in one kernel of up to 64
 /// thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct" in one kernel,
-/// synchronization included.
+/// synchronization included. "push", from either, only if asked for: each rank copies each peer's part into the plan's
+/// memory there, in pieces, and sums what it receives, on CUDA while the next piece is copied. On CUDA the data crosses
+/// by copy engines and no SM waits for it: use this beside GEMMs that leave no SMs free.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
   /// Collective. "auto" chooses an algorithm that fits the tensors: "fetch" for large plain views, and a kernel (CUDA)
@@ -44,7 +50,8 @@ class TANDEM_API ReduceScatter final : public Collective {
   /// that of the spec, and for tensors that the plan does not take.
   [[nodiscard]] std::string_view algorithm(std::int64_t count, Tensors tensors) const;
 
-  /// In place: the sum of this rank's shard overwrites that shard in `input`; the rest of `input` is unchanged.
+  /// In place: the sum of this rank's shard overwrites that shard in `input`; the rest of `input` is unchanged. Throws
+  /// InvalidArgument if the sums have another dtype than the input.
   void operator()(const SymmetricTensor& input, StreamRef stream);
   /// `shard` has as many elements as this rank's part of `input`; it is exactly that part or does not overlap `input`.
   void operator()(const SymmetricTensor& input, const TensorView& shard, StreamRef stream);

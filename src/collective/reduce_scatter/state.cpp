@@ -7,34 +7,47 @@
 
 #include "base/format.hpp"
 #include "collective/algorithm_table.hpp"
+#include "collective/engines.hpp"
 #include "collective/piece.hpp"
 #include "collective/tuning.hpp"
 
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 6> ways{"direct", "staged", "fetch", "mail", "one_kernel", "direct_kernel"};
+constexpr std::array<std::string_view, 7> ways{"direct",     "staged",        "fetch", "mail",
+                                               "one_kernel", "direct_kernel", "push"};
 
 // What ranks signal to each other.
-constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece of it in my slot
+constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or a piece in my slot; push: in your slot
 constexpr std::uint32_t drained = 1;  // direct, fetch: I have read your tensor
 constexpr std::uint32_t signals = 2;
+
+std::string what_is_summed(const ReduceScatterSpec& spec) {
+  const DType sums = spec.out_dtype.value_or(spec.dtype);
+  return format("of up to {} {} a rank{}", spec.count, name(spec.dtype),
+                sums == spec.dtype ? "" : format(", into {}", name(sums)));
+}
 
 }  // namespace
 
 ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, const CollectiveOptions& options)
-    : CollectiveState(team, "ReduceScatter", format("of up to {} {} a rank", spec.count, name(spec.dtype)), spec.dtype,
-                      options, ways),
+    : CollectiveState(team, "ReduceScatter", what_is_summed(spec), spec.dtype, options, ways),
       count_(spec.count),
       sources_(static_cast<std::size_t>(team.size())) {
   expect_count(spec.count);
   expect_sums();
+  expect_staging_for({"push"});
+  widen_sums(spec.out_dtype.value_or(spec.dtype));
   const CollectiveTuning& tuning = collective_tuning(device().id().type);
-  make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
-  make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
+  if (!widens()) {
+    make_lanes(bytes_up_to(one_kernel_bytes(one_kernel_shard_bytes(tuning, ranks())), spec.count));
+    make_meeting(spec.count, ranks() - 1, tuning.direct_above_bytes);
+  }
   const bool on_place = options.algorithm == "direct" || options.algorithm == "direct_kernel";
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
+  const bool pushes = options.algorithm == "push";
+  if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<SideStream>(team);
   const AlgorithmRow rows[] = {
       algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
                     why_refused(algorithms(Tensors::symmetric_input))),
@@ -43,12 +56,16 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
   describe_algorithms(spec.count, rows,
                       {{"direct", "one reduction reads all ranks' tensors, between two exchanges of signals"},
                        {"staged", format("through two slots, in pieces of {} bytes a rank", part_bytes())},
-                       {"direct_kernel", "one kernel on each rank signals, and reads all ranks' tensors"}},
-                      format("sums in rank order, in fp32 or wider, by {}", summer()));
+                       {"direct_kernel", "one kernel on each rank signals, and reads all ranks' tensors"},
+                       {"push", format("copies into the peers' slots, in pieces of {} bytes a rank{}", part_bytes(),
+                                       beside_ ? ", each summed while the next is copied" : "")}},
+                      format("sums in rank order, in fp32 or wider, by {}{}", summer(),
+                             pushes ? format("; copies by {}", copier()) : ""));
 }
 
 ReduceScatter::State::Way ReduceScatter::State::way(std::size_t bytes, Tensors tensors) const noexcept {
-  if (takes_mail(bytes)) return Way::mail;
+  if (!automatic() && options().algorithm == "push") return Way::push;
+  if (takes_mail(bytes) && !widens()) return Way::mail;
   const bool symmetric = tensors != Tensors::plain;
   if (symmetric && meeting()) {
     const CollectiveTuning& tuning = collective_tuning(device().id().type);
@@ -76,7 +93,16 @@ Split ReduceScatter::State::split_of(const TensorView& input) const {
   return whole;
 }
 
+void ReduceScatter::State::expect_sums_fit(const TensorView& shard, const TensorView& input, const Split& whole) const {
+  if (!widens()) return expect_shard(shard, input, "input", whole);
+  PlanState::expect(shard, "shard", sum_dtype(), whole.shard(me()).count);
+  expect_apart(shard, "shard", input, "input");
+}
+
 void ReduceScatter::State::run(const SymmetricTensor& input, StreamRef stream) {
+  if (widens()) {
+    refuse(format("a run in place was asked for; its sums are {}, its input is {}", name(sum_dtype()), name(dtype())));
+  }
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
   direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), whole, stream);
@@ -85,7 +111,7 @@ void ReduceScatter::State::run(const SymmetricTensor& input, StreamRef stream) {
 void ReduceScatter::State::run(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
-  expect_shard(shard, input.local(), "input", whole);
+  expect_sums_fit(shard, input.local(), whole);
   direct(input, shard.data(), whole, stream);
 }
 
@@ -97,6 +123,7 @@ void ReduceScatter::State::direct(const SymmetricTensor& input, void* shard, con
   auto* const into = static_cast<std::byte*>(shard);
   const Way way = this->way(bytes_of(whole.full), Tensors::symmetric_input);
   if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
+  if (way == Way::push) return push(from, into, whole, stream);
   if (way == Way::direct_kernel) return run_step(stream, "reduce_scatter", [&] { meet(input, shard, whole, stream); });
   run_steps(stream, "reduce_scatter", [&] {
     if (way == Way::one_kernel) return one_kernel(stream, MailedForm::reduce_scatter, from, into, whole);
@@ -132,12 +159,13 @@ void ReduceScatter::State::run(const TensorView& input, const TensorView& shard,
   expect_taken(Tensors::plain);
   expect(input, "input", input.numel());
   const Split whole = split_of(input);
-  expect_shard(shard, input, "input", whole);
+  expect_sums_fit(shard, input, whole);
   expect_alike(stream, [&] { return format("a run of {} between plain views", whole.in_words()); });
   if (input.numel() == 0) return;
   const auto* const from = input.data_as<const std::byte>();
   auto* const into = shard.data_as<std::byte>();
   const Way way = this->way(bytes_of(whole.full), Tensors::plain);
+  if (way == Way::push) return push(from, into, whole, stream);
   if (way == Way::mail) return run_step(stream, "reduce_scatter", [&] { mail(from, into, whole, stream); });
   run_steps(stream, "reduce_scatter", [&] {
     switch (way) {
@@ -193,9 +221,51 @@ void ReduceScatter::State::staged(const std::byte* input, std::byte* shard, cons
       sources_[static_cast<std::size_t>(rank)] = slots().remote(slot, rank) + place_of(me());
     }
     sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + begin;
-    void* const to = shard + begin;
+    void* const to = shard + sum_bytes(begin);
     reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(piece_of(me()) / element_bytes()),
            peers().size());
+  }
+}
+
+void ReduceScatter::State::push(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
+  if (beside_ == nullptr) {
+    return run_steps(stream, "reduce_scatter", [&] { push_pieces(input, shard, whole, stream, stream); });
+  }
+  begin_run(stream, "reduce_scatter");
+  whole_or_failed([&] {
+    rejoin_if_thrown(*beside_, stream, [&] {
+      beside_->follow(stream);
+      push_pieces(input, shard, whole, stream, beside_->ref());
+    });
+    beside_->rejoin(stream);
+    end(stream);
+  });
+}
+
+void ReduceScatter::State::push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream,
+                                       StreamRef summing) {
+  const Shard mine = whole.shard(me());
+  const std::size_t longest = bytes_of(whole.full);
+  const std::size_t part = std::min(part_bytes(), longest);
+  for (std::size_t begin = 0; begin < longest; begin += part) {
+    const int slot = slots().next();
+    const auto bytes_in = [&](int rank) { return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), part); };
+    const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
+    slots().take(stream, slot, peers());
+    for (const int peer : peers()) {
+      copies().add(slots().remote(slot, peer) + place_of(me()), input + bytes_of(whole.shard(peer).begin) + begin,
+                   bytes_in(peer), Path::link);
+    }
+    flush(stream);
+    slots().signal(stream, slot, peers(), ready);
+    wait(summing, slot, peers(), ready);
+    for (const int peer : peers()) {
+      sources_[static_cast<std::size_t>(peer)] = slots().local(slot) + place_of(peer);
+    }
+    sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + begin;
+    void* const to = shard + sum_bytes(begin);
+    reduce(summing, sources_, std::span(&to, 1), static_cast<std::int64_t>(bytes_in(me()) / element_bytes()), 0);
+    slots().grant(summing, slot, peers());
   }
 }
 

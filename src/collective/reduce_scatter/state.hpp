@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 
 #include "collective/collective_state.hpp"
+#include "collective/side_stream.hpp"
 
 namespace tandem {
 
@@ -29,20 +31,26 @@ class ReduceScatter::State final : public CollectiveState {
  private:
   /// Throws InvalidArgument if the plan refuses such tensors.
   void expect_taken(Tensors tensors) const;
+  /// Throws unless `shard` can take this rank's sums.
+  void expect_sums_fit(const TensorView& shard, const TensorView& input, const Split& whole) const;
   void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void find_sources(const SymmetricTensor& input, const Shard& mine);
   /// In the order of `ways` in state.cpp.
-  enum class Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel };
+  enum class Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel, push };
   /// The algorithm for shards of up to `bytes` bytes.
   [[nodiscard]] Way way(std::size_t bytes, Tensors tensors) const noexcept;
   void meet(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  void push(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  /// The pieces of `push`: copies on `stream`, sums on `summing`, which may be the same.
+  void push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream, StreamRef summing);
   [[nodiscard]] Split split_of(const TensorView& input) const;
 
   std::int64_t count_;
   std::vector<const void*> sources_;
+  std::unique_ptr<SideStream> beside_;  ///< where "push" sums; null: on the caller's stream
 };
 
 }  // namespace tandem

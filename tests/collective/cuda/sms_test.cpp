@@ -80,9 +80,9 @@ class Recorder {
   }
   void sums() {
     const ReduceScatterSpec scatter{.count = count_, .dtype = f32};
-    each<ReduceScatter>(scatter, {"auto", "direct", "one_kernel"}, "symmetric",
+    each<ReduceScatter>(scatter, {"auto", "direct", "one_kernel", "push"}, "symmetric",
                         [&](ReduceScatter& plan) { plan(tensor_, stream_); });
-    each<ReduceScatter>(scatter, {"auto", "staged", "one_kernel"}, "plain",
+    each<ReduceScatter>(scatter, {"auto", "staged", "one_kernel", "push"}, "plain",
                         [&](ReduceScatter& plan) { plan(input(all_), output(count_), stream_); });
     const AllReduceSpec reduce{.count = all_, .dtype = f32};
     each<AllReduce>(reduce, {"auto", "one_shot", "two_shot", "one_kernel", "one_kernel_two_shot", "direct_kernel"},
