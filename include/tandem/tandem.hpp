@@ -24,6 +24,7 @@
 #include "tandem/linear/linear_weight_gradient.hpp"
 #include "tandem/memory/signal_pad.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
+#include "tandem/sharded/sharded_parameters.hpp"
 #include "tandem/team/team.hpp"
 #include "tandem/team/world.hpp"
 // IWYU pragma: end_exports

@@ -16,6 +16,7 @@
 #include "tandem/linear/linear_all_reduce.hpp"
 #include "tandem/linear/linear_reduce_scatter.hpp"
 #include "tandem/linear/linear_weight_gradient.hpp"
+#include "tandem/sharded/sharded_parameters.hpp"
 
 namespace tandem::fault {
 namespace {
@@ -172,6 +173,20 @@ constexpr Operation operations[] = {
                       [](auto& plan, Stage& t) { plan(t.symmetric, t.stream); });
      },
      Operation::runs, Operation::cuda, Messages::bulk},
+    {"ShardedParameters",
+     [](Stage& s) {
+       const ShardedSpec spec{.groups = {{"first", {{"weight", {s.count()}}}}, {"second", {{"weight", {s.all()}}}}},
+                              .dtype = f32};
+       return runs_of(s, ShardedParameters(s.team, spec), [](auto& plan, Stage& t) {
+         for (const int group : {0, 1, 1, 0}) {
+           static_cast<void>(plan.unshard(group, t.stream));
+           static_cast<void>(plan.gradients(group, t.stream));
+           plan.reduce_gradients(group, t.stream);
+           plan.reshard(group, t.stream);
+         }
+         plan.finish(t.stream);
+       });
+     }},
     {"BulkOverlap",
      [](Stage& s) {
        const auto gather = std::make_shared<AllGather>(s.team, AllGatherSpec{s.count(), f32}, by("push"));

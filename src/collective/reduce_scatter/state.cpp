@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/format.hpp"
@@ -47,7 +48,8 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const bool pushes = options.algorithm == "push";
-  if (pushes && ranks() > 1 && engines_copy(device())) beside_ = std::make_unique<SideStream>(team);
+  // Not with a limit on SMs: kernels of two streams would add up.
+  if (pushes && ranks() > 1 && engines_copy(device()) && !options.sms) beside_ = std::make_unique<SideStream>(team);
   const AlgorithmRow rows[] = {
       algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
                     why_refused(algorithms(Tensors::symmetric_input))),
@@ -233,40 +235,59 @@ void ReduceScatter::State::push(const std::byte* input, std::byte* shard, const 
   }
   begin_run(stream, "reduce_scatter");
   whole_or_failed([&] {
-    rejoin_if_thrown(*beside_, stream, [&] {
-      beside_->follow(stream);
-      push_pieces(input, shard, whole, stream, beside_->ref());
-    });
+    rejoin_if_thrown(*beside_, stream, [&] { push_pieces(input, shard, whole, stream, beside_->ref()); });
     beside_->rejoin(stream);
     end(stream);
   });
 }
 
+// A piece is summed once the next one is on its way. On a stream of its own the sum begins behind this rank's copies of
+// the piece, and the copies of the piece after the next, which take the same slot on the peers, begin behind the sum.
 void ReduceScatter::State::push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream,
                                        StreamRef summing) {
-  const Shard mine = whole.shard(me());
-  const std::size_t longest = bytes_of(whole.full);
-  const std::size_t part = std::min(part_bytes(), longest);
-  for (std::size_t begin = 0; begin < longest; begin += part) {
-    const int slot = slots().next();
-    const auto bytes_in = [&](int rank) { return bytes_in_piece(begin, bytes_of(whole.shard(rank).count), part); };
-    const auto place_of = [&](int rank) { return static_cast<std::size_t>(rank) * part; };
-    slots().take(stream, slot, peers());
-    for (const int peer : peers()) {
-      copies().add(slots().remote(slot, peer) + place_of(me()), input + bytes_of(whole.shard(peer).begin) + begin,
-                   bytes_in(peer), Path::link);
-    }
-    flush(stream);
-    slots().signal(stream, slot, peers(), ready);
-    wait(summing, slot, peers(), ready);
-    for (const int peer : peers()) {
-      sources_[static_cast<std::size_t>(peer)] = slots().local(slot) + place_of(peer);
-    }
-    sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + begin;
-    void* const to = shard + sum_bytes(begin);
-    reduce(summing, sources_, std::span(&to, 1), static_cast<std::int64_t>(bytes_in(me()) / element_bytes()), 0);
-    slots().grant(summing, slot, peers());
+  const std::size_t part = std::min(part_bytes(), bytes_of(whole.full));
+  const auto hand_over = [&] {
+    if (beside_ == nullptr) return;
+    beside_->rejoin(stream);
+    beside_->follow(stream);
+  };
+  std::optional<Pushed> last;
+  for (std::size_t begin = 0; begin < bytes_of(whole.full); begin += part) {
+    if (last) hand_over();
+    const Pushed piece{begin, part, slots().next()};
+    push_piece(piece, input, whole, stream);
+    if (last) sum_piece(*last, input, shard, whole, summing);
+    last = piece;
   }
+  if (!last) return;
+  hand_over();
+  sum_piece(*last, input, shard, whole, summing);
+}
+
+void ReduceScatter::State::push_piece(const Pushed& piece, const std::byte* input, const Split& whole,
+                                      StreamRef stream) {
+  slots().take(stream, piece.slot, peers());
+  for (const int peer : peers()) {
+    const Shard theirs = whole.shard(peer);
+    copies().add(slots().remote(piece.slot, peer) + piece.place_of(me()), input + bytes_of(theirs.begin) + piece.begin,
+                 piece.bytes_of_part(bytes_of(theirs.count)), Path::link);
+  }
+  flush(stream);
+  slots().signal(stream, piece.slot, peers(), ready);
+}
+
+void ReduceScatter::State::sum_piece(const Pushed& piece, const std::byte* input, std::byte* shard, const Split& whole,
+                                     StreamRef stream) {
+  const Shard mine = whole.shard(me());
+  wait(stream, piece.slot, peers(), ready);
+  for (const int peer : peers()) {
+    sources_[static_cast<std::size_t>(peer)] = slots().local(piece.slot) + piece.place_of(peer);
+  }
+  sources_[static_cast<std::size_t>(me())] = input + bytes_of(mine.begin) + piece.begin;
+  void* const to = shard + sum_bytes(piece.begin);
+  const std::size_t bytes = piece.bytes_of_part(bytes_of(mine.count));
+  reduce(stream, sources_, std::span(&to, 1), static_cast<std::int64_t>(bytes / element_bytes()), 0);
+  slots().grant(stream, piece.slot, peers());
 }
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include "tandem/memory/symmetric_tensor.hpp"
 
 #include "collective/collective_state.hpp"
+#include "collective/piece.hpp"
 #include "collective/side_stream.hpp"
 
 namespace tandem {
@@ -43,9 +44,23 @@ class ReduceScatter::State final : public CollectiveState {
   void mail(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void fetch(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   void staged(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
+  /// A piece of every rank's part, in a slot of the rank whose part it is.
+  struct Pushed {
+    std::size_t begin;  ///< bytes from the part's beginning
+    std::size_t bytes;  ///< of a full piece
+    int slot;
+
+    [[nodiscard]] std::size_t place_of(int sender) const noexcept { return static_cast<std::size_t>(sender) * bytes; }
+    /// Its bytes of a part of `part` bytes.
+    [[nodiscard]] std::size_t bytes_of_part(std::size_t part) const noexcept {
+      return bytes_in_piece(begin, part, bytes);
+    }
+  };
   void push(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   /// The pieces of `push`: copies on `stream`, sums on `summing`, which may be the same.
   void push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream, StreamRef summing);
+  void push_piece(const Pushed& piece, const std::byte* input, const Split& whole, StreamRef stream);
+  void sum_piece(const Pushed& piece, const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& input) const;
 
   std::int64_t count_;

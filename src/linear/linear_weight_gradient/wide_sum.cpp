@@ -5,8 +5,8 @@
 #include "tandem/linear/tuned_product.hpp"
 
 #include "base/format.hpp"
+#include "collective/plan_buffer.hpp"
 #include "linear/local_gemm.hpp"
-#include "linear/plan_buffer.hpp"
 
 namespace tandem {
 

@@ -8,9 +8,9 @@
 
 #include "base/checked.hpp"
 #include "base/format.hpp"
+#include "collective/plan_buffer.hpp"
 #include "collective/tuning.hpp"
 #include "linear/algorithms.hpp"
-#include "linear/plan_buffer.hpp"
 
 namespace tandem {
 namespace {

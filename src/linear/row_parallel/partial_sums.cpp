@@ -9,8 +9,8 @@
 #include "base/checked.hpp"
 #include "base/format.hpp"
 #include "collective/engines.hpp"
+#include "collective/plan_buffer.hpp"
 #include "linear/algorithms.hpp"
-#include "linear/plan_buffer.hpp"
 
 namespace tandem {
 namespace {

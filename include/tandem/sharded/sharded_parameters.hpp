@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tandem/base/concepts.hpp"
+#include "tandem/base/export.hpp"
+#include "tandem/base/tensor_view.hpp"
+#include "tandem/collective/plan.hpp"
+#include "tandem/device/stream.hpp"
+#include "tandem/sharded/sharded_spec.hpp"  // IWYU pragma: export
+#include "tandem/team/team.hpp"
+
+namespace tandem {
+
+/// How a group's gradient changes: gradient = alpha · (sum over the ranks) + beta · gradient.
+struct GradientScales {
+  float alpha = 1.0F;  ///< 1 / team.size(): the mean over the ranks
+  float beta = 0.0F;   ///< 0: the earlier gradient is not read; 1: sums of several batches
+};
+
+/// A model's parameters, of which each rank keeps a shard: fully sharded data parallelism, as PyTorch's FSDP and
+/// DeepSpeed's ZeRO-3 do it. A step uses its groups of parameters in a fixed order. While one is in use, the next ones
+/// are gathered, and the gradients of the last ones are summed, beside the computation that the program queues:
+///
+///   for (int layer = 0; layer < layers; ++layer) {               // forward
+///     const auto w = parameters.unshard(layer, stream);          // the whole parameters; the next layer's are on
+///     their way forward(w, …, stream); parameters.reshard(layer, stream);                         // their memory may
+///     be used for others
+///   }
+///   for (int layer = layers - 1; layer >= 0; --layer) {          // backward
+///     const auto w = parameters.unshard(layer, stream);
+///     const auto dw = parameters.gradients(layer, stream);       // memory for this rank's gradients
+///     backward(w, dw, …, stream);
+///     parameters.reshard(layer, stream);
+///     parameters.reduce_gradients(layer, stream);                // on its way to the ranks that own the shards
+///   }
+///   parameters.finish(stream);                                   // all gradients are there
+///   for (int layer = 0; layer < layers; ++layer) optimize(parameters.shard(layer), parameters.gradient(layer),
+///   stream);
+///
+/// A group is one range of elements: its parameters one behind the other, each aligned to 64 elements, the range cut
+/// into a part of equal size for each rank. So a parameter may be split in the middle of a row, and `pieces` says what
+/// a shard has. Elements between parameters are 0, also in gradients.
+///
+/// Gathers push shards into the peers' buffers, on CUDA by copy engines, in rank-rotated order. Gradients are pushed,
+/// too, into memory of the rank that sums them, in rank order and in f32; only the sums take SMs. On the host gradients
+/// are reduce-scattered as ReduceScatter does it by default. Buffers are made once and take turns: the memory that a
+/// rank needs beyond its shards and gradients does not depend on the number of groups.
+///
+/// Every member of the team calls what follows in the same order, but for the local calls; nothing waits on the host.
+/// Runs are asynchronous and stream-ordered. They may be called with different streams; then the program orders these
+/// as it would for the tensors that it is given. What a call refuses (InvalidArgument, before anything is queued)
+/// leaves the step as it was.
+///
+/// A step may be captured into a graph, whole: from the first `unshard` to `finish`, which ends it there as well.
+/// Groups gathered before the capture are gathered again in it. Launch graphs between steps, after `finish`.
+class TANDEM_API ShardedParameters final : public Plan {
+ public:
+  /// Collective. Shards and gradients are 0. Throws InvalidArgument for a spec or options that are invalid, Unsupported
+  /// for a dtype that is none of those listed there, before anything is allocated; then OutOfMemory, DeviceError,
+  /// Timeout, PeerLost or Aborted.
+  ShardedParameters(const Team& team, const ShardedSpec& spec, const ShardedOptions& options = {});
+
+  // Local; views are valid as long as this.
+
+  [[nodiscard]] int groups() const;
+  /// This rank's part of a group, [elements] of the spec's dtype: what an optimizer updates. Write it in stream order
+  /// after `finish` and before the next `unshard`.
+  [[nodiscard]] TensorView shard(int group) const;
+  /// The gradient of `shard`: [elements] of f32. Complete after `finish`, until the group's next `reduce_gradients`.
+  [[nodiscard]] TensorView gradient(int group) const;
+  /// What `shard`, and `gradient`, of this group consist of, in order.
+  [[nodiscard]] std::span<const ParameterPiece> pieces(int group) const;
+  /// Copies what this rank has of a parameter out of `whole`, which has the parameter's sizes and is f32 or of the
+  /// spec's dtype, into the shard. Stream-ordered, where the shard may be written.
+  void load(int group, int parameter, const TensorView& whole, StreamRef stream);
+
+  // A step. Throw the team's error if it has failed.
+
+  /// The group's parameters, whole, in the order of the spec, dense: to be read by work queued on `stream` until
+  /// `reshard`. Must be the group that the order has next, and the one before must be resharded.
+  [[nodiscard]] std::span<const TensorView> unshard(int group, StreamRef stream);
+  /// Ends the use of the group: work queued on `stream` until now was the last to read it. Begins to gather the groups
+  /// that follow in the order, behind it around to the first.
+  void reshard(int group, StreamRef stream);
+  /// Memory for this rank's gradients of the group's parameters, in the order of the spec, of the gradients' dtype: to
+  /// be written by work queued on `stream` until `reduce_gradients`. What it holds before is undefined. One group at a
+  /// time.
+  [[nodiscard]] std::span<const TensorView> gradients(int group, StreamRef stream);
+  /// Sums them over all ranks, behind the work that is queued on `stream` until now, into the shards' gradients.
+  void reduce_gradients(int group, StreamRef stream, GradientScales scales = {});
+  /// Work queued on `stream` from now on sees all gradients, and may write shards. What was gathered counts no more:
+  /// the next `unshard` is of the first group of the order, also if the step ended in the middle. Steps that leave the
+  /// shards as they are, as for gradients of several batches, need no `finish` between them.
+  void finish(StreamRef stream);
+
+ private:
+  class State;
+};
+static_assert(Owner<ShardedParameters>);
+
+}  // namespace tandem

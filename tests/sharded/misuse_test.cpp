@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tandem/base/error.hpp"
+#include "tandem/device/device.hpp"
+#include "tandem/device/graph.hpp"
+#include "tandem/sharded/sharded_parameters.hpp"
+
+#include "sharded/training.hpp"
+#include "support/devices.hpp"
+#include "support/errors.hpp"
+
+namespace tandem {
+namespace {
+
+using testing::expect_error;
+using testing::GuardedTensor;
+using testing::odd_groups;
+
+class ShardedMisuseTest : public testing::OnEachDevice {};
+
+TEST_P(ShardedMisuseTest, WhatNoPlanCanBeMadeOf) {
+  on(2, [](World& world) {
+    const Team& team = world.team();
+    const auto make = [&](const ShardedSpec& spec, const ShardedOptions& options = {}) {
+      const ShardedParameters parameters(team, spec, options);
+    };
+    expect_error<InvalidArgument>([&] { make({}); }, {"ShardedParameters on rank", "no group", "1 is needed"});
+    expect_error<Unsupported>([&] { make({.groups = odd_groups(), .dtype = f64}); }, {"f64", "f32, bf16 and f16"});
+    expect_error<InvalidArgument>([&] { make({.groups = odd_groups(), .gradient_dtype = f16}); },
+                                  {"gradients in f16", "bf16 and f32"});
+    expect_error<InvalidArgument>([&] { make({.groups = odd_groups(), .order = {0, 5}}); },
+                                  {"the order has group 5", "0 to 4"});
+    expect_error<InvalidArgument>([&] { make({.groups = odd_groups()}, {.buffers = 0}); }, {"0 buffers", "1 to 64"});
+    expect_error<InvalidArgument>([&] { make({.groups = odd_groups()}, {.sms = 0}); }, {"sms is 0"});
+    expect_error<InvalidArgument>([&] { make({.groups = {{"g", {{"w", {-4}}}}}}); }, {"-4"});
+  });
+}
+
+TEST_P(ShardedMisuseTest, RanksThatDifferAreNamed) {
+  on(3, [](World& world) {
+    auto groups = odd_groups();
+    if (world.rank() == 1) groups[2].parameters[0].sizes = {7, 14};
+    expect_error<InvalidArgument>([&] { const ShardedParameters parameters(world.team(), {.groups = groups}); },
+                                  {"ShardedParameters", "rank 1", "hash"});
+  });
+}
+
+TEST_P(ShardedMisuseTest, AnEmptyTeam) {
+  on(1, [](World&) {
+    expect_error<InvalidArgument>([] { const ShardedParameters parameters(Team(), {.groups = odd_groups()}); }, {});
+  });
+}
+
+// What is refused leaves the step as it was: it goes on, with right results.
+TEST_P(ShardedMisuseTest, CallsOutOfTurn) {
+  on(2, [](World& world) {
+    testing::Training training(world.team(), {.groups = odd_groups()}, {}, 1);
+    ShardedParameters& parameters = training.parameters();
+    const StreamRef stream = training.stream();
+    training.update(true);
+    const auto refused = [](const auto& call, std::initializer_list<std::string> parts) {
+      expect_error<InvalidArgument>(call, parts);
+    };
+    const auto unshard = [&](int group) { static_cast<void>(parameters.unshard(group, stream)); };
+    const auto gradients = [&](int group) { static_cast<void>(parameters.gradients(group, stream)); };
+    refused([&] { unshard(1); }, {"group 1", "group 0 next", "use 1 of 10"});
+    refused([&] { unshard(5); }, {"group 5", "0 to 4"});
+    refused([&] { unshard(-1); }, {"group -1", "0 to 4"});
+    refused([&] { parameters.reshard(0, stream); }, {"group 0", "no group is in use"});
+    refused([&] { parameters.reduce_gradients(0, stream); }, {"group 0", "gradients() gives memory"});
+    refused([&] { static_cast<void>(parameters.shard(7)); }, {"group 7"});
+    refused([&] { static_cast<void>(parameters.gradient(7)); }, {"group 7"});
+    refused([&] { static_cast<void>(parameters.pieces(7)); }, {"group 7"});
+    training.use(0, true);
+    unshard(1);
+    refused([&] { unshard(2); }, {"group 2", "while group 1 is in use", "reshard()"});
+    refused([&] { parameters.reshard(2, stream); }, {"group 2", "group 1 is in use"});
+    parameters.reshard(1, stream);
+    gradients(3);
+    refused([&] { gradients(4); }, {"group 4", "group 3", "reduce_gradients()"});
+    refused([&] { parameters.reduce_gradients(4, stream); }, {"group 4", "group 3 are being written"});
+    const GuardedTensor table(world.team(), {37, 11}, f32);
+    refused([&] { parameters.load(0, 0, table.view(), stream); }, {"group 0", "in the middle of a step", "finish()"});
+    training.finish();
+    refused([&] { parameters.load(0, 1, table.view(), stream); }, {"parameter 1", "allowed: 0 to 0"});
+    refused([&] { parameters.load(1, 0, table.view(), stream); }, {"whole", "[37, 11]", "[13, 7]"});
+    const GuardedTensor halves(world.team(), {37, 11}, f16);
+    refused([&] { parameters.load(0, 0, halves.view(), stream); }, {"whole", "f16", "bf16"});
+    training.use(0, true);
+    training.finish();
+    training.check();
+  });
+}
+
+TEST_P(ShardedMisuseTest, WhatWasMovedFrom) {
+  on(1, [](World& world) {
+    ShardedParameters parameters(world.team(), {.groups = odd_groups()});
+    const ShardedParameters moved(std::move(parameters));
+    const Stream stream(world.device());
+    EXPECT_EQ(moved.groups(), 5);
+    expect_error<InvalidArgument>([&] { parameters.finish(stream); }, {"moved from"});
+  });
+}
+
+TEST_P(ShardedMisuseTest, AStepLiesInOneGraph) {
+  on(2, [](World& world) {
+    if (!world.device().records_graphs()) GTEST_SKIP() << "this device records no graphs";
+    testing::Training training(world.team(), {.groups = odd_groups()}, {}, 2);
+    training.update(true);
+    training.use(0, false);
+    const auto record = [&] {
+      const Graph graph(world.device(), training.stream(),
+                        [&] { static_cast<void>(training.parameters().unshard(1, training.stream())); });
+    };
+    expect_error<InvalidArgument>(record, {"began outside of this capture", "finish()"});
+    training.use(1, true);  // the step goes on
+    training.finish();
+    training.check();
+  });
+}
+
+TANDEM_ON_EACH_DEVICE(ShardedMisuseTest);
+
+}  // namespace
+}  // namespace tandem
