@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Puts rounds of sharded layers' figures, Tandem's and PyTorch's, into one table.
+
+    table.py FOLDER
+
+reads FOLDER/tandem.ROUND.json (sharded_layers --json) and FOLDER/pytorch.ROUND.json (pytorch.py --json).
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+SAME = ("layers", "tokens", "hidden", "mlp", "dtype", "gradient_dtype", "rest", "ranks")
+
+
+def load(folder, name):
+    """The rounds' documents, sorted."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(f"{name}.*.json"))]
+
+
+def median(rounds, key):
+    return statistics.median(key(document) for document in rounds)
+
+
+def render(tandem, pytorch):
+    """(the lines of the table, whether nothing was wrong)."""
+    first = tandem[0]
+    for document in tandem[1:] + pytorch:
+        for name in SAME:
+            if document[name] != first[name]:
+                raise SystemExit(f"table.py: one round has {name} {document[name]}, another one {first[name]}")
+    compute = median(tandem, lambda document: document["compute_us"])
+    overlap = median(tandem, lambda document: document["overlap_us"])
+    sequence = median(tandem, lambda document: document["sequence_us"])
+    communication = median(tandem, lambda document: document["communication_us"])
+    total = sum(document["wrong"] for document in tandem)
+    lines = [f"# {first['layers']} layers of hidden {first['hidden']}, MLP {first['mlp']}; {first['tokens']} tokens a rank; "
+             f"{first['dtype']}, gradients in {first['gradient_dtype']}; {first['ranks']} ranks",
+             f"# us a step, medians of {len(tandem)} rounds; compute: every weight whole on every rank; Tandem's "
+             f"communication alone: {communication:.1f}",
+             f"{'':<22}{'compute':>12}{'step':>12}{'step/compute':>14}{'/ Tandem':>10}{'#wrong':>8}"]
+
+    def row(name, compute, step, wrong):
+        if wrong:
+            lines.append(f"{name:<22}{'-':>12}{'-':>12}{'-':>14}{'-':>10}{wrong:>8}")
+            return
+        ratio = f"{step / overlap:.3f}" if not total else "-"
+        lines.append(f"{name:<22}{compute:>12.1f}{step:>12.1f}{step / compute:>14.3f}{ratio:>10}{wrong:>8}")
+
+    row("Tandem", compute, overlap, total)
+    row("Tandem, in sequence", compute, sequence, total)
+    right = total == 0
+    for mode in ("fsdp", "registered", "copy-engine"):
+        reasons = [document["left_out"][mode] for document in pytorch if mode in document["left_out"]]
+        if reasons:
+            lines.append(f"# PyTorch, {mode}: left out, {reasons[0]}")
+        found = [document for document in pytorch if mode in document["us"]]
+        if found:
+            wrong = sum(document["wrong"][mode] for document in found)
+            right = right and wrong == 0
+            row(f"PyTorch, {mode}", median(found, lambda document: document["us"]["compute"]),
+                median(found, lambda document, mode=mode: document["us"][mode]), wrong)
+    return lines, right
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    tandem = load(folder, "tandem")
+    if not tandem:
+        sys.exit(f"table.py: {folder} has no tandem.*.json")
+    lines, right = render(tandem, load(folder, "pytorch"))
+    print("\n".join(lines))
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
