@@ -102,8 +102,12 @@ int run(const World& world, const Arguments& arguments) {
               std::string(name(sizes.gradient_dtype)).c_str(), team.size(), world.device().describe().c_str());
   std::printf("# %s\n%10s %10s %10s %10s %10s %8s %8s\n", "us, medians of the slowest rank", "t_compute", "t_comm",
               "t_seq", "t_overlap", "exposed", "T_i/t_o", "#wrong");
-  std::printf("%10.1f %10.1f %10.1f %10.1f %10.1f %8.3f %8lld\n", compute, communication, sequence, overlap,
-              overlap - ideal, ideal / overlap, static_cast<long long>(wrong));
+  if (wrong == 0) {
+    std::printf("%10.1f %10.1f %10.1f %10.1f %10.1f %8.3f %8d\n", compute, communication, sequence, overlap,
+                overlap - ideal, ideal / overlap, 0);
+  } else {  // no speed of a wrong result
+    std::printf("%10s %10s %10s %10s %10s %8s %8lld\n", "-", "-", "-", "-", "-", "-", static_cast<long long>(wrong));
+  }
   if (!arguments.json.empty()) {
     const nlohmann::json document{{"layers", sizes.layers},
                                   {"hidden", sizes.hidden},
