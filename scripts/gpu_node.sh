@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in thirteen parts of at most eight minutes each:
+# What only a node with GPUs can show, in fourteen parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
@@ -8,13 +8,15 @@
 #   replays      10^4 replays of everything, alone and beside another team's; what is let go of in odd orders
 #   memcheck, memcheck-collectives, memcheck-collectives-3, memcheck-linear
 #                the GPU tests under compute-sanitizer, those that take it no longer than minutes: of collectives at teams of
-#                two, and of three; of linear layers' sums, weight gradients, meeting kernels and bulk overlap
+#                two, and of three; of linear layers' sums, weight gradients, meeting kernels and bulk overlap; of sharded parameters
 #   fault        the tests that kill ranks
 #   bench        collectives and overlapped linear layers, alone, in graphs and beside products; three timelines
 #   tune         tandem tune of a transformer layer's products, how long each takes, what is as fast as that says, and
 #                (several GPUs) the layer so beside PyTorch
 #   peers        Tandem beside PyTorch's ways to do the same, and the ratios
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
+#   sharded      training steps of MLPs of that size, with sharded parameters, through Tandem and through PyTorch's FSDP
+#                (several GPUs)
 # Stress tests do a tenth of their rounds, and a few kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, whose forms share them,
 # and does an Nth of the forms, all of them in N calls, which may run side by side, on GPUs of their own or on the same
@@ -41,7 +43,7 @@ usage() {
 }
 
 parts="check, collectives, graphs, replays, memcheck, memcheck-collectives, memcheck-collectives-3, memcheck-linear"
-parts+=", fault, bench, tune, peers, layer"
+parts+=", fault, bench, tune, peers, layer, sharded"
 part=""
 build=""
 out="${OUT:-build/gpu_node}"
@@ -70,7 +72,7 @@ if [[ -z $part || ", $parts," != *", $part,"* ]]; then
   echo "--part is '$part'; allowed: $parts" >&2
   exit 2
 fi
-if [[ $shards -gt 1 && " bench tune peers layer " == *" $part "* ]]; then
+if [[ $shards -gt 1 && " bench tune peers layer sharded " == *" $part "* ]]; then
   echo "--shard is for parts that test; --part $part measures" >&2
   exit 2
 fi
@@ -215,6 +217,14 @@ layer_beside_pytorch() {
   sed -n '/^# /,$p' "$out"/layer_*.log | cut -c1-150
 }
 
+# sharded_beside_pytorch TOKENS LAYERS GRADIENTS: a step that compares training steps with sharded parameters in Tandem
+# and in PyTorch, gradients in this dtype, and its table.
+sharded_beside_pytorch() {
+  step "sharded layers, $1 tokens, gradients in $3" 160 benchmarks/sharded_layers/run.sh --build "$build" --device cuda \
+    --ranks "$gpus" --rounds 1 --iters 10 --layers "$2" --hidden 8192 --mlp 28672 --tokens "$1" --gradient-dtype "$3"
+  sed -n '/^# /,$p' "$out/sharded_layers__$1_tokens__gradients_in_$3.log" | cut -c1-150
+}
+
 # test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has a test matching FILTER, so that
 # a hang in one does not affect the others; suites whose names match the regular expression NOT are left out. It is a
 # failure if no test matches FILTER: names change, and filters are forgotten.
@@ -313,6 +323,8 @@ if [ "$gpus" -eq 1 ]; then
   demo=(--steps 30 --layers 2 --batch 256 --wide 1024)
 fi
 
+alone="NCCL does not support two ranks on one GPU, and a single rank has nothing to communicate"
+
 # Errors that tests provoke, such as the driver's refusal of too much memory, are not findings.
 memcheck=(compute-sanitizer --tool memcheck --report-api-errors no --target-processes all --error-exitcode 99)
 
@@ -336,8 +348,10 @@ case "$part" in
       --cache "$out/plans"
     # The other tests are in the parts `graphs` and `replays`.
     test_steps linear '*.*/cuda*' 90 'Capture|Interleaving|Replay'
+    test_steps sharded '*.*/cuda*' 90 'Replay'
     test_steps language-model '*.*/cuda' 90
     test_steps transformer-layer '*.*/cuda*' 90
+    test_steps sharded-layers '*.*/cuda*' 60
     ;;
   collectives)
     others='Capture|Interleaving|TwoTeams|Replay'
@@ -361,12 +375,13 @@ case "$part" in
     # Nor may one stream's work block another's for good there.
     test_steps collective "$(on_teams Interleaving):$(on_teams TwoTeams)" 60
     test_steps linear '*BulkOverlap*.*/cuda*' 60
+    test_steps sharded '*ShardedParameters*.*/cuda*' 60
     ;;
   replays)
     # If ranks take turns on a GPU, a fiftieth.
     replays=1
     if [ "$gpus" -eq 1 ] && ! $at_once; then replays=0.02; fi
-    for room in collective linear; do
+    for room in collective linear sharded; do
       TANDEM_TEST_SCALE=$replays test_steps "$room" '*ReplayStress*.*/cuda*' 260
     done
     test_steps wrong_use '*.*/cuda*' 120
@@ -406,6 +421,8 @@ case "$part" in
     step "memcheck of bulk overlap" 60 "${linear[@]}" --gtest_filter='*/BulkOverlapTest.BothAreRight*/cuda'
     step "memcheck of sums, layouts and epilogues" 240 "${linear[@]}" \
       --gtest_filter='*/RowParallel.Layouts*/cuda:*/RowParallel.BothGelus*/cuda'
+    step "memcheck of sharded parameters" 120 "${memcheck[@]}" "$build/tests/sharded/tandem-test-sharded" \
+      --gtest_filter='*/ShardedParametersTest.StepsAreRight*/cuda:*/ShardedParametersTest.Orders*/cuda'
     ;;
   fault)
     if [ "$shards" -eq 1 ]; then
@@ -499,7 +516,16 @@ case "$part" in
     if [ "$gpus" -gt 1 ]; then
       layer_beside_pytorch 3 470
     else
-      failing_row "layer beside PyTorch" "NOT RUN" "NCCL does not support two ranks on one GPU, and a single rank has nothing to communicate"
+      failing_row "layer beside PyTorch" "NOT RUN" "$alone"
+    fi
+    ;;
+  sharded)
+    if [ "$gpus" -gt 1 ]; then
+      sharded_beside_pytorch 4096 4 bf16
+      sharded_beside_pytorch 4096 4 f32
+      sharded_beside_pytorch 1024 8 bf16
+    else
+      failing_row "sharded layers beside PyTorch" "NOT RUN" "$alone"
     fi
     ;;
 esac

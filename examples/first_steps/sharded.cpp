@@ -112,15 +112,13 @@ int main() try {
       parameters.reshard(layer, stream);
     }
     parameters.finish(stream);  // all gradients are there
-    for (int layer = 0; layer < layers; ++layer) {
-      const tandem::TensorView shard = parameters.shard(layer);
-      device.map(stream, {.kind = tandem::MapKind::add,
-                          .out = shard.data(),
-                          .x = shard.data(),
-                          .y = parameters.gradient(layer).data(),
-                          .count = shard.numel(),
-                          .beta = -rate});
-    }
+    const tandem::TensorView shards = parameters.all_shards();
+    device.map(stream, {.kind = tandem::MapKind::add,
+                        .out = shards.data(),
+                        .x = shards.data(),
+                        .y = parameters.all_gradients().data(),
+                        .count = shards.numel(),
+                        .beta = -rate});
     if (step != 0 && step != 59) continue;
     error();
     team.synchronize(stream);

@@ -16,6 +16,10 @@ TensorView ShardedParameters::shard(int group) const { return state<State>().sha
 
 TensorView ShardedParameters::gradient(int group) const { return state<State>().gradient(group); }
 
+TensorView ShardedParameters::all_shards() const { return state<State>().all_shards(); }
+
+TensorView ShardedParameters::all_gradients() const { return state<State>().all_gradients(); }
+
 std::span<const ParameterPiece> ShardedParameters::pieces(int group) const { return state<State>().pieces(group); }
 
 void ShardedParameters::load(int group, int parameter, const TensorView& whole, StreamRef stream) {

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharded/summed_gradients.hpp"
 
+#include <algorithm>
+
 #include "tandem/device/trace_range.hpp"
 
 #include "base/format.hpp"
 #include "collective/engines.hpp"
 #include "collective/plan_buffer.hpp"
+#include "collective/tuning.hpp"
 #include "sharded/parameter_views.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {
 namespace {
 
-/// Where copies leave computation alone, data crosses beside it by copies alone.
-CollectiveOptions reduce_options(const Device& device, std::optional<int> sms) {
-  return {.algorithm = engines_copy(device) ? "push" : "auto", .sms = sms};
+/// Where there are copy engines, data crosses by them, in pieces of a quarter of the largest group at least: each piece
+/// costs some 20 us of signals.
+CollectiveOptions reduce_options(const Device& device, std::size_t largest_bytes, std::optional<int> sms) {
+  if (!engines_copy(device)) return {.sms = sms};
+  const std::size_t usual = collective_tuning(device.id().type).piece_bytes;
+  return {.algorithm = "push", .piece_bytes = std::max(usual, largest_bytes / 4), .sms = sms};
 }
 
 }  // namespace
@@ -26,7 +32,7 @@ SummedGradients::SummedGradients(const Team& team, std::span<const GroupLayout> 
       layouts_(layouts.begin(), layouts.end()),
       scratch_(team, plan_buffer(team, static_cast<std::size_t>(longest_shard(layouts)) * size_of(f32))),
       reduce_scatter_(team, {.count = longest_shard(layouts), .dtype = dtype, .out_dtype = f32},
-                      reduce_options(team.device(), sms)),
+                      reduce_options(team.device(), longest_group(layouts) * size_of(dtype), sms)),
       beside_(team) {
   for (int i = 0; i < buffers; ++i) buffers_.push_back(made());
 }

@@ -2,6 +2,7 @@
 #include "tandem/sharded/sharded_parameters.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <optional>
@@ -110,6 +111,22 @@ TEST_P(ShardedParametersTest, OrdersOfItsOwn) {
   });
 }
 
+TEST_P(ShardedParametersTest, CallsOnChangingStreamsFollowEachOther) {
+  on(3, [](World& world) {
+    for (const int buffers : {1, 2}) {
+      Training training(world.team(), {.groups = odd_groups()}, {.buffers = buffers},
+                        650 + static_cast<std::uint64_t>(buffers));
+      training.alternate_streams();
+      for (int step = 0; step < 4; ++step) {
+        training.update(step % 2 == 0);
+        pass(training);
+        training.finish();
+      }
+      training.check();
+    }
+  });
+}
+
 TEST_P(ShardedParametersTest, PlansTakeTurns) {
   on(2, [](World& world) {
     Training one(world.team(), {.groups = odd_groups()}, {}, 700);
@@ -167,8 +184,18 @@ TEST_P(ShardedParametersTest, DescribesItself) {
     EXPECT_EQ(parameters.shard(4).dtype(), bf16);
     EXPECT_EQ(parameters.gradient(4).dtype(), f32);
     EXPECT_EQ(parameters.gradient(4).sizes(), parameters.shard(4).sizes());
-    const std::vector<float> zeros(static_cast<std::size_t>(parameters.gradient(4).numel()));
-    EXPECT_EQ(world.device().download<float>(parameters.gradient(4)), zeros);
+    std::int64_t elements = 0;
+    for (int group = 0; group < parameters.groups(); ++group) {
+      const auto* const shards = parameters.all_shards().data_as<std::byte>();
+      EXPECT_EQ(parameters.shard(group).data(), shards + static_cast<std::size_t>(elements) * size_of(bf16));
+      const auto* const gradients = parameters.all_gradients().data_as<std::byte>();
+      EXPECT_EQ(parameters.gradient(group).data(), gradients + static_cast<std::size_t>(elements) * sizeof(float));
+      elements += parameters.shard(group).numel();
+    }
+    const std::vector<float> zeros(static_cast<std::size_t>(elements));
+    EXPECT_EQ(world.device().download<float>(parameters.all_gradients()), zeros);
+    const std::vector<BFloat16> narrow = world.device().download<BFloat16>(parameters.all_shards());
+    EXPECT_EQ(std::vector<float>(narrow.begin(), narrow.end()), zeros);
   });
 }
 

@@ -34,6 +34,8 @@ Training::Training(const Team& team, const ShardedSpec& spec, const ShardedOptio
       spec_(spec),
       key_(key(seed(), {sequence})),
       stream_(team.device()),
+      other_stream_(team.device()),
+      between_steps_(team.device()),
       parameters_(team, spec, options) {
   for (const ParameterGroup& group : spec.groups) {
     std::vector<std::vector<double>> sums;
@@ -81,32 +83,34 @@ void Training::update(bool whole) {
       }
     }
   }
+  order_after(other_stream_, stream_, between_steps_);
 }
 
 void Training::use(int group, bool writes, GradientScales scales) {
   const std::uint64_t number = ++uses_;
   const std::uint64_t delay = key(key_, {of_delays, static_cast<std::uint64_t>(team_.rank())});
-  maybe_delay(stream_, random_bits(delay, ++delays_));
+  const Stream& stream = number % streams_ == 0 ? stream_ : other_stream_;
+  maybe_delay(stream, random_bits(delay, ++delays_));
   const std::string name = "group " + std::to_string(group) + " in use " + std::to_string(number);
-  const auto gathered = parameters_.unshard(group, stream_);
+  const auto gathered = parameters_.unshard(group, stream);
   const auto count = static_cast<int>(spec_.groups[static_cast<std::size_t>(group)].parameters.size());
   ASSERT_EQ(static_cast<int>(gathered.size()), count);
   for (int index = 0; index < count; ++index) {
     const TensorView& view = gathered[static_cast<std::size_t>(index)];
     EXPECT_EQ(view.sizes(), parameter(group, index).sizes);
-    keep(parameter(group, index).name + " of " + name, view, values(of_parameters, updates_, 0, group, index));
+    keep(parameter(group, index).name + " of " + name, view, values(of_parameters, updates_, 0, group, index), stream);
   }
-  if (!writes) return parameters_.reshard(group, stream_);
-  const auto gradients = parameters_.gradients(group, stream_);
+  if (!writes) return parameters_.reshard(group, stream);
+  const auto gradients = parameters_.gradients(group, stream);
   ASSERT_EQ(static_cast<int>(gradients.size()), count);
   for (int index = 0; index < count; ++index) {
     const TensorView& into = gradients[static_cast<std::size_t>(index)];
     const TensorView from = given(into.sizes(), into.dtype(), values(of_gradients, number, team_.rank(), group, index));
-    team_.device().copy(stream_, {.dst = into.data(), .src = from.data(), .bytes = from.bytes()});
+    team_.device().copy(stream, {.dst = into.data(), .src = from.data(), .bytes = from.bytes()});
   }
-  if (number % 2 == 0) parameters_.reshard(group, stream_);
-  parameters_.reduce_gradients(group, stream_, scales);
-  if (number % 2 != 0) parameters_.reshard(group, stream_);
+  if (number % 2 == 0) parameters_.reshard(group, stream);
+  parameters_.reduce_gradients(group, stream, scales);
+  if (number % 2 != 0) parameters_.reshard(group, stream);
   add_to_sums(group, number, scales);
 }
 
@@ -133,18 +137,20 @@ void Training::finish() {
       }
     }
     keep("gradient of group " + std::to_string(group) + " after use " + std::to_string(uses_), gradient,
-         std::move(expected));
+         std::move(expected), stream_);
   }
+  order_after(other_stream_, stream_, between_steps_);
 }
 
-void Training::keep(std::string what, const TensorView& view, std::vector<double> expected) {
+void Training::keep(std::string what, const TensorView& view, std::vector<double> expected, StreamRef stream) {
   Kept& kept =
       kept_.emplace_back(std::move(what), GuardedTensor(team_, view.sizes(), view.dtype()), std::move(expected));
-  team_.device().copy(stream_, {.dst = kept.tensor.view().data(), .src = view.data(), .bytes = view.bytes()});
+  team_.device().copy(stream, {.dst = kept.tensor.view().data(), .src = view.data(), .bytes = view.bytes()});
 }
 
 void Training::check() {
   team_.synchronize(stream_);
+  team_.synchronize(other_stream_);
   for (const Kept& kept : kept_) {
     const Bytes got = kept.tensor.get();
     Bytes expected(got.size());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
 #include "tandem/sharded/sharded_parameters.hpp"
 #include "tandem/team/team.hpp"
@@ -30,6 +31,8 @@ class Training {
   [[nodiscard]] StreamRef stream() const { return stream_; }
   [[nodiscard]] ShardedParameters& parameters() noexcept { return parameters_; }
 
+  /// From now on uses take turns on two streams, which only the plan orders.
+  void alternate_streams() { streams_ = 2; }
   /// Fresh values into all shards; `whole`: by `load`, otherwise into each piece.
   void update(bool whole);
   /// Uses the group that is next in the order; `writes`: and sums gradients of it.
@@ -52,7 +55,7 @@ class Training {
   [[nodiscard]] const Parameter& parameter(int group, int index) const;
   /// A tensor with these values that lives until the next `check`.
   [[nodiscard]] TensorView given(const Dims& sizes, DType dtype, std::span<const double> values);
-  void keep(std::string what, const TensorView& view, std::vector<double> expected);
+  void keep(std::string what, const TensorView& view, std::vector<double> expected, StreamRef stream);
   /// Adds to the sums of a group what all ranks give in this use.
   void add_to_sums(int group, std::uint64_t use, const GradientScales& scales);
 
@@ -60,6 +63,9 @@ class Training {
   ShardedSpec spec_;
   std::uint64_t key_;
   Stream stream_;
+  Stream other_stream_;
+  Event between_steps_;
+  std::uint64_t streams_ = 1;
   ShardedParameters parameters_;
   std::uint64_t updates_ = 0;
   std::uint64_t uses_ = 0;

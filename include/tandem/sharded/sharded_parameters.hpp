@@ -24,21 +24,20 @@ struct GradientScales {
 /// DeepSpeed's ZeRO-3 do it. A step uses its groups of parameters in a fixed order. While one is in use, the next ones
 /// are gathered, and the gradients of the last ones are summed, beside the computation that the program queues:
 ///
-///   for (int layer = 0; layer < layers; ++layer) {               // forward
-///     const auto w = parameters.unshard(layer, stream);          // the whole parameters; the next layer's are on
-///     their way forward(w, …, stream); parameters.reshard(layer, stream);                         // their memory may
-///     be used for others
+///   for (int layer = 0; layer < layers; ++layer) {          // forward
+///     const auto w = parameters.unshard(layer, stream);     // whole parameters
+///     forward(w, …, stream);
+///     parameters.reshard(layer, stream);                    // their memory may be used for another layer
 ///   }
-///   for (int layer = layers - 1; layer >= 0; --layer) {          // backward
+///   for (int layer = layers - 1; layer >= 0; --layer) {     // backward
 ///     const auto w = parameters.unshard(layer, stream);
-///     const auto dw = parameters.gradients(layer, stream);       // memory for this rank's gradients
+///     const auto dw = parameters.gradients(layer, stream);  // memory for this rank's gradients
 ///     backward(w, dw, …, stream);
 ///     parameters.reshard(layer, stream);
-///     parameters.reduce_gradients(layer, stream);                // on its way to the ranks that own the shards
+///     parameters.reduce_gradients(layer, stream);           // sums them over the ranks
 ///   }
-///   parameters.finish(stream);                                   // all gradients are there
-///   for (int layer = 0; layer < layers; ++layer) optimize(parameters.shard(layer), parameters.gradient(layer),
-///   stream);
+///   parameters.finish(stream);                              // all sums are there
+///   optimize(parameters.all_shards(), parameters.all_gradients(), stream);
 ///
 /// A group is one range of elements: its parameters one behind the other, each aligned to 64 elements, the range cut
 /// into a part of equal size for each rank. So a parameter may be split in the middle of a row, and `pieces` says what
@@ -50,9 +49,8 @@ struct GradientScales {
 /// rank needs beyond its shards and gradients does not depend on the number of groups.
 ///
 /// Every member of the team calls what follows in the same order, but for the local calls; nothing waits on the host.
-/// Runs are asynchronous and stream-ordered. They may be called with different streams; then the program orders these
-/// as it would for the tensors that it is given. What a call refuses (InvalidArgument, before anything is queued)
-/// leaves the step as it was.
+/// Calls are asynchronous and stream-ordered; one with another stream than the last one's continues behind that. What a
+/// call refuses (InvalidArgument, before anything is queued) leaves the step as it was.
 ///
 /// A step may be captured into a graph, whole: from the first `unshard` to `finish`, which ends it there as well.
 /// Groups gathered before the capture are gathered again in it. Launch graphs between steps, after `finish`.
@@ -71,6 +69,9 @@ class TANDEM_API ShardedParameters final : public Plan {
   [[nodiscard]] TensorView shard(int group) const;
   /// The gradient of `shard`: [elements] of f32. Complete after `finish`, until the group's next `reduce_gradients`.
   [[nodiscard]] TensorView gradient(int group) const;
+  /// The shards and gradients of all groups, one behind the other: an optimizer may update them at once.
+  [[nodiscard]] TensorView all_shards() const;
+  [[nodiscard]] TensorView all_gradients() const;
   /// What `shard`, and `gradient`, of this group consist of, in order.
   [[nodiscard]] std::span<const ParameterPiece> pieces(int group) const;
   /// Copies what this rank has of a parameter out of `whole`, which has the parameter's sizes and is f32 or of the

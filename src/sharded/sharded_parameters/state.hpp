@@ -30,6 +30,8 @@ class ShardedParameters::State final : public PlanState {
   [[nodiscard]] int groups() const noexcept { return static_cast<int>(layouts_.size()); }
   [[nodiscard]] TensorView shard(int group) const;
   [[nodiscard]] TensorView gradient(int group) const;
+  [[nodiscard]] TensorView all_shards() const { return shards_->view({places_.back()}, dtype_); }
+  [[nodiscard]] TensorView all_gradients() const { return gradients_->view({places_.back()}, f32); }
   [[nodiscard]] std::span<const ParameterPiece> pieces(int group) const;
   void load(int group, int parameter, const TensorView& whole, StreamRef stream);
 
