@@ -16,11 +16,13 @@ LinearChoice in_one_group(const LinearChoice& choice) {
 
 }  // namespace
 
+ScaleGather::Beside::Beside(const Team& team)
+    : stream(team), gathered(or_abort(team, "an event", [&] { return Event(team.device()); })) {}
+
 ScaleGather::Parts::Parts(const Team& team, std::int64_t max_m, const LinearChoice& choice, std::uint32_t operation)
     : gather(team, max_m, sizeof(float), in_one_group(choice), ShardGather::Meanwhile::something, ShardGather::Kept::no,
-             operation),
-      gathered(or_abort(team, "an event", [&] { return Event(team.device()); })) {
-  if (choice.algorithm != sequence) side.emplace(team);
+             operation) {
+  if (choice.algorithm != sequence) beside.emplace(team);
 }
 
 ScaleGather::ScaleGather(const Team& team, const LinearSpec& spec, const LinearChoice& choice, std::uint32_t operation)
@@ -36,18 +38,18 @@ Owners ScaleGather::owners() const { return parts_ ? parts_->gather.owners() : O
 
 void ScaleGather::start(StreamRef stream, const float* own, std::int64_t m, bool captured) {
   if (!parts_) return;
-  auto& [gather, side, gathered] = *parts_;
+  auto& [gather, beside] = *parts_;
   gather.take_slot(stream);
-  if (side) side->follow(stream);
-  const StreamRef on = side ? side->ref() : stream;
+  if (beside) beside->stream.follow(stream);
+  const StreamRef on = beside ? beside->stream.ref() : stream;
   gather.start(on, own, m, captured);
   if (keeps_own_) gather.keep_own(on, own);
   for (const ShardGroup& group : gather.groups()) gather.wait(on, group);
-  if (side) gathered.record(on);
+  if (beside) beside->gathered.record(on);
 }
 
 void ScaleGather::wait(StreamRef stream) const {
-  if (parts_ && parts_->side) parts_->gathered.wait(stream);
+  if (parts_ && parts_->beside) parts_->beside->gathered.wait(stream);
 }
 
 const float* ScaleGather::of(std::int64_t row, const float* own) const {
@@ -55,7 +57,7 @@ const float* ScaleGather::of(std::int64_t row, const float* own) const {
 }
 
 void ScaleGather::rejoin(StreamRef stream) {
-  if (parts_ && parts_->side) parts_->side->rejoin(stream);
+  if (parts_ && parts_->beside) parts_->beside->stream.rejoin(stream);
 }
 
 void ScaleGather::finish(StreamRef stream) {

@@ -43,12 +43,18 @@ class ScaleGather {
   void finish(StreamRef stream);
 
  private:
+  /// Where scales are gathered while GEMMs run.
+  struct Beside {
+    explicit Beside(const Team& team);
+
+    SideStream stream;
+    Event gathered;
+  };
   struct Parts {
     Parts(const Team& team, std::int64_t max_m, const LinearChoice& choice, std::uint32_t operation);
 
     ShardGather gather;
-    std::optional<SideStream> side;  ///< none in a sequence
-    Event gathered;
+    std::optional<Beside> beside;  ///< none in a sequence
   };
 
   bool keeps_own_;  ///< all of x is multiplied at once, by all scales
