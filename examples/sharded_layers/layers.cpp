@@ -8,6 +8,7 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/base/scalar.hpp"
+#include "tandem/device/trace_range.hpp"
 
 namespace tandem::sharded_layers {
 namespace {
@@ -43,7 +44,8 @@ void fill_randomly(Device& device, const TensorView& view, unsigned seed, float 
   }
 }
 
-Layers::Layers(const std::shared_ptr<Device>& device, const Sizes& sizes, unsigned seed) : sizes_(sizes) {
+Layers::Layers(const std::shared_ptr<Device>& device, const Sizes& sizes, unsigned seed)
+    : device_(device), sizes_(sizes) {
   const auto buffer = [&](std::int64_t columns) {
     return Buffer(device, static_cast<std::size_t>(sizes.tokens * columns) * size_of(sizes.dtype));
   };
@@ -79,6 +81,7 @@ Layers::Layers(const std::shared_ptr<Device>& device, const Sizes& sizes, unsign
 }
 
 void Layers::forward(int layer, std::span<const TensorView> weights, StreamRef stream) {
+  const TraceRange range(*device_, stream, "forward", TraceKind::compute);
   const auto at = static_cast<std::size_t>(layer);
   up_->run(stream, {.a = x_[at].data(), .b = weights[0].data(), .d = after_[at].data(), .aux = before_[at].data()});
   down_->run(stream, {.a = after_[at].data(), .b = weights[1].data(), .d = x_[at + 1].data()});
@@ -86,6 +89,7 @@ void Layers::forward(int layer, std::span<const TensorView> weights, StreamRef s
 
 void Layers::backward(int layer, std::span<const TensorView> weights, std::span<const TensorView> gradients,
                       StreamRef stream) {
+  const TraceRange range(*device_, stream, "backward", TraceKind::compute);
   const auto at = static_cast<std::size_t>(layer);
   void* const dy = y_gradient(layer);
   down_gradient_->run(stream, {.a = dy, .b = after_[at].data(), .d = gradients[1].data()});

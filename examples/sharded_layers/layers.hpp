@@ -50,6 +50,7 @@ class Layers {
                                       : gradients_[static_cast<std::size_t>(layer + 1) % 2].data();
   }
 
+  std::shared_ptr<Device> device_;
   Sizes sizes_;
   std::unique_ptr<Gemm> up_, down_, up_gradient_, down_gradient_, mlp_gradient_, x_gradient_;
   std::vector<Buffer> x_;            ///< of each layer, and the last one's y

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "tandem/base/error.hpp"
+#include "tandem/base/trace.hpp"
+#include "tandem/device/device.hpp"
 #include "tandem/sharded/sharded_parameters.hpp"
 #include "tandem/team/world.hpp"
 
@@ -47,21 +49,35 @@ struct Arguments {
   int buffers = 2;
   int sms = -1;
   std::string json;
+  std::string timeline;
 };
 
 const std::map<std::string, DType> dtypes{{"f32", f32}, {"f16", f16}, {"bf16", bf16}};
 
-/// Collective: the sum of the ranks' numbers.
-std::int64_t sum_over_ranks(const Team& team, std::int64_t number) {
+/// Collective: every rank's text.
+std::vector<std::string> gathered(const Team& team, const std::string& text) {
   Parcel mine;
-  mine.bytes.resize(sizeof(number));
-  std::memcpy(mine.bytes.data(), &number, sizeof(number));
-  std::int64_t sum = 0;
-  for (const Parcel& parcel : team.exchange("a sum over the ranks", std::move(mine))) {
-    std::memcpy(&number, parcel.bytes.data(), sizeof(number));
-    sum += number;
+  mine.bytes.resize(text.size());
+  std::memcpy(mine.bytes.data(), text.data(), text.size());
+  std::vector<std::string> texts;
+  for (const Parcel& parcel : team.exchange("texts", std::move(mine))) {
+    texts.emplace_back(reinterpret_cast<const char*>(parcel.bytes.data()), parcel.bytes.size());
   }
-  return sum;
+  return texts;
+}
+
+/// Collective: writes what each rank's streams do in one step.
+void write_timeline(const World& world, ShardedParameters& parameters, Layers& layers, StreamRef stream,
+                    const std::string& path) {
+  Trace& trace = world.device().trace();
+  world.team().barrier();
+  trace.enable(true);
+  step(parameters, &layers, stream);
+  world.team().synchronize(stream);
+  world.device().trace_collect();
+  trace.enable(false);
+  const std::vector<std::string> ranks = gathered(world.team(), trace.chrome_events(world.rank()));
+  if (world.rank() == 0) std::ofstream(path) << Trace::chrome_document(ranks);
 }
 
 int run(const World& world, const Arguments& arguments) {
@@ -81,7 +97,9 @@ int run(const World& world, const Arguments& arguments) {
     step(*each, &layers, stream);
     wrong += whole.count_wrong(*each, layers, stream);
   }
-  wrong = sum_over_ranks(team, wrong);
+  const std::vector<std::string> everyones = gathered(team, std::to_string(wrong));
+  wrong = 0;
+  for (const std::string& each : everyones) wrong += std::stoll(each);
 
   transformer_layer::Timing timing(team, stream, std::chrono::milliseconds(arguments.rest));
   const auto nothing = [] {};
@@ -90,6 +108,7 @@ int run(const World& world, const Arguments& arguments) {
                                                        {nothing, [&] { step(in_sequence, &layers, stream); }},
                                                        {nothing, [&] { step(overlapped, &layers, stream); }}},
                                                       arguments.warmup, arguments.iterations);
+  if (!arguments.timeline.empty()) write_timeline(world, overlapped, layers, stream, arguments.timeline);
   if (team.rank() != 0) return wrong == 0 ? 0 : 1;
   const double compute = seconds[0] * 1e6;
   const double communication = seconds[1] * 1e6;
@@ -154,6 +173,7 @@ int main(int argc, char** argv) try {
   app.add_option("--warmup", arguments.warmup, "steps before them")->capture_default_str();
   app.add_option("--rest", arguments.rest, "milliseconds in which the devices rest in front of each step")
       ->capture_default_str();
+  app.add_option("--timeline", arguments.timeline, "write a step's timeline to this file, for ui.perfetto.dev");
   app.add_option("--json", arguments.json, "also write the figures to this file");
   CLI11_PARSE(app, argc, argv);
   const tandem::World world = tandem::init();
