@@ -57,12 +57,13 @@ def render(tandem, pytorch):
         reasons = [document["left_out"][mode] for document in pytorch if mode in document["left_out"]]
         if reasons:
             lines.append(f"# PyTorch, {mode}: left out, {reasons[0]}")
-        found = [document for document in pytorch if mode in document["us"]]
+        found = [document for document in pytorch if mode in document["wrong"]]
         if found:
             wrong = sum(document["wrong"][mode] for document in found)
             right = right and wrong == 0
-            row(f"PyTorch, {mode}", median(found, lambda document: document["us"]["compute"]),
-                median(found, lambda document, mode=mode: document["us"][mode]), wrong)
+            timed = [document for document in found if mode in document["us"]] or [{"us": {"compute": 0, mode: 0}}]
+            row(f"PyTorch, {mode}", median(timed, lambda document: document["us"]["compute"]),
+                median(timed, lambda document, mode=mode: document["us"][mode]), wrong)
     return lines, right
 
 

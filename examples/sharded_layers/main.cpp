@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +24,10 @@
 #include "tandem/sharded/sharded_parameters.hpp"
 #include "tandem/team/world.hpp"
 
+#include "common/timing.hpp"
 #include "sharded_layers/layers.hpp"
 #include "sharded_layers/reference.hpp"
 #include "sharded_layers/step.hpp"
-#include "transformer_layer/timing.hpp"
 
 namespace tandem::sharded_layers {
 namespace {
@@ -36,9 +37,9 @@ Examples:
   tandem run -n 4 -- build/release/examples/sharded_layers/sharded_layers
   tandem run -n 4 -- build/cuda/examples/sharded_layers/sharded_layers --layers 8 --hidden 8192 --mlp 28672 --tokens 4096
 
-t_compute: the same layers with every weight whole on each rank; t_comm: gathers and sums alone; t_seq: a layer's
-parameters are gathered when they are used, and its gradients summed before the next layer; t_overlap: both beside the
-layers' computation. #wrong counts gradients that differ from those of whole layers, summed by all_reduces in f32.
+t_compute: the same layers with every weight whole on each rank; t_comm: gathers and sums alone; t_seq: the next layer
+is gathered, and the last one's gradients are summed, while nothing is computed; t_overlap: beside the layers' computation.
+#wrong counts gradients that differ from those of whole layers, summed by all_reduces in f32.
 Microseconds; medians of the slowest rank's times.)";
 
 struct Arguments {
@@ -47,7 +48,7 @@ struct Arguments {
   int warmup = 3;
   int rest = 0;
   int buffers = 2;
-  int sms = -1;
+  std::optional<int> sms;
   std::string json;
   std::string timeline;
 };
@@ -86,8 +87,7 @@ int run(const World& world, const Arguments& arguments) {
   const Stream stream(world.device());
   Layers layers(world.shared_device(), sizes, 1000 + 2 * static_cast<unsigned>(team.rank()));
   const WholeLayers whole(team, sizes);
-  ShardedOptions options{.buffers = arguments.buffers};
-  if (arguments.sms >= 0) options.sms = arguments.sms;
+  ShardedOptions options{.buffers = arguments.buffers, .sms = arguments.sms};
   ShardedParameters overlapped = sharded(whole, options, stream);
   options.buffers = 1;
   ShardedParameters in_sequence = sharded(whole, options, stream);
@@ -101,7 +101,7 @@ int run(const World& world, const Arguments& arguments) {
   wrong = 0;
   for (const std::string& each : everyones) wrong += std::stoll(each);
 
-  transformer_layer::Timing timing(team, stream, std::chrono::milliseconds(arguments.rest));
+  examples::Timing timing(team, stream, std::chrono::milliseconds(arguments.rest));
   const auto nothing = [] {};
   const std::vector<double> seconds = timing.in_turns({{nothing, [&] { whole.step(layers, stream); }},
                                                        {nothing, [&] { step(overlapped, nullptr, stream); }},
@@ -167,11 +167,14 @@ int main(int argc, char** argv) try {
   const auto* const gradients =
       app.add_option("--gradient-dtype", sizes.gradient_dtype, "of weights' gradients: the dtype (default) or f32")
           ->transform(transform);
-  app.add_option("--buffers", arguments.buffers, "gathered layers at once")->capture_default_str();
+  app.add_option("--buffers", arguments.buffers, "gathered layers at once")->check(positive)->capture_default_str();
   app.add_option("--sms", arguments.sms, "CUDA: multiprocessors for a sum (default: as many as is fastest)");
   app.add_option("--iters", arguments.iterations, "timed steps")->check(positive)->capture_default_str();
-  app.add_option("--warmup", arguments.warmup, "steps before them")->capture_default_str();
+  app.add_option("--warmup", arguments.warmup, "steps before them")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--rest", arguments.rest, "milliseconds in which the devices rest in front of each step")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--timeline", arguments.timeline, "write a step's timeline to this file, for ui.perfetto.dev");
   app.add_option("--json", arguments.json, "also write the figures to this file");

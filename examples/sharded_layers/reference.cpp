@@ -2,7 +2,6 @@
 #include "sharded_layers/reference.hpp"
 
 #include <cmath>
-#include <cstring>
 
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/device/device.hpp"
@@ -38,6 +37,7 @@ std::int64_t WholeLayers::count_wrong(const ShardedParameters& parameters, Layer
   const Buffer sum(team_.shared_device(), static_cast<std::size_t>(count) * sizeof(float));
   const TensorView sums = sum.view({count}, f32);
   AllReduce all_reduce(team_, {.count = count, .dtype = f32});
+  const float mean = 1 / static_cast<float>(team_.size());
   std::int64_t wrong = 0;
   for (int layer = 0; layer < sizes_.layers; ++layer) layers.forward(layer, weights(layer), stream);
   for (int layer = sizes_.layers - 1; layer >= 0; --layer) {
@@ -58,8 +58,8 @@ std::int64_t WholeLayers::count_wrong(const ShardedParameters& parameters, Layer
         if (piece.parameter != parameter) continue;
         for (std::int64_t i = 0; i < piece.elements.count; ++i) {
           const float found = shard[static_cast<std::size_t>(piece.begin + i)];
-          // Bit for bit; a NaN is never right.
-          if (!(found == whole[static_cast<std::size_t>(piece.elements.begin + i)])) ++wrong;
+          const float wanted = whole[static_cast<std::size_t>(piece.elements.begin + i)] * mean;
+          if (!(found == wanted)) ++wrong;  // bit for bit; a NaN is never right
         }
       }
     }

@@ -28,7 +28,7 @@ class WholeLayers {
   }
   /// One step, whose gradients of all layers go to one place: the computation alone.
   void step(Layers& layers, StreamRef stream) const;
-  /// Collective. Elements of the shards' gradients that differ from this rank's part of the sums that separate
+  /// Collective. Elements of the shards' gradients that differ from this rank's part of the means that separate
   /// all_reduces in f32 compute, for the step that `layers` is given: none, since both sum in rank order.
   [[nodiscard]] std::int64_t count_wrong(const ShardedParameters& parameters, Layers& layers, StreamRef stream) const;
 

@@ -27,7 +27,7 @@ void step(ShardedParameters& parameters, Layers* layers, StreamRef stream) {
     const auto gradients = parameters.gradients(layer, stream);
     if (layers != nullptr) layers->backward(layer, weights, gradients, stream);
     parameters.reshard(layer, stream);
-    parameters.reduce_gradients(layer, stream);
+    parameters.reduce_gradients(layer, stream, {.alpha = 1 / static_cast<float>(parameters.team().size())});
   }
   parameters.finish(stream);
 }

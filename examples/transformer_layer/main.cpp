@@ -21,9 +21,9 @@
 #include "tandem/base/error.hpp"
 #include "tandem/team/world.hpp"
 
+#include "common/timing.hpp"
 #include "transformer_layer/check.hpp"
 #include "transformer_layer/layer.hpp"
-#include "transformer_layer/timing.hpp"
 
 namespace tandem::transformer_layer {
 namespace {
@@ -177,9 +177,9 @@ void measure(std::vector<Row>& rows, const Team& team, const Options& options, D
   for (std::size_t i = 0; i < operands.size(); ++i) {
     whole.push_back(make_local_operands(team, options.sizes, i, dtype, options.seed));
   }
-  Timing timing(team, stream, std::chrono::milliseconds(options.rest_ms));
+  examples::Timing timing(team, stream, std::chrono::milliseconds(options.rest_ms));
   const Settled settled(stream);
-  std::vector<Timing::Body> bodies;
+  std::vector<examples::Timing::Body> bodies;
   const auto add = [&](const Row& row, TransformerLayer& by, const std::vector<Operands>& with) {
     bodies.push_back({.before = [&] { row.before(by, with); }, .run = [&] { row.run(by, with); }});
   };

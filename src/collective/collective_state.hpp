@@ -101,8 +101,7 @@ class CollectiveState : public PlanState {
     if (plain) expect_staging();
     expect_algorithm(fitting, plain ? "a plain view" : "a symmetric tensor");
   }
-  /// Throws InvalidArgument if the explicit algorithm is one of these, which only plain views use, and the plan has no
-  /// staging.
+  /// Throws InvalidArgument if the explicit algorithm is one of these, which need staging, and the plan has none.
   void expect_staging_for(std::initializer_list<std::string_view> algorithms) const;
   /// Throws InvalidArgument for a dtype or options that sums do not take, Unsupported for more ranks than they take.
   void expect_sums() const;

@@ -32,6 +32,9 @@ class SideStream {
   void rejoin(StreamRef stream) {
     if (std::exchange(apart_, false)) order_after(stream, stream_, join_);
   }
+  /// `rejoin` has nothing to wait for until the next `follow`: what was queued here belongs to a capture that was
+  /// dropped, or has rejoined in another way.
+  void forget() noexcept { apart_ = false; }
 
  private:
   Stream stream_;

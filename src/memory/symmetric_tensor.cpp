@@ -76,6 +76,20 @@ SymmetricTensor SymmetricTensor::wrap(const Team& team, void* data, const Dims& 
   });
 }
 
+SymmetricTensor SymmetricTensor::viewed_as(const Dims& sizes, DType dtype) const {
+  const std::size_t bytes = bytes_of(sizes, dtype);
+  if (bytes > memory_.bytes()) {
+    throw InvalidArgument(format("a view as {}{} takes {} bytes, and the symmetric tensor {}{} has {}, on {}",
+                                 name(dtype), to_string(sizes), bytes, name(local_.dtype()), to_string(local_.sizes()),
+                                 memory_.bytes(), name_own_rank(team())));
+  }
+  if (reinterpret_cast<std::uintptr_t>(memory_.data()) % size_of(dtype) != 0) {
+    throw InvalidArgument(format("memory at {} was to be viewed as {}; its alignment is {}",
+                                 static_cast<const void*>(memory_.data()), name(dtype), size_of(dtype)));
+  }
+  return {memory_, sizes, dtype};
+}
+
 void SymmetricTensor::rendezvous() {
   // The memory compares only numbers of bytes, which cannot tell [2, 8] from [4, 4].
   memory_.rendezvous(format("{}{}", name(dtype()), to_string(sizes())));

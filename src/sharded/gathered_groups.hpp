@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +11,6 @@
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
-#include "tandem/memory/symmetric_memory.hpp"
 #include "tandem/memory/symmetric_tensor.hpp"
 #include "tandem/team/team.hpp"
 
@@ -43,21 +40,23 @@ class GatheredGroups {
   /// Work queued on `stream` from now on starts behind all gathers.
   void rejoin(StreamRef stream) { beside_.rejoin(stream); }
 
+  /// Call when the step was captured, and the capture dropped.
+  void forget_dropped() noexcept { beside_.forget(); }
+
   [[nodiscard]] Owners owners() const;
   [[nodiscard]] std::string describe() const;
 
  private:
   struct GroupBuffer {
-    SymmetricMemory memory;
-    std::map<std::int64_t, SymmetricTensor> by_elements;  ///< groups of equal size share a tensor on the memory
-    std::vector<std::vector<TensorView>> parameters;      ///< by group
-    Event gathered;
+    SymmetricTensor whole;                            ///< as large as the largest group
+    std::vector<SymmetricTensor> groups;              ///< each in the same memory
+    std::vector<std::vector<TensorView>> parameters;  ///< of each group
+    Event gathered;                                   ///< the last gather into it
   };
 
   [[nodiscard]] static GroupBuffer made(const Team& team, std::span<const GroupLayout> layouts, DType dtype);
 
   Team team_;
-  std::vector<std::int64_t> elements_;  ///< by group
   std::vector<GroupBuffer> buffers_;
   AllGather all_gather_;
   SideStream beside_;

@@ -50,4 +50,16 @@ std::vector<ParameterPiece> GroupLayout::pieces(int rank) const {
   return pieces;
 }
 
+std::int64_t elements_of_largest(std::span<const GroupLayout> layouts) noexcept {
+  std::int64_t most = 0;
+  for (const GroupLayout& layout : layouts) most = std::max(most, layout.elements());
+  return most;
+}
+
+std::int64_t shard_of_largest(std::span<const GroupLayout> layouts) noexcept {
+  std::int64_t most = 0;
+  for (const GroupLayout& layout : layouts) most = std::max(most, layout.shard_elements());
+  return most;
+}
+
 }  // namespace tandem

@@ -40,4 +40,8 @@ class TANDEM_API GroupLayout {
   std::vector<Shard> gaps_;
 };
 
+/// Elements of the largest group, and of its shard.
+[[nodiscard]] std::int64_t elements_of_largest(std::span<const GroupLayout> layouts) noexcept;
+[[nodiscard]] std::int64_t shard_of_largest(std::span<const GroupLayout> layouts) noexcept;
+
 }  // namespace tandem

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tandem/base/device_id.hpp"
@@ -24,18 +21,6 @@ namespace tandem {
     views.emplace_back(static_cast<std::byte*>(memory) + at, layout.sizes()[i], dtype, device);
   }
   return views;
-}
-
-/// Elements of the largest group, and of its shard.
-[[nodiscard]] inline std::size_t longest_group(std::span<const GroupLayout> layouts) noexcept {
-  std::int64_t most = 0;
-  for (const GroupLayout& layout : layouts) most = std::max(most, layout.elements());
-  return static_cast<std::size_t>(most);
-}
-[[nodiscard]] inline std::int64_t longest_shard(std::span<const GroupLayout> layouts) noexcept {
-  std::int64_t longest = 0;
-  for (const GroupLayout& layout : layouts) longest = std::max(longest, layout.shard_elements());
-  return longest;
 }
 
 }  // namespace tandem

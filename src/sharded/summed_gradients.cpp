@@ -15,12 +15,13 @@
 namespace tandem {
 namespace {
 
-/// Where there are copy engines, data crosses by them, in pieces of a quarter of the largest group at least: each piece
-/// costs some 20 us of signals.
+/// Where copies leave computation alone, by pushes, on CUDA in pieces of a quarter of the largest group at least: each
+/// piece costs some 20 us of signals.
 CollectiveOptions reduce_options(const Device& device, std::size_t largest_bytes, std::optional<int> sms) {
-  if (!engines_copy(device)) return {.sms = sms};
+  if (device.costs().copies_cost_compute) return {.sms = sms};
   const std::size_t usual = collective_tuning(device.id().type).piece_bytes;
-  return {.algorithm = "push", .piece_bytes = std::max(usual, largest_bytes / 4), .sms = sms};
+  const std::size_t piece = engines_copy(device) ? std::max(usual, largest_bytes / 4) : usual;
+  return {.algorithm = "push", .piece_bytes = piece, .sms = sms};
 }
 
 }  // namespace
@@ -30,15 +31,16 @@ SummedGradients::SummedGradients(const Team& team, std::span<const GroupLayout> 
     : team_(team),
       dtype_(dtype),
       layouts_(layouts.begin(), layouts.end()),
-      scratch_(team, plan_buffer(team, static_cast<std::size_t>(longest_shard(layouts)) * size_of(f32))),
-      reduce_scatter_(team, {.count = longest_shard(layouts), .dtype = dtype, .out_dtype = f32},
-                      reduce_options(team.device(), longest_group(layouts) * size_of(dtype), sms)),
+      scratch_(team, plan_buffer(team, static_cast<std::size_t>(shard_of_largest(layouts)) * size_of(f32))),
+      reduce_scatter_(
+          team, {.count = shard_of_largest(layouts), .dtype = dtype, .out_dtype = f32},
+          reduce_options(team.device(), static_cast<std::size_t>(elements_of_largest(layouts)) * size_of(dtype), sms)),
       beside_(team) {
   for (int i = 0; i < buffers; ++i) buffers_.push_back(made());
 }
 
 SummedGradients::GroupBuffer SummedGradients::made() const {
-  const std::size_t bytes = longest_group(layouts_) * size_of(dtype_);
+  const std::size_t bytes = static_cast<std::size_t>(elements_of_largest(layouts_)) * size_of(dtype_);
   GroupBuffer buffer{Reclaimed<Buffer>(team_, plan_buffer(team_, bytes)), {}, or_abort(team_, "an event", [&] {
                        return Event(team_.device());
                      })};
@@ -49,8 +51,8 @@ SummedGradients::GroupBuffer SummedGradients::made() const {
 }
 
 std::span<const TensorView> SummedGradients::open(int group, StreamRef stream) {
-  open_ = (open_ + 1) % buffers_.size();
-  GroupBuffer& buffer = buffers_[open_];
+  current_ = (current_ + 1) % buffers_.size();
+  GroupBuffer& buffer = buffers_[current_];
   if (buffer.in_use) buffer.read.wait(stream);
   for (const Shard& gap : layouts_[static_cast<std::size_t>(group)].gaps()) {
     std::byte* const begin =
@@ -61,7 +63,7 @@ std::span<const TensorView> SummedGradients::open(int group, StreamRef stream) {
 }
 
 void SummedGradients::sum(int group, const TensorView& gradient, const GradientScales& scales, StreamRef stream) {
-  GroupBuffer& buffer = buffers_[open_];
+  GroupBuffer& buffer = buffers_[current_];
   const bool scaled = scales.alpha != 1.0F || scales.beta != 0.0F;
   const TensorView given = buffer.memory->view({layouts_[static_cast<std::size_t>(group)].elements()}, dtype_);
   beside_.follow(stream);
@@ -84,8 +86,9 @@ void SummedGradients::sum(int group, const TensorView& gradient, const GradientS
   team_.device().flush(beside_.ref());
 }
 
-void SummedGradients::forget_earlier() noexcept {
+void SummedGradients::restart() noexcept {
   for (GroupBuffer& buffer : buffers_) buffer.in_use = false;
+  current_ = 0;
 }
 
 Owners SummedGradients::owners() const {

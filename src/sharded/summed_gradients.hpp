@@ -14,7 +14,7 @@
 #include "tandem/device/buffer.hpp"
 #include "tandem/device/event.hpp"
 #include "tandem/device/stream.hpp"
-#include "tandem/sharded/sharded_parameters.hpp"
+#include "tandem/sharded/sharded_spec.hpp"
 #include "tandem/team/team.hpp"
 
 #include "collective/side_stream.hpp"
@@ -38,8 +38,11 @@ class SummedGradients {
   void sum(int group, const TensorView& gradient, const GradientScales& scales, StreamRef stream);
   /// Work queued on `stream` from now on starts behind all sums.
   void rejoin(StreamRef stream) { beside_.rejoin(stream); }
-  /// Call before a step that is captured, or that follows one that was: a graph may wait only for what it captured.
-  void forget_earlier() noexcept;
+  /// The next step begins with the same buffer as this one did, and waits for nothing that this one queued: it is
+  /// ordered behind it in another way, or this one was captured, and a graph may wait only for what it captured.
+  void restart() noexcept;
+  /// Call when the step was captured, and the capture dropped.
+  void forget_dropped() noexcept { beside_.forget(); }
 
   [[nodiscard]] Owners owners() const;
   [[nodiscard]] std::string describe() const;
@@ -58,7 +61,7 @@ class SummedGradients {
   DType dtype_;
   std::vector<GroupLayout> layouts_;
   std::vector<GroupBuffer> buffers_;
-  std::size_t open_ = 0;       ///< the buffer that was opened last
+  std::size_t current_ = 0;    ///< the buffer that was opened last
   Reclaimed<Buffer> scratch_;  ///< sums that are to be scaled, of the longest shard
   ReduceScatter reduce_scatter_;
   SideStream beside_;

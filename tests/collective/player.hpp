@@ -46,6 +46,7 @@ enum class Play : std::uint8_t {
   exchange_by_counts,
   exchange_symmetric_by_counts,
   gather_in_steps,
+  scatter_by_push,
   gather_by_fetch,
   scatter_by_fetch,
   reduce_by_fetch,
@@ -67,6 +68,7 @@ inline constexpr std::array play_names{
     "all_to_all by counts",
     "all_to_all by counts from symmetric",
     "all_gather in steps",
+    "reduce_scatter by push",
     "all_gather by fetch",
     "reduce_scatter by fetch",
     "all_reduce by fetch",
@@ -91,6 +93,7 @@ template <typename Element> class Player {
         own_stream_(team.device()),
         stream_(stream.value_or(own_stream_)),
         plans_(team, extents, {.piece_bytes = piece}),
+        pushing_(team, {.count = extents.large, .dtype = dtype}, {.algorithm = "push", .piece_bytes = piece}),
         symmetric_(symmetric(team, {total()}, dtype)),
         small_symmetric_(symmetric(team, {extents.small * team.size()}, dtype)),
         tiny_symmetric_(symmetric(team, {extents.tiny * team.size()}, dtype)),
@@ -163,6 +166,8 @@ template <typename Element> class Player {
           for (int rank = root; rank < team_.size(); rank += 2) plans_.gather.wait_shard(rank, stream_);
           plans_.gather.finish(stream_);
         });
+      case Play::scatter_by_push:
+        return run(whole_input, part_output, [&] { pushing_(whole_input, part_output, stream_); });
       case Play::gather_by_fetch:
         return run(part_input, whole_output, [&] { fetching_->gather(part_input, whole_output, stream_); });
       case Play::scatter_by_fetch:
@@ -307,6 +312,7 @@ template <typename Element> class Player {
       case Play::gather_in_steps: return value(result.run, static_cast<int>(i / count), i % count);
       case Play::scatter:
       case Play::scatter_by_fetch:
+      case Play::scatter_by_push:
       case Play::scatter_symmetric: return sum(team_.rank() * count + i);
       case Play::reduce:
       case Play::reduce_by_fetch:
@@ -340,6 +346,7 @@ template <typename Element> class Player {
   Stream own_stream_;
   StreamRef stream_;
   Plans plans_;
+  ReduceScatter pushing_;
   std::optional<Plans> fetching_;  // none where ranks cannot read each other's memory
   SymmetricTensor symmetric_;
   SymmetricTensor small_symmetric_;

@@ -2,6 +2,7 @@
 #include "tandem/collective/reduce_scatter.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tandem/base/env.hpp"
 #include "tandem/base/error.hpp"
 
 #include "collective/support.hpp"
@@ -169,6 +171,25 @@ TEST_P(ReduceScatterTest, SumsOf16BitsAreLeftInFp32) {
       }
     }
   });
+}
+
+// Where copies leave computation alone, a piece is summed on a stream of its own.
+TEST(ReduceScatterOverALink, SumsAPieceWhileTheNextIsPushed) {
+  Env env;
+  env.link = LinkOptions{std::chrono::microseconds(100), 1e9};
+  for (const int ranks : {2, 3, 5}) {
+    run_ranks(ranks,
+              [](World& world) {
+                const Team& team = world.team();
+                ReduceScatter push(team, {.count = 8192, .dtype = f32}, {.algorithm = "push", .piece_bytes = 3000});
+                expect_says(push.describe(), {"each summed while the next is copied"});
+                std::uint64_t id = 5000;
+                for (const std::int64_t columns : {1, 257, 2048}) {
+                  check_all_forms(team, push, push, 3 * team.size() - 1, columns, f32, ++id);
+                }
+              },
+              {.env = env});
+  }
 }
 
 TEST_P(ReduceScatterTest, RefusesSumsThatItDoesNotWiden) {

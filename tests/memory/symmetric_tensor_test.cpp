@@ -195,6 +195,34 @@ TEST_P(Tensor, ThousandsOfAllocationsComeAndGo) {
   });
 }
 
+TEST_P(Tensor, ViewsAreOfTheSameMemoryAndRendezvous) {
+  on(3, [](World& world) {
+    const Team& team = world.team();
+    auto tensor = SymmetricTensor::empty(team, {4, 6}, i32);
+    const SymmetricTensor before = tensor.viewed_as({5}, i32);
+    expect_error<InvalidArgument>([&] { static_cast<void>(before.remote(0)); }, {"rendezvous"});
+    tensor.rendezvous();
+    EXPECT_EQ(before.local().data(), tensor.local().data());
+    world.device().upload(tensor.local().data(), numbers(24, 100 * world.rank()).data(), tensor.local().bytes());
+    team.barrier();
+    const SymmetricTensor halves = tensor.viewed_as({2, 3, 4}, f16);
+    EXPECT_EQ(halves.sizes(), (Dims{2, 3, 4}));
+    EXPECT_EQ(halves.dtype(), f16);
+    EXPECT_EQ(halves.memory().id(), tensor.memory().id());
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(read(world.device(), before.remote(rank)), numbers(5, 100 * rank));
+      EXPECT_EQ(halves.remote(rank).data(), tensor.remote(rank).data());
+    }
+    EXPECT_EQ(tensor.viewed_as({}, i32).local().numel(), 1);
+    EXPECT_EQ(tensor.viewed_as({0, 7}, f64).local().numel(), 0);
+    expect_error<InvalidArgument>([&] { static_cast<void>(tensor.viewed_as({7, 2}, i64)); },
+                                  {"i64[7, 2]", "112 bytes", "i32[4, 6]", "96"});
+    expect_error<InvalidArgument>([&] { static_cast<void>(tensor.viewed_as({-1}, i32)); }, {"-1"});
+    expect_error<InvalidArgument>([] { static_cast<void>(SymmetricTensor().viewed_as({1}, i32)); }, {});
+    team.barrier();
+  });
+}
+
 TEST_P(Tensor, OffsetsDoNotEndAtFourGiB) {
   if (GetParam() == DeviceType::host && available_kibibytes() < (12 << 20)) {
     GTEST_SKIP() << "two ranks with 4.5 GiB each need 12 GiB of memory; " << available_kibibytes()

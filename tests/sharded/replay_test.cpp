@@ -52,7 +52,7 @@ void add_step(const Team& team, ReplayedRuns& runs, DType dtype, int buffers) {
   std::int64_t elements = 0;
   for (int group = 0; group < parameters->groups(); ++group) elements += parameters->gradient(group).numel();
   const auto result = std::make_shared<GuardedTensor>(team, Dims{elements}, f32);
-  const auto queue = [&runs, parameters, wholes, result, dtype, device = team.shared_device()](int set) {
+  const auto queue = [&runs, parameters, wholes, result, device = team.shared_device()](int set) {
     const StreamRef stream = runs.stream();
     std::size_t whole = 0;
     const int count = parameters->groups();
@@ -73,7 +73,12 @@ void add_step(const Team& team, ReplayedRuns& runs, DType dtype, int buffers) {
         device->copy(stream, {.dst = gradients[i].data(), .src = gathered[i].data(), .bytes = gathered[i].bytes()});
       }
       parameters->reshard(group, stream);
-      parameters->reduce_gradients(group, stream);
+      parameters->reduce_gradients(group, stream, {.alpha = 2});
+      const auto again = parameters->gradients(group, stream);
+      for (std::size_t i = 0; i < gathered.size(); ++i) {
+        device->fill(stream, again[i].data(), std::byte{0}, again[i].bytes());
+      }
+      parameters->reduce_gradients(group, stream, {.beta = 0.5F});
     }
     parameters->finish(stream);
     auto* into = result->view().data_as<std::byte>();

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/sharded/sharded_parameters.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tandem/base/env.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/graph.hpp"
 
 #include "linear/tensors.hpp"
 #include "sharded/training.hpp"
@@ -95,7 +99,7 @@ TEST_P(ShardedParametersTest, GradientsOfSeveralBatchesAddUp) {
 // A group in the order several times, as tied parameters are; one that is never used; passes that end in the middle.
 TEST_P(ShardedParametersTest, OrdersOfItsOwn) {
   on(3, [](World& world) {
-    const std::vector<int> order{4, 0, 4, 1, 1, 0, 3, 4, 0};
+    const std::vector<int> order{5, 0, 5, 1, 1, 0, 3, 5, 0, 4};
     for (const int buffers : {1, 2, 3}) {
       Training training(world.team(), {.groups = odd_groups(), .order = order}, {.buffers = buffers},
                         500 + static_cast<std::uint64_t>(buffers));
@@ -103,7 +107,13 @@ TEST_P(ShardedParametersTest, OrdersOfItsOwn) {
       for (int step = 0; step < 5; ++step) {
         training.update(step % 2 == 1);
         const std::uint64_t uses = 1 + draws.below(3 * order.size());
-        for (std::size_t i = 0; i < uses; ++i) training.use(order[i % order.size()], draws.below(2) == 0);
+        std::set<int> written;  // gradients of several uses add up
+        for (std::size_t i = 0; i < uses; ++i) {
+          const int group = order[i % order.size()];
+          const bool writes = draws.below(2) == 0;
+          const bool again = writes && !written.insert(group).second;
+          training.use(group, writes, {.beta = again ? 1.0F : 0.0F});
+        }
         training.finish();
       }
       training.check();
@@ -152,7 +162,72 @@ TEST_P(ShardedParametersTest, PlansTakeTurns) {
   });
 }
 
-// Destroyed while its work is queued; the memory that it used is poisoned behind that.
+// As on GPUs: two buffers, gathers and sums by pushes, a piece of a sum beside the next.
+TEST(ShardedParametersOverALink, StepsAreRight) {
+  Env env;
+  env.link = LinkOptions{std::chrono::microseconds(100), 1e8};
+  testing::run_ranks(3,
+                     [](World& world) {
+                       train(world.team(), {.groups = odd_groups(), .dtype = f32}, {}, 800);
+                       train(world.team(), {.groups = odd_groups()}, {.buffers = 3}, 801);
+                       const ShardedParameters parameters(world.team(), {.groups = odd_groups()});
+                       testing::expect_says(parameters.describe(), {"2 buffers", "algorithm push"});
+                     },
+                     {.env = env});
+}
+
+TEST_P(ShardedParametersTest, StepsThatFollowFinishHaveTheSameAddresses) {
+  on(2, [](World& world) {
+    ShardedParameters parameters(world.team(), {.groups = odd_groups()}, {.buffers = 2});
+    const Stream stream(world.device());
+    std::vector<std::vector<const void*>> steps;
+    for (int step = 0; step < 3; ++step) {
+      auto& addresses = steps.emplace_back();
+      for (const int group : {0, 1, 2}) {
+        addresses.push_back(parameters.unshard(group, stream)[0].data());
+        addresses.push_back(parameters.gradients(group, stream)[0].data());
+        parameters.reshard(group, stream);
+        parameters.reduce_gradients(group, stream);
+      }
+      parameters.finish(stream);
+    }
+    world.team().synchronize(stream);
+    EXPECT_EQ(steps[1], steps[0]);
+    EXPECT_EQ(steps[2], steps[0]);
+  });
+}
+
+// A graph keeps what it needs of a plan that is gone.
+TEST_P(ShardedParametersTest, AGraphOutlivesThePlan) {
+  on(2, [](World& world) {
+    if (!world.device().records_graphs()) GTEST_SKIP() << "this device records no graphs";
+    const Team& team = world.team();
+    const Stream stream(team.device());
+    GuardedTensor kept(team, {37, 11}, f32);
+    GuardedTensor whole(team, {37, 11}, f32);
+    whole.set(std::vector<double>(static_cast<std::size_t>(37 * 11), 3.0));
+    std::optional<Graph> graph;
+    {
+      ShardedParameters parameters(team, {.groups = odd_groups(), .dtype = f32});
+      parameters.load(0, 0, whole.view(), stream);
+      graph.emplace(team.device(), stream, [&] {
+        const TensorView table = parameters.unshard(0, stream)[0];
+        team.device().copy(stream, {.dst = kept.view().data(), .src = table.data(), .bytes = table.bytes()});
+        parameters.reshard(0, stream);
+        parameters.finish(stream);
+      });
+    }
+    for (int replay = 0; replay < 3; ++replay) {
+      const AllReduce other(team, {.count = 1000});  // a constructor that releases what nobody needs
+      kept.poison();
+      graph->launch(stream);
+      team.synchronize(stream);
+      EXPECT_EQ(kept.get(), whole.get());
+    }
+    graph.reset();
+  });
+}
+
 TEST_P(ShardedParametersTest, MayBeDestroyedAfterItsWorkIsQueued) {
   on(3, [](World& world) {
     const Team& team = world.team();
@@ -178,9 +253,9 @@ TEST_P(ShardedParametersTest, DescribesItself) {
   on(2, [](World& world) {
     const ShardedParameters parameters(world.team(), {.groups = odd_groups()}, {.buffers = 3});
     const std::string& text = parameters.describe();
-    testing::expect_says(text, {"ShardedParameters", "12 parameters in 5 groups", "bf16", "3 gathered groups at once",
-                                "AllGather", "summed into f32", "ReduceScatter"});
-    EXPECT_EQ(parameters.groups(), 5);
+    testing::expect_says(text, {"ShardedParameters", "13 parameters in 6 groups", "3 buffers", "bf16",
+                                "3 gathered groups at once", "AllGather", "summed into f32", "ReduceScatter"});
+    EXPECT_EQ(parameters.groups(), 6);
     EXPECT_EQ(parameters.shard(4).dtype(), bf16);
     EXPECT_EQ(parameters.gradient(4).dtype(), f32);
     EXPECT_EQ(parameters.gradient(4).sizes(), parameters.shard(4).sizes());

@@ -25,6 +25,7 @@ std::vector<ParameterGroup> odd_groups() {
       {"first", {{"weight", {13, 7}}, {"bias", {13}}, {"scale", {}}}},
       {"second", {{"weight", {7, 13}}, {"bias", {13}}, {"scale", {}}}},
       {"small", {{"none", {0, 5}}, {"one", {1}}}},
+      {"empty", {{"nothing", {3, 0}}}},
       {"third", {{"weight", {129, 3}}, {"bias", {64}}, {"gate", {2, 2, 2}}}},
   };
 }

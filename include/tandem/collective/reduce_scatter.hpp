@@ -36,8 +36,8 @@ struct ReduceScatterSpec {
 /// thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct" in one kernel,
 /// synchronization included. "push", from either, only if asked for: each rank copies each peer's part into the plan's
 /// memory there, in pieces, and sums what it receives, on CUDA (without CollectiveOptions::sms) while the next piece is
-/// copied. On CUDA the data crosses by copy engines and no SM waits for it: use this beside GEMMs that leave no SMs
-/// free.
+/// copied. On CUDA copy engines move the data and signal it; one-block kernels wait for it, and only the sums take SMs:
+/// use this beside GEMMs that leave no SMs free.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
   /// Collective. "auto" chooses an algorithm that fits the tensors: "fetch" for large plain views, and a kernel (CUDA)

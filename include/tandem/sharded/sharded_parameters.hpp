@@ -14,12 +14,6 @@
 
 namespace tandem {
 
-/// How a group's gradient changes: gradient = alpha · (sum over the ranks) + beta · gradient.
-struct GradientScales {
-  float alpha = 1.0F;  ///< 1 / team.size(): the mean over the ranks
-  float beta = 0.0F;   ///< 0: the earlier gradient is not read; 1: sums of several batches
-};
-
 /// A model's parameters, of which each rank keeps a shard: fully sharded data parallelism, as PyTorch's FSDP and
 /// DeepSpeed's ZeRO-3 do it. A step uses its groups of parameters in a fixed order. While one is in use, the next ones
 /// are gathered, and the gradients of the last ones are summed, beside the computation that the program queues:
@@ -44,21 +38,25 @@ struct GradientScales {
 /// a shard has. Elements between parameters are 0, also in gradients.
 ///
 /// Gathers push shards into the peers' buffers, on CUDA by copy engines, in rank-rotated order. Gradients are pushed,
-/// too, into memory of the rank that sums them, in rank order and in f32; only the sums take SMs. On the host gradients
-/// are reduce-scattered as ReduceScatter does it by default. Buffers are made once and take turns: the memory that a
-/// rank needs beyond its shards and gradients does not depend on the number of groups.
+/// too, into memory of the rank that sums them, in rank order and in f32; only the sums take SMs. On the host without
+/// an emulated link, gradients are reduce-scattered as ReduceScatter does it by default. Buffers are made once and take
+/// turns: what a rank needs beyond its shards and gradients depends on the largest group, not on their number. Steps
+/// that begin behind `finish` get the same addresses in the same uses.
 ///
 /// Every member of the team calls what follows in the same order, but for the local calls; nothing waits on the host.
 /// Calls are asynchronous and stream-ordered; one with another stream than the last one's continues behind that. What a
-/// call refuses (InvalidArgument, before anything is queued) leaves the step as it was.
+/// call refuses (InvalidArgument, before anything is queued) leaves the step as it was. Up to three one-block kernels
+/// that wait for peers are pending at once on streams of the plan's own; beside plans of other teams, keep their order
+/// equal on all ranks (see Plan).
 ///
 /// A step may be captured into a graph, whole: from the first `unshard` to `finish`, which ends it there as well.
 /// Groups gathered before the capture are gathered again in it. Launch graphs between steps, after `finish`.
 class TANDEM_API ShardedParameters final : public Plan {
  public:
-  /// Collective. Shards and gradients are 0. Throws InvalidArgument for a spec or options that are invalid, Unsupported
-  /// for a dtype that is none of those listed there, before anything is allocated; then OutOfMemory, DeviceError,
-  /// Timeout, PeerLost or Aborted.
+  /// Collective; exchanges a description of each group. Shards and gradients are 0. Throws InvalidArgument for a spec
+  /// or options that are invalid or differ between ranks (the error names two ranks, and what differs), Unsupported for
+  /// another dtype or more than 64 ranks, all before anything is allocated; then OutOfMemory, DeviceError, Timeout,
+  /// PeerLost or Aborted.
   ShardedParameters(const Team& team, const ShardedSpec& spec, const ShardedOptions& options = {});
 
   // Local; views are valid as long as this.
@@ -83,14 +81,15 @@ class TANDEM_API ShardedParameters final : public Plan {
   /// The group's parameters, whole, in the order of the spec, dense: to be read by work queued on `stream` until
   /// `reshard`. Must be the group that the order has next, and the one before must be resharded.
   [[nodiscard]] std::span<const TensorView> unshard(int group, StreamRef stream);
-  /// Ends the use of the group: work queued on `stream` until now was the last to read it. Begins to gather the groups
-  /// that follow in the order, behind it around to the first.
+  /// Ends the use of the group: work queued on `stream` until now was the last to read it. Begins the next gather, into
+  /// the memory of a group that is not needed soon: with 2 buffers, of the group that comes after the next.
   void reshard(int group, StreamRef stream);
   /// Memory for this rank's gradients of the group's parameters, in the order of the spec, of the gradients' dtype: to
   /// be written by work queued on `stream` until `reduce_gradients`. What it holds before is undefined. One group at a
   /// time.
   [[nodiscard]] std::span<const TensorView> gradients(int group, StreamRef stream);
-  /// Sums them over all ranks, behind the work that is queued on `stream` until now, into the shards' gradients.
+  /// Sums them over all ranks, behind the work that is queued on `stream` until now, into the shards' gradients. Throws
+  /// InvalidArgument if the group has a gradient of this step already, and beta is 0, which would discard that.
   void reduce_gradients(int group, StreamRef stream, GradientScales scales = {});
   /// Work queued on `stream` from now on sees all gradients, and may write shards. What was gathered counts no more:
   /// the next `unshard` is of the first group of the order, also if the step ended in the middle. Steps that leave the

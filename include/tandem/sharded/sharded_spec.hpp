@@ -32,19 +32,27 @@ struct ShardedSpec {
   /// sums are f32 in any case.
   std::optional<DType> gradient_dtype{};
   /// The groups as a step uses them, by index; a group may occur any number of times. Empty: 0, 1, … and back to 0, as
-  /// a forward pass and the backward pass behind it use them.
+  /// a forward pass and the backward pass behind it use them. Behind the last use comes the first one again, unless
+  /// `finish` is called: what an order that does not come back gathers ahead for that, `finish` discards.
   std::vector<int> order{};
 };
 
 /// Equal on all ranks.
 struct ShardedOptions {
-  /// How many gathered groups each rank has room for, and as many gradients on their way: with 1, a group is gathered
-  /// when it is used; with n, up to n - 1 groups ahead. nullopt: 2 where copies leave computation alone (on CUDA, and
-  /// on the host over an emulated link), else 1: on the host there is nothing to hide behind.
+  /// How many gathered groups each rank has room for, and as many gradients on their way, 1 to 64: with 1, a group is
+  /// gathered once the one before is resharded; with n, n - 1 uses earlier. nullopt: 2 where copies leave computation
+  /// alone (on CUDA, and on the host over an emulated link), else 1: on the host there is nothing to hide behind.
   std::optional<int> buffers{};
-  /// CUDA: the most SMs for a sum of gradients; nullopt: as many as is fastest. Nothing else takes SMs but one-block
-  /// kernels that signal and wait.
+  /// CUDA: the most SMs for a sum of gradients, 1 or more; nullopt: as many as is fastest. What else takes SMs are
+  /// one-block kernels that signal and wait, a kernel that scales sums (GradientScales) and, in graphs, copies within
+  /// the GPU.
   std::optional<int> sms{};
+};
+
+/// How a group's gradient changes: gradient = alpha · (sum over the ranks) + beta · gradient.
+struct GradientScales {
+  float alpha = 1.0F;  ///< 1: the sum, as here by default; 1 / team.size(): the mean, as in DDP and FSDP
+  float beta = 0.0F;   ///< 0: the earlier gradient is not read; 1: this one is added to it
 };
 
 /// What a rank's shard of a group has of one of its parameters.

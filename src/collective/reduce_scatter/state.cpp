@@ -49,7 +49,8 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const bool pushes = options.algorithm == "push";
   // Not with a limit on SMs: kernels of two streams would add up.
-  if (pushes && ranks() > 1 && engines_copy(device()) && !options.sms) beside_ = std::make_unique<SideStream>(team);
+  const bool copies_are_free = !device().costs().copies_cost_compute;
+  if (pushes && ranks() > 1 && copies_are_free && !options.sms) beside_ = std::make_unique<SideStream>(team);
   const AlgorithmRow rows[] = {
       algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
                     why_refused(algorithms(Tensors::symmetric_input))),
@@ -66,7 +67,7 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
 }
 
 ReduceScatter::State::Way ReduceScatter::State::way(std::size_t bytes, Tensors tensors) const noexcept {
-  if (!automatic() && options().algorithm == "push") return Way::push;
+  if (options().algorithm == "push") return Way::push;
   if (takes_mail(bytes) && !widens()) return Way::mail;
   const bool symmetric = tensors != Tensors::plain;
   if (symmetric && meeting()) {
@@ -107,17 +108,18 @@ void ReduceScatter::State::run(const SymmetricTensor& input, StreamRef stream) {
   }
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
-  direct(input, input.memory().data() + bytes_of(whole.shard(me()).begin), whole, stream);
+  run_on_symmetric(input, input.memory().data() + bytes_of(whole.shard(me()).begin), whole, stream);
 }
 
 void ReduceScatter::State::run(const SymmetricTensor& input, const TensorView& shard, StreamRef stream) {
   expect(input, "input", input.sizes().numel());
   const Split whole = split_of(input.local());
   expect_sums_fit(shard, input.local(), whole);
-  direct(input, shard.data(), whole, stream);
+  run_on_symmetric(input, shard.data(), whole, stream);
 }
 
-void ReduceScatter::State::direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream) {
+void ReduceScatter::State::run_on_symmetric(const SymmetricTensor& input, void* shard, const Split& whole,
+                                            StreamRef stream) {
   expect_taken(Tensors::symmetric_input);
   expect_alike(stream, [&] { return format("a run of {} of {}", whole.in_words(), named(input)); });
   if (whole.total == 0) return;
@@ -230,26 +232,29 @@ void ReduceScatter::State::staged(const std::byte* input, std::byte* shard, cons
 }
 
 void ReduceScatter::State::push(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream) {
-  if (beside_ == nullptr) {
-    return run_steps(stream, "reduce_scatter", [&] { push_pieces(input, shard, whole, stream, stream); });
+  const bool has_pieces = bytes_of(whole.full) > part_bytes();
+  if (beside_ == nullptr || !has_pieces) {
+    return run_steps(stream, "reduce_scatter", [&] { push_pieces(input, shard, whole, stream, nullptr); });
   }
   begin_run(stream, "reduce_scatter");
   whole_or_failed([&] {
-    rejoin_if_thrown(*beside_, stream, [&] { push_pieces(input, shard, whole, stream, beside_->ref()); });
+    rejoin_if_thrown(*beside_, stream, [&] { push_pieces(input, shard, whole, stream, beside_.get()); });
     beside_->rejoin(stream);
     end(stream);
   });
 }
 
-// A piece is summed once the next one is on its way. On a stream of its own the sum begins behind this rank's copies of
-// the piece, and the copies of the piece after the next, which take the same slot on the peers, begin behind the sum.
+// A piece is summed behind the copies of the next one, or on a stream of its own beside them. There the sum begins
+// behind this rank's copies of the piece, and the copies of the piece after the next, which take the same slot on the
+// peers, begin behind the sum.
 void ReduceScatter::State::push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream,
-                                       StreamRef summing) {
+                                       SideStream* beside) {
   const std::size_t part = std::min(part_bytes(), bytes_of(whole.full));
+  const StreamRef summing = beside != nullptr ? beside->ref() : stream;
   const auto hand_over = [&] {
-    if (beside_ == nullptr) return;
-    beside_->rejoin(stream);
-    beside_->follow(stream);
+    if (beside == nullptr) return;
+    beside->rejoin(stream);
+    beside->follow(stream);
   };
   std::optional<Pushed> last;
   for (std::size_t begin = 0; begin < bytes_of(whole.full); begin += part) {
@@ -266,14 +271,14 @@ void ReduceScatter::State::push_pieces(const std::byte* input, std::byte* shard,
 
 void ReduceScatter::State::push_piece(const Pushed& piece, const std::byte* input, const Split& whole,
                                       StreamRef stream) {
-  slots().take(stream, piece.slot, peers());
+  slots().take_and_count(stream, piece.slot, peers(), ready);
   for (const int peer : peers()) {
     const Shard theirs = whole.shard(peer);
     copies().add(slots().remote(piece.slot, peer) + piece.place_of(me()), input + bytes_of(theirs.begin) + piece.begin,
                  piece.bytes_of_part(bytes_of(theirs.count)), Path::link);
   }
   flush(stream);
-  slots().signal(stream, piece.slot, peers(), ready);
+  slots().signal_counted(stream, piece.slot, peers(), ready);
 }
 
 void ReduceScatter::State::sum_piece(const Pushed& piece, const std::byte* input, std::byte* shard, const Split& whole,

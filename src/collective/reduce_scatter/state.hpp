@@ -34,7 +34,7 @@ class ReduceScatter::State final : public CollectiveState {
   void expect_taken(Tensors tensors) const;
   /// Throws unless `shard` can take this rank's sums.
   void expect_sums_fit(const TensorView& shard, const TensorView& input, const Split& whole) const;
-  void direct(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
+  void run_on_symmetric(const SymmetricTensor& input, void* shard, const Split& whole, StreamRef stream);
   void find_sources(const SymmetricTensor& input, const Shard& mine);
   /// In the order of `ways` in state.cpp.
   enum class Way : std::uint8_t { direct, staged, fetch, mail, one_kernel, direct_kernel, push };
@@ -57,15 +57,15 @@ class ReduceScatter::State final : public CollectiveState {
     }
   };
   void push(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
-  /// The pieces of `push`: copies on `stream`, sums on `summing`, which may be the same.
-  void push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream, StreamRef summing);
+  /// The pieces of `push`: copies on `stream`, sums on `beside` or, if null, on `stream`, too.
+  void push_pieces(const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream, SideStream* beside);
   void push_piece(const Pushed& piece, const std::byte* input, const Split& whole, StreamRef stream);
   void sum_piece(const Pushed& piece, const std::byte* input, std::byte* shard, const Split& whole, StreamRef stream);
   [[nodiscard]] Split split_of(const TensorView& input) const;
 
   std::int64_t count_;
   std::vector<const void*> sources_;
-  std::unique_ptr<SideStream> beside_;  ///< where "push" sums; null: on the caller's stream
+  std::unique_ptr<SideStream> beside_;  ///< where "push" sums pieces; null: on the caller's stream
 };
 
 }  // namespace tandem

@@ -2,13 +2,14 @@
 #include "sharded/sharded_parameters/state.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
+#include "tandem/device/reduce.hpp"
 
 #include "base/format.hpp"
 #include "collective/plan_buffer.hpp"
@@ -36,31 +37,48 @@ std::vector<int> order_of(const ShardedSpec& spec) {
   return order;
 }
 
-/// All that must be equal on all ranks: in numbers, and as the hash of a text, which would be long.
-std::string arguments_text(const Team& team, const ShardedSpec& spec, const ShardedOptions& options) {
-  std::string all;
-  std::size_t parameters = 0;
-  for (const ParameterGroup& group : spec.groups) {
-    all += format("group {}: ", group.name);
-    for (const Parameter& parameter : group.parameters)
-      all += format("{} {}, ", parameter.name, to_string(parameter.sizes));
-    parameters += group.parameters.size();
-  }
-  for (const int group : order_of(spec)) all += format(" {}", group);
-  return format(
-      "of {} parameters in {} groups, {} with gradients in {}, {} buffers{}; hash of names, sizes and order {:x}",
-      parameters, spec.groups.size(), name(spec.dtype), name(gradient_dtype(spec)), buffers_of(team, options),
-      options.sms ? format(", on at most {} SMs", *options.sms) : "", std::hash<std::string>{}(all));
+std::string count_of(std::size_t count, std::string_view thing) {
+  return format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
-/// Called after the ranks have agreed on the arguments, so that all of them refuse what any of them was given.
-std::vector<GroupLayout> layouts_of(const Team& team, const ShardedSpec& spec, const ShardedOptions& options) {
+std::string arguments_text(const Team& team, const ShardedSpec& spec, const ShardedOptions& options) {
+  std::size_t parameters = 0;
+  for (const ParameterGroup& group : spec.groups) parameters += group.parameters.size();
+  return format("of {} in {}, {} with gradients in {}, {}{}", count_of(parameters, "parameter"),
+                count_of(spec.groups.size(), "group"), name(spec.dtype), name(gradient_dtype(spec)),
+                count_of(static_cast<std::size_t>(buffers_of(team, options)), "buffer"),
+                options.sms ? format(", sums on at most {} SMs", *options.sms) : "");
+}
+
+/// Compares what could be long piece by piece: the error then says what differs.
+void agree_on_groups(const Team& team, std::string_view kind, const ShardedSpec& spec) {
+  int index = 0;
+  for (const ParameterGroup& group : spec.groups) {
+    std::string text = format("group {} '{}':", index++, group.name);
+    for (const Parameter& parameter : group.parameters)
+      text += format(" {}{}", parameter.name, to_string(parameter.sizes));
+    team.agree(kind, text);
+  }
+  std::string order = "the order";
+  for (const int group : order_of(spec)) order += format(" {}", group);
+  team.agree(kind, order);
+}
+
+/// Collective. Refuses what is invalid after the ranks have agreed on it, so that all of them do.
+std::vector<GroupLayout> layouts_of(const Team& team, const std::string& kind, const ShardedSpec& spec,
+                                    const ShardedOptions& options) {
+  agree_on_groups(team, kind, spec);
   const auto refuse = [&](const std::string& text) {
-    throw InvalidArgument(format("ShardedParameters on {}: {}", name_own_rank(team), text));
+    throw InvalidArgument(format("{} on {}: {}", kind, name_own_rank(team), text));
+  };
+  const auto lacks = [&](const std::string& text) {
+    throw Unsupported(format("{} on {}: {}", kind, name_own_rank(team), text));
   };
   if (spec.dtype != f32 && spec.dtype != bf16 && spec.dtype != f16) {
-    throw Unsupported(format("ShardedParameters on {}: dtype {} was asked for; allowed: f32, bf16 and f16",
-                             name_own_rank(team), name(spec.dtype)));
+    lacks(format("dtype {} was asked for; allowed: f32, bf16 and f16", name(spec.dtype)));
+  }
+  if (static_cast<std::size_t>(team.size()) > max_reduce_operands) {
+    lacks(format("gradients are summed over at most {} ranks", max_reduce_operands));
   }
   if (gradient_dtype(spec) != spec.dtype && gradient_dtype(spec) != f32) {
     refuse(format("gradients in {} were asked for with dtype {}; allowed: {} and f32", name(gradient_dtype(spec)),
@@ -72,10 +90,23 @@ std::vector<GroupLayout> layouts_of(const Team& team, const ShardedSpec& spec, c
     if (group < 0 || group >= groups) refuse(format("the order has group {}; allowed: 0 to {}", group, groups - 1));
   }
   const int buffers = buffers_of(team, options);
-  if (buffers < 1 || buffers > most_buffers) refuse(format("{} buffers; allowed: 1 to {}", buffers, most_buffers));
+  if (buffers < 1 || buffers > most_buffers) refuse(format("buffers is {}; allowed: 1 to {}", buffers, most_buffers));
+  if (options.sms && *options.sms < 1) refuse(format("sms is {}; sums need 1 at least", *options.sms));
   std::vector<GroupLayout> layouts;
-  for (const ParameterGroup& group : spec.groups) layouts.emplace_back(group, team.size());
+  for (const ParameterGroup& group : spec.groups) {
+    try {
+      layouts.emplace_back(group, team.size());
+    } catch (const InvalidArgument& error) {
+      refuse(error.what());
+    }
+  }
   return layouts;
+}
+
+std::vector<std::string> names_of(const ShardedSpec& spec) {
+  std::vector<std::string> names;
+  for (const ParameterGroup& group : spec.groups) names.push_back(group.name);
+  return names;
 }
 
 std::vector<std::vector<ParameterPiece>> pieces_of(std::span<const GroupLayout> layouts, int rank) {
@@ -96,9 +127,11 @@ std::vector<std::int64_t> places_of(std::span<const GroupLayout> layouts) {
 ShardedParameters::State::State(const Team& team, const ShardedSpec& spec, const ShardedOptions& options)
     : PlanState(team, "ShardedParameters", arguments_text(team, spec, options)),
       dtype_(spec.dtype),
-      layouts_(layouts_of(team, spec, options)),
+      layouts_(layouts_of(team, kind(), spec, options)),
+      names_(names_of(spec)),
       pieces_(pieces_of(layouts_, team.rank())),
       places_(places_of(layouts_)),
+      has_gradient_(spec.groups.size()),
       residency_(order_of(spec), buffers_of(team, options)),
       shards_(team, plan_buffer(team, static_cast<std::size_t>(places_.back()) * size_of(dtype_))),
       gradients_(team, plan_buffer(team, static_cast<std::size_t>(places_.back()) * size_of(f32))),
@@ -124,6 +157,10 @@ std::size_t ShardedParameters::State::index_of(int group) const {
   return static_cast<std::size_t>(group);
 }
 
+std::string ShardedParameters::State::named(int group) const {
+  return format("group {} '{}'", group, names_[static_cast<std::size_t>(group)]);
+}
+
 TensorView ShardedParameters::State::shard(int group) const {
   const std::size_t index = index_of(group);
   return shards_->view({layouts_[index].shard_elements()}, dtype_,
@@ -140,12 +177,13 @@ std::span<const ParameterPiece> ShardedParameters::State::pieces(int group) cons
 
 void ShardedParameters::State::load(int group, int parameter, const TensorView& whole, StreamRef stream) {
   const std::size_t index = index_of(group);
-  attend(stream);
+  resume(stream);
   const auto sizes = layouts_[index].sizes();
   if (parameter < 0 || parameter >= std::ssize(sizes)) {
-    refuse(format("parameter {} of group {} was asked for; allowed: 0 to {}", parameter, group, std::ssize(sizes) - 1));
+    refuse(
+        format("parameter {} of {} was asked for; allowed: 0 to {}", parameter, named(group), std::ssize(sizes) - 1));
   }
-  if (open_) refuse(format("group {} was to be loaded in the middle of a step; finish() ends it", group));
+  if (open_) refuse(format("{} was to be loaded in the middle of a step; finish() ends it", named(group)));
   expect(whole, "whole", whole.dtype() == f32 ? f32 : dtype_, sizes[static_cast<std::size_t>(parameter)]);
   const TensorView into = shard(group);
   begin(stream);
@@ -165,7 +203,7 @@ void ShardedParameters::State::load(int group, int parameter, const TensorView& 
   });
 }
 
-void ShardedParameters::State::attend(StreamRef stream) {
+void ShardedParameters::State::resume(StreamRef stream) {
   const std::uint64_t now = capture_of(stream);
   if (now == step_capture_) return;
   if (open_ && step_capture_ == 0) {
@@ -174,14 +212,17 @@ void ShardedParameters::State::attend(StreamRef stream) {
         "a step that began outside of this capture went on in it; finish() ends a step, and a captured one is whole");
   }
   close();
+  gathered_.forget_dropped();
+  summed_.forget_dropped();
   step_capture_ = now;
 }
 
 void ShardedParameters::State::close() noexcept {
   residency_.clear();
-  summed_.forget_earlier();
+  summed_.restart();
   in_use_.reset();
   written_.reset();
+  std::ranges::fill(has_gradient_, std::uint8_t{0});
   open_ = false;
 }
 
@@ -195,10 +236,11 @@ void ShardedParameters::State::gather_ahead(StreamRef stream) {
 }
 
 std::span<const TensorView> ShardedParameters::State::unshard(int group, StreamRef stream) {
-  attend(group, stream);
-  if (in_use_) refuse(format("group {} was asked for while group {} is in use; reshard() ends that", group, *in_use_));
+  resume(group, stream);
+  if (in_use_)
+    refuse(format("{} was asked for while {} is in use; reshard() ends that", named(group), named(*in_use_)));
   if (group != residency_.next()) {
-    refuse(format("group {} was asked for; the order has group {} next, as use {} of {}", group, residency_.next(),
+    refuse(format("{} was asked for; the order has {} next, as use {} of {}", named(group), named(residency_.next()),
                   residency_.position() + 1, residency_.uses()));
   }
   expect_alike(stream, [&] { return format("group {} unsharded", group); });
@@ -215,11 +257,11 @@ std::span<const TensorView> ShardedParameters::State::unshard(int group, StreamR
 }
 
 void ShardedParameters::State::reshard(int group, StreamRef stream) {
-  attend(group, stream);
+  resume(group, stream);
   if (in_use_ != group) {
-    refuse(format("group {} was to be resharded; {}", group,
-                  in_use_ ? format("group {} is in use", *in_use_) : "no group is in use"));
+    refuse(format("{} was to be resharded; {} is in use", named(group), in_use_ ? named(*in_use_) : "no group"));
   }
+  expect_alike(stream, [&] { return format("group {} resharded", group); });
   begin(stream);
   whole_or_failed([&] {
     gathered_.follow(stream);
@@ -231,10 +273,10 @@ void ShardedParameters::State::reshard(int group, StreamRef stream) {
 }
 
 std::span<const TensorView> ShardedParameters::State::gradients(int group, StreamRef stream) {
-  attend(group, stream);
+  resume(group, stream);
   if (written_) {
-    refuse(format("gradients of group {} were asked for while those of group {} are; reduce_gradients() ends that",
-                  group, *written_));
+    refuse(format("gradients of {} were asked for while those of {} are being written; reduce_gradients() ends that",
+                  named(group), named(*written_)));
   }
   begin(stream);
   std::span<const TensorView> views;
@@ -248,11 +290,16 @@ std::span<const TensorView> ShardedParameters::State::gradients(int group, Strea
 }
 
 void ShardedParameters::State::reduce_gradients(int group, StreamRef stream, const GradientScales& scales) {
-  attend(group, stream);
+  resume(group, stream);
   if (written_ != group) {
-    refuse(format("gradients of group {} were to be reduced; {}", group,
-                  written_ ? format("those of group {} are being written", *written_)
+    refuse(format("gradients of {} were to be reduced; {}", named(group),
+                  written_ ? format("those of {} are being written", named(*written_))
                            : "none are being written: gradients() gives memory for them"));
+  }
+  std::uint8_t& has_gradient = has_gradient_[static_cast<std::size_t>(group)];
+  if (has_gradient != 0 && scales.beta == 0) {
+    refuse(format("{} has a gradient of this step, which a beta of 0 would discard; 1 adds to it, finish() ends a step",
+                  named(group)));
   }
   expect_alike(stream, [&] { return format("gradients of group {} reduced", group); });
   begin(stream);
@@ -261,10 +308,12 @@ void ShardedParameters::State::reduce_gradients(int group, StreamRef stream, con
     end(stream);
   });
   written_.reset();
+  has_gradient = 1;
 }
 
 void ShardedParameters::State::finish(StreamRef stream) {
-  attend(stream);
+  resume(stream);
+  expect_alike(stream, [] { return std::string("a step finished"); });
   begin(stream);
   whole_or_failed([&] {
     gathered_.rejoin(stream);

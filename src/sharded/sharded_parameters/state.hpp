@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tandem/base/tensor_view.hpp"
@@ -44,22 +45,27 @@ class ShardedParameters::State final : public PlanState {
  private:
   /// Throws InvalidArgument unless there is such a group.
   [[nodiscard]] std::size_t index_of(int group) const;
-  /// The first call of everything that queues work, before its arguments are checked: a step that goes on in another
-  /// capture than it began in, or in none, is refused, unless that capture has ended.
-  void attend(StreamRef stream);
-  void attend(int group, StreamRef stream) {
+  /// "group 3 'layer'", for errors.
+  [[nodiscard]] std::string named(int group) const;
+  /// The first call of everything that queues work, before its arguments are checked: continues the step. If it was
+  /// captured, and `stream` is not in that capture, the step has ended, or its capture was dropped, and a new one
+  /// begins. Refuses to continue in a capture what began outside of it.
+  void resume(StreamRef stream);
+  void resume(int group, StreamRef stream) {
     static_cast<void>(index_of(group));
-    attend(stream);
+    resume(stream);
   }
   /// Gathers what the next uses need and no buffer has.
   void gather_ahead(StreamRef stream);
-  /// No group is in use, and none is gathered.
+  /// Ends the step: no group is in use, and none counts as gathered.
   void close() noexcept;
 
   DType dtype_;
   std::vector<GroupLayout> layouts_;
+  std::vector<std::string> names_;                   ///< of the groups
   std::vector<std::vector<ParameterPiece>> pieces_;  ///< this rank's, by group
   std::vector<std::int64_t> places_;                 ///< where each group's shard begins among all shards
+  std::vector<std::uint8_t> has_gradient_;           ///< by group: one of this step
   Residency residency_;
   Reclaimed<Buffer> shards_;     ///< of all groups
   Reclaimed<Buffer> gradients_;  ///< of `shards_`

@@ -9,7 +9,7 @@
 #include "tandem/device/event.hpp"
 #include "tandem/memory/symmetric_memory.hpp"
 
-namespace tandem::transformer_layer {
+namespace tandem::examples {
 
 /// Times work on a stream over a team: medians of the slowest rank's time.
 class Timing {
@@ -47,4 +47,4 @@ class Timing {
   std::vector<double> seconds_;
 };
 
-}  // namespace tandem::transformer_layer
+}  // namespace tandem::examples

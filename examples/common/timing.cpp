@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transformer_layer/timing.hpp"
+#include "common/timing.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace tandem::transformer_layer {
+namespace tandem::examples {
 
 Timing::Timing(const Team& team, StreamRef stream, std::chrono::milliseconds rest)
     : team_(team), stream_(stream), rest_(rest), pad_(SymmetricMemory::allocate(team, 0, {.channels = 1})) {
@@ -71,4 +71,4 @@ std::vector<double> Timing::in_turns(const std::vector<Body>& bodies, int warmup
   return medians;
 }
 
-}  // namespace tandem::transformer_layer
+}  // namespace tandem::examples
