@@ -46,6 +46,7 @@ def arguments():
     parser.add_argument("--mlp", type=int, default=512)
     parser.add_argument("--dtype", choices=DTYPES, help="default: f32 on the host, bf16 on CUDA")
     parser.add_argument("--gradient-dtype", choices=DTYPES, help="that gradients are reduced in (default: the dtype)")
+    parser.add_argument("--shard-dtype", choices=DTYPES, help="of the shards (default: the dtype)")
     parser.add_argument("--iters", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--rest", type=int, default=0, metavar="MS", help="the device's rest in front of each step")
@@ -54,6 +55,7 @@ def arguments():
     options = parser.parse_args()
     options.dtype = options.dtype or ("bf16" if options.device == "cuda" else "f32")
     options.gradient_dtype = options.gradient_dtype or options.dtype
+    options.shard_dtype = options.shard_dtype or options.dtype
     options.modes = (options.modes or ("fsdp" if options.device == "host" else ",".join(MODES))).split(",")
     unknown = [mode for mode in options.modes if mode not in MODES]
     if unknown:
@@ -101,7 +103,7 @@ def sharded_layers(mode, whole, options, device):
         mesh = DeviceMesh.from_group(group_of(mode, device), device.type)
         reduced = DTYPES[options.gradient_dtype]
         policy = MixedPrecisionPolicy(param_dtype=DTYPES[options.dtype], reduce_dtype=reduced)
-        layers = copy.deepcopy(whole)
+        layers = copy.deepcopy(whole).to(DTYPES[options.shard_dtype])
         for layer in layers:
             fully_shard(layer, mesh=mesh, mp_policy=policy)
         fully_shard(layers, mesh=mesh, mp_policy=policy)
@@ -169,7 +171,7 @@ def main():
         if rank == 0:
             print(text, flush=True)
 
-    given = ("layers", "tokens", "hidden", "mlp", "dtype", "gradient_dtype", "rest", "device")
+    given = ("layers", "tokens", "hidden", "mlp", "dtype", "gradient_dtype", "shard_dtype", "rest", "device")
     document = {name: getattr(options, name) for name in given}
     document |= {"torch": torch.__version__, "ranks": ranks, "left_out": {}, "us": {}, "wrong": {}}
     made = {}
@@ -195,8 +197,8 @@ def main():
     document["us"] = {name: seconds * 1e6 for name, seconds in
                       zip(names, timing.in_turns(bodies, options.warmup, options.iters))}
     say(f"# PyTorch {torch.__version__}: {options.layers} layers of hidden {options.hidden}, MLP {options.mlp}; "
-        f"{options.tokens} tokens a rank; {options.dtype}, gradients in {options.gradient_dtype}; {ranks} ranks on "
-        f"{options.device}")
+        f"{options.tokens} tokens a rank; {options.dtype}, shards in {options.shard_dtype}, gradients in "
+        f"{options.gradient_dtype}; {ranks} ranks on {options.device}")
     for mode, wrong in document["wrong"].items():
         say(f"# {mode}: #wrong {wrong}")
     say("".join(f"{name:>14}" for name in names))
@@ -204,6 +206,7 @@ def main():
     if options.json and rank == 0:
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     wrong = sum(document["wrong"].values())
+    dist.barrier()  # no rank leaves while another still uses its connections
     dist.destroy_process_group()
     return 1 if wrong else 0
 

@@ -9,8 +9,8 @@ usage() {
   cat <<'USAGE'
 usage: benchmarks/sharded_layers/run.sh [--ranks N] [--device host|cuda] [--rounds N] [--build DIR] [--python PROGRAM]
                                         [--out DIR] [--modes NAMES] [--buffers N] [--sms N] [--layers N] [--tokens N]
-                                        [--hidden N] [--mlp N] [--dtype NAME] [--gradient-dtype NAME] [--iters N]
-                                        [--warmup N] [--rest MS]
+                                        [--hidden N] [--mlp N] [--dtype NAME] [--gradient-dtype NAME]
+                                        [--shard-dtype NAME] [--iters N] [--warmup N] [--rest MS]
 
 Tandem and PyTorch run the steps in turns, N rounds long (default 3); the medians of the rounds are printed. Both check
 their gradients in every round. --modes: of PyTorch, some of fsdp, registered and copy-engine. --rest MS: the GPUs rest
@@ -39,7 +39,7 @@ while (($#)); do
     --out) out=$2; shift 2 ;;
     --modes) pytorch+=("$1" "$2"); shift 2 ;;
     --buffers | --sms) tandem+=("$1" "$2"); shift 2 ;;
-    --layers | --tokens | --hidden | --mlp | --dtype | --gradient-dtype | --iters | --warmup | --rest)
+    --layers | --tokens | --hidden | --mlp | --dtype | --gradient-dtype | --shard-dtype | --iters | --warmup | --rest)
       layers+=("$1" "$2")
       shift 2
       ;;

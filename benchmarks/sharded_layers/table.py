@@ -13,7 +13,7 @@ import statistics
 import sys
 from pathlib import Path
 
-SAME = ("layers", "tokens", "hidden", "mlp", "dtype", "gradient_dtype", "rest", "ranks")
+SAME = ("layers", "tokens", "hidden", "mlp", "dtype", "gradient_dtype", "shard_dtype", "rest", "ranks")
 
 
 def load(folder, name):
@@ -38,7 +38,8 @@ def render(tandem, pytorch):
     communication = median(tandem, lambda document: document["communication_us"])
     total = sum(document["wrong"] for document in tandem)
     lines = [f"# {first['layers']} layers of hidden {first['hidden']}, MLP {first['mlp']}; {first['tokens']} tokens a rank; "
-             f"{first['dtype']}, gradients in {first['gradient_dtype']}; {first['ranks']} ranks",
+             f"{first['dtype']}, shards in {first['shard_dtype']}, gradients in {first['gradient_dtype']}; {first['ranks']} "
+             f"ranks",
              f"# us a step, medians of {len(tandem)} rounds; compute: every weight whole on every rank; Tandem's "
              f"communication alone: {communication:.1f}",
              f"{'':<22}{'compute':>12}{'step':>12}{'step/compute':>14}{'/ Tandem':>10}{'#wrong':>8}"]

@@ -54,7 +54,7 @@ Layers::Layers(const std::shared_ptr<Device>& device, const Sizes& sizes, unsign
     spec.out_dtype = out;
     return device->gemm(spec);
   };
-  const auto [layers, m, h, f, dtype, gradient_dtype] = sizes;
+  const auto [layers, m, h, f, dtype, gradient_dtype, shard_dtype] = sizes;
   up_ = gemm({.m = m,
               .n = f,
               .k = h,

@@ -24,6 +24,7 @@ struct Sizes {
   std::int64_t mlp = 0;
   DType dtype = f32;
   DType gradient_dtype = f32;  ///< of the gradients of weights
+  DType shard_dtype = f32;     ///< of the shards: `dtype`, or f32
 };
 
 /// The two weights of a layer, as a group of sharded parameters: up [mlp, hidden] and down [hidden, mlp].

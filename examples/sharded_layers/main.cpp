@@ -115,10 +115,12 @@ int run(const World& world, const Arguments& arguments) {
   const double sequence = seconds[2] * 1e6;
   const double overlap = seconds[3] * 1e6;
   const double ideal = std::max(compute, communication);
-  std::printf("# %d layers of hidden %lld, MLP %lld; %lld tokens a rank; %s, gradients in %s; %d ranks, %s\n",
-              sizes.layers, static_cast<long long>(sizes.hidden), static_cast<long long>(sizes.mlp),
-              static_cast<long long>(sizes.tokens), std::string(name(sizes.dtype)).c_str(),
-              std::string(name(sizes.gradient_dtype)).c_str(), team.size(), world.device().describe().c_str());
+  std::printf(
+      "# %d layers of hidden %lld, MLP %lld; %lld tokens a rank; %s, shards in %s, gradients in %s; %d ranks, %s\n",
+      sizes.layers, static_cast<long long>(sizes.hidden), static_cast<long long>(sizes.mlp),
+      static_cast<long long>(sizes.tokens), std::string(name(sizes.dtype)).c_str(),
+      std::string(name(sizes.shard_dtype)).c_str(), std::string(name(sizes.gradient_dtype)).c_str(), team.size(),
+      world.device().describe().c_str());
   std::printf("# %s\n%10s %10s %10s %10s %10s %8s %8s\n", "us, medians of the slowest rank", "t_compute", "t_comm",
               "t_seq", "t_overlap", "exposed", "T_i/t_o", "#wrong");
   if (wrong == 0) {
@@ -134,6 +136,7 @@ int run(const World& world, const Arguments& arguments) {
                                   {"tokens", sizes.tokens},
                                   {"dtype", name(sizes.dtype)},
                                   {"gradient_dtype", name(sizes.gradient_dtype)},
+                                  {"shard_dtype", name(sizes.shard_dtype)},
                                   {"ranks", team.size()},
                                   {"rest", arguments.rest},
                                   {"compute_us", compute},
@@ -167,6 +170,9 @@ int main(int argc, char** argv) try {
   const auto* const gradients =
       app.add_option("--gradient-dtype", sizes.gradient_dtype, "of weights' gradients: the dtype (default) or f32")
           ->transform(transform);
+  const auto* const shards =
+      app.add_option("--shard-dtype", sizes.shard_dtype, "of the shards: the dtype (default) or f32")
+          ->transform(transform);
   app.add_option("--buffers", arguments.buffers, "gathered layers at once")->check(positive)->capture_default_str();
   app.add_option("--sms", arguments.sms, "CUDA: multiprocessors for a sum (default: as many as is fastest)");
   app.add_option("--iters", arguments.iterations, "timed steps")->check(positive)->capture_default_str();
@@ -183,6 +189,7 @@ int main(int argc, char** argv) try {
   const bool on_gpu = world.device().id().type == tandem::DeviceType::cuda;
   if (dtype->empty()) sizes.dtype = on_gpu ? tandem::bf16 : tandem::f32;
   if (gradients->empty()) sizes.gradient_dtype = sizes.dtype;
+  if (shards->empty()) sizes.shard_dtype = sizes.dtype;
   return run(world, arguments);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "sharded_layers: %s\n", error.what());

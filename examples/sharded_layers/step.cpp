@@ -5,7 +5,7 @@ namespace tandem::sharded_layers {
 
 ShardedParameters sharded(const WholeLayers& whole, const ShardedOptions& options, StreamRef stream) {
   const Sizes& sizes = whole.sizes();
-  ShardedSpec spec{.dtype = sizes.dtype, .gradient_dtype = sizes.gradient_dtype};
+  ShardedSpec spec{.dtype = sizes.dtype, .shard_dtype = sizes.shard_dtype, .gradient_dtype = sizes.gradient_dtype};
   for (int layer = 0; layer < sizes.layers; ++layer) spec.groups.push_back(layer_parameters(sizes));
   ShardedParameters parameters(whole.team(), spec, options);
   for (int layer = 0; layer < sizes.layers; ++layer) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharded/gathered_groups.hpp"
 
+#include "tandem/device/reduce.hpp"
+#include "tandem/device/trace_range.hpp"
+
 #include "base/format.hpp"
 #include "collective/engines.hpp"
 #include "sharded/parameter_views.hpp"
@@ -38,6 +41,16 @@ GatheredGroups::GroupBuffer GatheredGroups::made(const Team& team, std::span<con
     buffer.parameters.push_back(parameter_views(layout, buffer.whole.memory().data(), dtype, team.device().id()));
   }
   return buffer;
+}
+
+void GatheredGroups::round(const TensorView& shard, const TensorView& to) {
+  const TraceRange range(team_.device(), beside_.ref(), "round a shard", TraceKind::compute);
+  team_.device().map(beside_.ref(), {.kind = MapKind::cast,
+                                     .out = to.data(),
+                                     .x = shard.data(),
+                                     .count = shard.numel(),
+                                     .dtype = shard.dtype(),
+                                     .out_dtype = to.dtype()});
 }
 
 void GatheredGroups::gather(Residency::Placement into, const TensorView& shard) {

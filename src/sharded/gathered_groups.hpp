@@ -33,6 +33,8 @@ class GatheredGroups {
   }
   /// Gathers that are queued from now on start behind the work that is queued on `stream` until now.
   void follow(StreamRef stream) { beside_.follow(stream); }
+  /// Queues that a shard is rounded, ahead of the gathers that are queued from now on.
+  void round(const TensorView& shard, const TensorView& to);
   /// Queues the gather of the group whose shard this is. Call `follow` before the first one of a step.
   void gather(Residency::Placement into, const TensorView& shard);
   /// Work queued on `stream` from now on sees what was gathered last into this buffer.

@@ -21,8 +21,13 @@ TEST_P(ShardedLayersTest, GradientsAreThoseOfWholeLayers) {
     const Stream stream(world.device());
     for (const DType dtype : {f32, bf16, f16}) {
       for (const DType gradients : {dtype, f32}) {
-        const Sizes sizes{
-            .layers = 3, .tokens = 9, .hidden = 20, .mlp = 33, .dtype = dtype, .gradient_dtype = gradients};
+        const Sizes sizes{.layers = 3,
+                          .tokens = 9,
+                          .hidden = 20,
+                          .mlp = 33,
+                          .dtype = dtype,
+                          .gradient_dtype = gradients,
+                          .shard_dtype = gradients};
         Layers layers(world.shared_device(), sizes, 7 + static_cast<unsigned>(world.rank()));
         const WholeLayers whole(world.team(), sizes);
         ShardedParameters parameters = sharded(whole, {.buffers = 2}, stream);

@@ -16,7 +16,8 @@ sys.path.insert(0, str(BENCHMARK))
 
 import table  # noqa: E402
 
-LAYERS = {"layers": 2, "tokens": 8, "hidden": 4, "mlp": 6, "dtype": "bf16", "gradient_dtype": "f32", "rest": 0, "ranks": 2}
+LAYERS = {"layers": 2, "tokens": 8, "hidden": 4, "mlp": 6, "dtype": "bf16", "gradient_dtype": "f32", "shard_dtype": "bf16",
+          "rest": 0, "ranks": 2}
 
 
 def tandem_round(us, wrong=0, **more):

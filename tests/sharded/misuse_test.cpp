@@ -32,6 +32,8 @@ TEST_P(ShardedMisuseTest, WhatNoPlanCanBeMadeOf) {
     expect_error<Unsupported>([&] { make({.groups = odd_groups(), .dtype = f64}); }, {"f64", "f32, bf16 and f16"});
     expect_error<InvalidArgument>([&] { make({.groups = odd_groups(), .gradient_dtype = f16}); },
                                   {"gradients in f16", "bf16 and f32"});
+    expect_error<InvalidArgument>([&] { make({.groups = odd_groups(), .dtype = f32, .shard_dtype = bf16}); },
+                                  {"shards in bf16", "dtype f32", "f32 and f32"});
     expect_error<InvalidArgument>([&] { make({.groups = odd_groups(), .order = {0, 6}}); },
                                   {"the order has group 6", "0 to 5"});
     expect_error<InvalidArgument>([&] { make({.groups = odd_groups()}, {.buffers = 0}); }, {"buffers is 0", "1 to 64"});

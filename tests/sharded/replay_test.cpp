@@ -29,10 +29,10 @@ class ReplayStress : public testing::OnEachDevice {};
 
 /// Adds a run of a whole step: shards are loaded from one of two sets, what is gathered is also this rank's gradient,
 /// and the gradients of all groups are the result.
-void add_step(const Team& team, ReplayedRuns& runs, DType dtype, int buffers) {
+void add_step(const Team& team, ReplayedRuns& runs, DType dtype, DType shards, int buffers) {
   const auto groups = testing::odd_groups();
-  const auto parameters = std::make_shared<ShardedParameters>(team, ShardedSpec{.groups = groups, .dtype = dtype},
-                                                              ShardedOptions{.buffers = buffers});
+  const auto parameters = std::make_shared<ShardedParameters>(
+      team, ShardedSpec{.groups = groups, .dtype = dtype, .shard_dtype = shards}, ShardedOptions{.buffers = buffers});
   std::vector<std::array<std::shared_ptr<GuardedTensor>, 2>> wholes;
   for (const ParameterGroup& group : groups) {
     for (const Parameter& parameter : group.parameters) {
@@ -98,8 +98,9 @@ TEST_P(ReplayStress, StepsOfShardedParameters) {
      [replays](World& world) {
        ReplayedRuns runs(world.team());
        for (const DType dtype : {f32, bf16}) {
-         for (const int buffers : {1, 2}) add_step(world.team(), runs, dtype, buffers);
+         for (const int buffers : {1, 2}) add_step(world.team(), runs, dtype, dtype, buffers);
        }
+       add_step(world.team(), runs, bf16, f32, 2);
        runs.replay(replays);
      },
      {.limit = std::chrono::seconds(580)});

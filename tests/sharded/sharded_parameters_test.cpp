@@ -62,6 +62,40 @@ TEST_P(ShardedParametersTest, StepsAreRightAtEveryTeamSize) {
   }
 }
 
+TEST_P(ShardedParametersTest, ShardsMayBeWider) {
+  on(3, [](World& world) {
+    std::uint64_t sequence = 150;
+    for (const DType dtype : {bf16, f16, f32}) {
+      for (const int buffers : {1, 2, 6}) {
+        train(world.team(), {.groups = odd_groups(), .dtype = dtype, .shard_dtype = f32}, {.buffers = buffers},
+              ++sequence);
+      }
+    }
+    // What is gathered is rounded to the nearest; the shard stays as it is.
+    const Stream stream(world.device());
+    ShardedParameters parameters(world.team(), {.groups = odd_groups(), .dtype = bf16, .shard_dtype = f32});
+    GuardedTensor table(world.team(), {37, 11}, f32);
+    const float exact = 1 + 0x1.8p-8F;
+    table.set(std::vector<double>(static_cast<std::size_t>(37 * 11), static_cast<double>(exact)));
+    parameters.load(0, 0, table.view(), stream);
+    const TensorView gathered = parameters.unshard(0, stream)[0];
+    GuardedTensor kept(world.team(), {37, 11}, bf16);
+    world.device().copy(stream, {.dst = kept.view().data(), .src = gathered.data(), .bytes = gathered.bytes()});
+    parameters.reshard(0, stream);
+    parameters.finish(stream);
+    world.team().synchronize(stream);
+    GuardedTensor nearest(world.team(), {37, 11}, bf16);
+    nearest.set(std::vector<double>(static_cast<std::size_t>(37 * 11), 1 + 0x1p-7));
+    EXPECT_EQ(kept.get(), nearest.get());
+    const std::vector<float> shard = world.device().download<float>(parameters.shard(0));
+    for (const ParameterPiece& piece : parameters.pieces(0)) {
+      for (std::int64_t i = 0; i < piece.elements.count; ++i) {
+        EXPECT_EQ(shard[static_cast<std::size_t>(piece.begin + i)], exact);
+      }
+    }
+  });
+}
+
 TEST_P(ShardedParametersTest, AnyNumberOfBuffersWillDo) {
   on(3, [](World& world) {
     for (const int buffers : {1, 2, 3, 4, 9}) {

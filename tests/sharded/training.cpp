@@ -78,7 +78,7 @@ void Training::update(bool whole) {
         if (piece.parameter != index) continue;
         const auto own = std::span(all).subspan(static_cast<std::size_t>(piece.elements.begin),
                                                 static_cast<std::size_t>(piece.elements.count));
-        const TensorView from = given({piece.elements.count}, spec_.dtype, own);
+        const TensorView from = given({piece.elements.count}, spec_.shard_dtype.value_or(spec_.dtype), own);
         const TensorView into = parameters_.shard(group).narrow(0, piece.begin, piece.elements.count);
         team_.device().copy(stream_, {.dst = into.data(), .src = from.data(), .bytes = from.bytes()});
       }

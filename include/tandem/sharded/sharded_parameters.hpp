@@ -62,7 +62,7 @@ class TANDEM_API ShardedParameters final : public Plan {
   // Local; views are valid as long as this.
 
   [[nodiscard]] int groups() const;
-  /// This rank's part of a group, [elements] of the spec's dtype: what an optimizer updates. Write it in stream order
+  /// This rank's part of a group, [elements] of the shards' dtype: what an optimizer updates. Write it in stream order
   /// after `finish` and before the next `unshard`.
   [[nodiscard]] TensorView shard(int group) const;
   /// The gradient of `shard`: [elements] of f32. Complete after `finish`, until the group's next `reduce_gradients`.
@@ -73,7 +73,7 @@ class TANDEM_API ShardedParameters final : public Plan {
   /// What `shard`, and `gradient`, of this group consist of, in order.
   [[nodiscard]] std::span<const ParameterPiece> pieces(int group) const;
   /// Copies what this rank has of a parameter out of `whole`, which has the parameter's sizes and is f32 or of the
-  /// spec's dtype, into the shard. Stream-ordered, where the shard may be written.
+  /// spec's dtype, into the shard, rounded if need be. Stream-ordered, where the shard may be written.
   void load(int group, int parameter, const TensorView& whole, StreamRef stream);
 
   // A step. Throw the team's error if it has failed.

@@ -27,7 +27,10 @@ struct ParameterGroup {
 /// Equal on all ranks.
 struct ShardedSpec {
   std::vector<ParameterGroup> groups{};  ///< one at least
-  DType dtype = bf16;                    ///< of the parameters, sharded and gathered: f32, bf16 or f16
+  DType dtype = bf16;                    ///< of the gathered parameters: f32, bf16 or f16
+  /// Of the shards: `dtype` (nullopt), or f32. These are then rounded to `dtype` once a step, each group ahead of its
+  /// first gather: an optimizer needs no other copy of the parameters.
+  std::optional<DType> shard_dtype{};
   /// Of the gradients that a backward pass writes, and that cross between the ranks: `dtype` (nullopt) or f32. Their
   /// sums are f32 in any case.
   std::optional<DType> gradient_dtype{};

@@ -24,6 +24,7 @@ namespace {
 constexpr int most_buffers = 64;
 
 DType gradient_dtype(const ShardedSpec& spec) { return spec.gradient_dtype.value_or(spec.dtype); }
+DType shard_dtype(const ShardedSpec& spec) { return spec.shard_dtype.value_or(spec.dtype); }
 
 int buffers_of(const Team& team, const ShardedOptions& options) {
   return options.buffers.value_or(team.device().costs().copies_cost_compute ? 1 : 2);
@@ -44,9 +45,9 @@ std::string count_of(std::size_t count, std::string_view thing) {
 std::string arguments_text(const Team& team, const ShardedSpec& spec, const ShardedOptions& options) {
   std::size_t parameters = 0;
   for (const ParameterGroup& group : spec.groups) parameters += group.parameters.size();
-  return format("of {} in {}, {} with gradients in {}, {}{}", count_of(parameters, "parameter"),
-                count_of(spec.groups.size(), "group"), name(spec.dtype), name(gradient_dtype(spec)),
-                count_of(static_cast<std::size_t>(buffers_of(team, options)), "buffer"),
+  return format("of {} in {}, {} with shards in {} and gradients in {}, {}{}", count_of(parameters, "parameter"),
+                count_of(spec.groups.size(), "group"), name(spec.dtype), name(shard_dtype(spec)),
+                name(gradient_dtype(spec)), count_of(static_cast<std::size_t>(buffers_of(team, options)), "buffer"),
                 options.sms ? format(", sums on at most {} SMs", *options.sms) : "");
 }
 
@@ -82,6 +83,10 @@ std::vector<GroupLayout> layouts_of(const Team& team, const std::string& kind, c
   }
   if (gradient_dtype(spec) != spec.dtype && gradient_dtype(spec) != f32) {
     refuse(format("gradients in {} were asked for with dtype {}; allowed: {} and f32", name(gradient_dtype(spec)),
+                  name(spec.dtype), name(spec.dtype)));
+  }
+  if (shard_dtype(spec) != spec.dtype && shard_dtype(spec) != f32) {
+    refuse(format("shards in {} were asked for with dtype {}; allowed: {} and f32", name(shard_dtype(spec)),
                   name(spec.dtype), name(spec.dtype)));
   }
   if (spec.groups.empty()) refuse("no group of parameters was given; 1 is needed at least");
@@ -127,13 +132,18 @@ std::vector<std::int64_t> places_of(std::span<const GroupLayout> layouts) {
 ShardedParameters::State::State(const Team& team, const ShardedSpec& spec, const ShardedOptions& options)
     : PlanState(team, "ShardedParameters", arguments_text(team, spec, options)),
       dtype_(spec.dtype),
+      shard_dtype_(shard_dtype(spec)),
       layouts_(layouts_of(team, kind(), spec, options)),
       names_(names_of(spec)),
       pieces_(pieces_of(layouts_, team.rank())),
       places_(places_of(layouts_)),
       has_gradient_(spec.groups.size()),
+      is_rounded_(spec.groups.size()),
       residency_(order_of(spec), buffers_of(team, options)),
-      shards_(team, plan_buffer(team, static_cast<std::size_t>(places_.back()) * size_of(dtype_))),
+      shards_(team, plan_buffer(team, static_cast<std::size_t>(places_.back()) * size_of(shard_dtype_))),
+      rounded_(
+          team,
+          plan_buffer(team, shard_dtype_ == dtype_ ? 0 : static_cast<std::size_t>(places_.back()) * size_of(dtype_))),
       gradients_(team, plan_buffer(team, static_cast<std::size_t>(places_.back()) * size_of(f32))),
       gathered_(team, layouts_, dtype_, buffers_of(team, options)),
       summed_(team, layouts_, gradient_dtype(spec), buffers_of(team, options), options.sms) {
@@ -144,12 +154,14 @@ ShardedParameters::State::State(const Team& team, const ShardedSpec& spec, const
     }
     stream.synchronize();
   });
-  Owners owners{shards_.shared(), gradients_.shared()};
+  Owners owners{shards_.shared(), rounded_.shared(), gradients_.shared()};
   append(owners, gathered_.owners());
   append(owners, summed_.owners());
   keep_in_graphs(std::move(owners));
-  set_description(format("{}\n{} bytes of shards, {} of their gradients\n{}\n{}", describe(), shards_->bytes(),
-                         gradients_->bytes(), gathered_.describe(), summed_.describe()));
+  const std::string rounded =
+      rounded_->bytes() == 0 ? "" : format(", {} of shards rounded to {}", rounded_->bytes(), name(dtype_));
+  set_description(format("{}\n{} bytes of shards{}, {} of their gradients\n{}\n{}", describe(), shards_->bytes(),
+                         rounded, gradients_->bytes(), gathered_.describe(), summed_.describe()));
 }
 
 std::size_t ShardedParameters::State::index_of(int group) const {
@@ -163,8 +175,8 @@ std::string ShardedParameters::State::named(int group) const {
 
 TensorView ShardedParameters::State::shard(int group) const {
   const std::size_t index = index_of(group);
-  return shards_->view({layouts_[index].shard_elements()}, dtype_,
-                       static_cast<std::size_t>(places_[index]) * size_of(dtype_));
+  return shards_->view({layouts_[index].shard_elements()}, shard_dtype_,
+                       static_cast<std::size_t>(places_[index]) * size_of(shard_dtype_));
 }
 
 TensorView ShardedParameters::State::gradient(int group) const {
@@ -191,13 +203,13 @@ void ShardedParameters::State::load(int group, int parameter, const TensorView& 
     for (const ParameterPiece& piece : pieces_[index]) {
       if (piece.parameter != parameter) continue;
       const auto from = static_cast<std::size_t>(piece.elements.begin) * size_of(whole.dtype());
-      const auto to = static_cast<std::size_t>(piece.begin) * size_of(dtype_);
+      const auto to = static_cast<std::size_t>(piece.begin) * size_of(shard_dtype_);
       device().map(stream, {.kind = MapKind::cast,
                             .out = into.data_as<std::byte>() + to,
                             .x = whole.data_as<const std::byte>() + from,
                             .count = piece.elements.count,
                             .dtype = whole.dtype(),
-                            .out_dtype = dtype_});
+                            .out_dtype = shard_dtype_});
     }
     end(stream);
   });
@@ -223,7 +235,19 @@ void ShardedParameters::State::close() noexcept {
   in_use_.reset();
   written_.reset();
   std::ranges::fill(has_gradient_, std::uint8_t{0});
+  std::ranges::fill(is_rounded_, std::uint8_t{0});
   open_ = false;
+}
+
+TensorView ShardedParameters::State::rounded(int group) {
+  const TensorView exact = shard(group);
+  if (shard_dtype_ == dtype_) return exact;
+  const auto index = static_cast<std::size_t>(group);
+  const TensorView view =
+      rounded_->view(exact.sizes(), dtype_, static_cast<std::size_t>(places_[index]) * size_of(dtype_));
+  if (is_rounded_[index] == 0) gathered_.round(exact, view);
+  is_rounded_[index] = 1;
+  return view;
 }
 
 // Around the order's end, too: a step that leaves the shards as they are continues with the first groups. In a graph
@@ -231,7 +255,7 @@ void ShardedParameters::State::close() noexcept {
 void ShardedParameters::State::gather_ahead(StreamRef stream) {
   const auto placed = residency_.place(!capturing());
   if (placed.empty()) return;
-  for (const Residency::Placement& each : placed) gathered_.gather(each, shard(each.group));
+  for (const Residency::Placement& each : placed) gathered_.gather(each, rounded(each.group));
   device().yield(stream);
 }
 

@@ -31,7 +31,7 @@ class ShardedParameters::State final : public PlanState {
   [[nodiscard]] int groups() const noexcept { return static_cast<int>(layouts_.size()); }
   [[nodiscard]] TensorView shard(int group) const;
   [[nodiscard]] TensorView gradient(int group) const;
-  [[nodiscard]] TensorView all_shards() const { return shards_->view({places_.back()}, dtype_); }
+  [[nodiscard]] TensorView all_shards() const { return shards_->view({places_.back()}, shard_dtype_); }
   [[nodiscard]] TensorView all_gradients() const { return gradients_->view({places_.back()}, f32); }
   [[nodiscard]] std::span<const ParameterPiece> pieces(int group) const;
   void load(int group, int parameter, const TensorView& whole, StreamRef stream);
@@ -57,17 +57,22 @@ class ShardedParameters::State final : public PlanState {
   }
   /// Gathers what the next uses need and no buffer has.
   void gather_ahead(StreamRef stream);
+  /// What is gathered of the group's shard, rounded once a step.
+  [[nodiscard]] TensorView rounded(int group);
   /// Ends the step: no group is in use, and none counts as gathered.
   void close() noexcept;
 
-  DType dtype_;
+  DType dtype_;  ///< of what is gathered
+  DType shard_dtype_;
   std::vector<GroupLayout> layouts_;
   std::vector<std::string> names_;                   ///< of the groups
   std::vector<std::vector<ParameterPiece>> pieces_;  ///< this rank's, by group
   std::vector<std::int64_t> places_;                 ///< where each group's shard begins among all shards
   std::vector<std::uint8_t> has_gradient_;           ///< by group: one of this step
+  std::vector<std::uint8_t> is_rounded_;             ///< by group: its shard, in this step
   Residency residency_;
   Reclaimed<Buffer> shards_;     ///< of all groups
+  Reclaimed<Buffer> rounded_;    ///< the same in `dtype_`, if that is another one
   Reclaimed<Buffer> gradients_;  ///< of `shards_`
   GatheredGroups gathered_;
   SummedGradients summed_;
