@@ -436,7 +436,7 @@ void CollectiveState::reduce(StreamRef stream, std::span<const void* const> sour
                            .dtype = dtype_,
                            .out_dtype = sum_dtype_,
                            .peer_destinations = static_cast<int>(to_peers),
-                           .most_blocks = options_.sms.value_or(0),
+                           .most_blocks = options_.sms ? *options_.sms - left_sms_ : 0,
                            .link_bytes = remote * bytes_of(count)});
 }
 

@@ -23,6 +23,15 @@ constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or 
 constexpr std::uint32_t drained = 1;  // direct, fetch: I have read your tensor
 constexpr std::uint32_t signals = 2;
 
+// Of "push", while a piece is summed: one that waits for credits, and in a graph one that signals.
+constexpr int blocks_beside_sums = 2;
+
+/// Whether "push" sums a piece while the next one is copied: not where copies take the cores that sum, nor where two
+/// streams' kernels would need more SMs than the plan may take.
+bool sums_beside_copies(const Device& device, const CollectiveOptions& options) {
+  return !device.costs().copies_cost_compute && (!options.sms || *options.sms > blocks_beside_sums);
+}
+
 std::string what_is_summed(const ReduceScatterSpec& spec) {
   const DType sums = spec.out_dtype.value_or(spec.dtype);
   return format("of up to {} {} a rank{}", spec.count, name(spec.dtype),
@@ -48,9 +57,10 @@ ReduceScatter::State::State(const Team& team, const ReduceScatterSpec& spec, con
   const bool staging = !on_place && !is_always_one_kernel(spec.count);
   make_slots(staging ? bytes_up_to(part_bytes(), spec.count) * static_cast<std::size_t>(ranks()) : 0, signals, 1);
   const bool pushes = options.algorithm == "push";
-  // Not with a limit on SMs: kernels of two streams would add up.
-  const bool copies_are_free = !device().costs().copies_cost_compute;
-  if (pushes && ranks() > 1 && copies_are_free && !options.sms) beside_ = std::make_unique<SideStream>(team);
+  if (pushes && ranks() > 1 && sums_beside_copies(device(), options)) {
+    beside_ = std::make_unique<SideStream>(team);
+    leave_sms_beside_sums(blocks_beside_sums);
+  }
   const AlgorithmRow rows[] = {
       algorithm_row(*this, "out of symmetric tensors", Tensors::symmetric_input,
                     why_refused(algorithms(Tensors::symmetric_input))),

@@ -2,6 +2,8 @@
 #include "sharded/sharded_parameters/state.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -38,16 +40,16 @@ std::vector<int> order_of(const ShardedSpec& spec) {
   return order;
 }
 
-std::string count_of(std::size_t count, std::string_view thing) {
+std::string count_of(std::ptrdiff_t count, std::string_view thing) {
   return format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 std::string arguments_text(const Team& team, const ShardedSpec& spec, const ShardedOptions& options) {
-  std::size_t parameters = 0;
-  for (const ParameterGroup& group : spec.groups) parameters += group.parameters.size();
+  std::ptrdiff_t parameters = 0;
+  for (const ParameterGroup& group : spec.groups) parameters += std::ssize(group.parameters);
   return format("of {} in {}, {} with shards in {} and gradients in {}, {}{}", count_of(parameters, "parameter"),
-                count_of(spec.groups.size(), "group"), name(spec.dtype), name(shard_dtype(spec)),
-                name(gradient_dtype(spec)), count_of(static_cast<std::size_t>(buffers_of(team, options)), "buffer"),
+                count_of(std::ssize(spec.groups), "group"), name(spec.dtype), name(shard_dtype(spec)),
+                name(gradient_dtype(spec)), count_of(buffers_of(team, options), "buffer"),
                 options.sms ? format(", sums on at most {} SMs", *options.sms) : "");
 }
 
@@ -56,8 +58,7 @@ void agree_on_groups(const Team& team, std::string_view kind, const ShardedSpec&
   int index = 0;
   for (const ParameterGroup& group : spec.groups) {
     std::string text = format("group {} '{}':", index++, group.name);
-    for (const Parameter& parameter : group.parameters)
-      text += format(" {}{}", parameter.name, to_string(parameter.sizes));
+    for (const Parameter& each : group.parameters) text += format(" {}{}", each.name, to_string(each.sizes));
     team.agree(kind, text);
   }
   std::string order = "the order";
@@ -261,8 +262,9 @@ void ShardedParameters::State::gather_ahead(StreamRef stream) {
 
 std::span<const TensorView> ShardedParameters::State::unshard(int group, StreamRef stream) {
   resume(group, stream);
-  if (in_use_)
+  if (in_use_) {
     refuse(format("{} was asked for while {} is in use; reshard() ends that", named(group), named(*in_use_)));
+  }
   if (group != residency_.next()) {
     refuse(format("{} was asked for; the order has {} next, as use {} of {}", named(group), named(residency_.next()),
                   residency_.position() + 1, residency_.uses()));
