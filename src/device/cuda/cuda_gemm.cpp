@@ -10,8 +10,6 @@
 #include "base/format.hpp"
 #include "device/cuda/check.hpp"
 #include "device/cuda/gemm_tiles.hpp"
-#include "device/cuda/kernels/gemm.hpp"
-#include "device/cuda/kernels/map.hpp"
 #include "device/cuda/native_stream.hpp"
 #include "device/gemm_check.hpp"
 
@@ -47,6 +45,7 @@ CudaGemm::CudaGemm(std::shared_ptr<const Context> context, std::shared_ptr<const
     : Gemm(spec),
       context_(std::move(context)),
       blas_(std::move(blas)),
+      kernels_(spec, gpu.multiprocessors),
       multiprocessors_(gpu.multiprocessors),
       is_hopper_(gpu.major == 9) {
   static_cast<void>(cuda_type(spec.dtype));
@@ -66,7 +65,7 @@ CudaGemm::~CudaGemm() {
   workspace_ = DeviceMemory();
 }
 
-CudaGemm::Pitches CudaGemm::pitches(std::int64_t m, std::int64_t k, std::int64_t lda) const noexcept {
+GemmPitches CudaGemm::pitches(std::int64_t m, std::int64_t k, std::int64_t lda) const noexcept {
   const GemmSpec& s = spec();
   const auto pitch = [](std::int64_t given, std::int64_t dense) {
     return given != 0 ? given : std::max<std::int64_t>(dense, 1);
@@ -75,15 +74,15 @@ CudaGemm::Pitches CudaGemm::pitches(std::int64_t m, std::int64_t k, std::int64_t
           pitch(s.ldd, s.n)};
 }
 
-bool CudaGemm::rows_on_16_bytes(const Pitches& ld) const noexcept {
+bool CudaGemm::rows_on_16_bytes(const GemmPitches& ld) const noexcept {
   const auto multiple = [](std::int64_t pitch, DType dtype) {
     return static_cast<std::size_t>(pitch) * size_of(dtype) % 16 == 0;
   };
   return multiple(ld.a, spec().dtype) && multiple(ld.b, spec().dtype_of_b()) && multiple(ld.d, spec().out_dtype);
 }
 
-CudaGemm::Pitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const noexcept {
-  Pitches ld = pitches(m, spec().k);
+GemmPitches CudaGemm::planned_pitches(std::int64_t m, bool aligned) const noexcept {
+  GemmPitches ld = pitches(m, spec().k);
   if (!aligned && rows_on_16_bytes(ld)) {
     // Odd ones, so that the algorithm chosen and loaded for the rare unaligned case accepts any address.
     ld = {ld.a | 1, ld.b | 1, ld.d | 1};
@@ -99,7 +98,7 @@ bool CudaGemm::library_scales() const {
 #endif
 }
 
-CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Addresses& at) const {
+CudaGemm::Problem CudaGemm::problem(std::int64_t m, std::int64_t k, const GemmPitches& ld, const Addresses& at) const {
   const CublasLt& lt = blas_->library();
   const GemmSpec& s = spec();
   Problem p{};
@@ -173,7 +172,7 @@ std::size_t CudaGemm::scratch_bytes() const {
   std::size_t most = scale_pitch();
   for (const std::int64_t m : planned_rows(s.m)) {
     for (const bool aligned : {false, true}) {
-      const Pitches ld = planned_pitches(m, aligned);
+      const GemmPitches ld = planned_pitches(m, aligned);
       most = std::max({most, bytes(s.transpose_a ? s.k : m, ld.a, s.dtype),
                        bytes(s.transpose_b ? s.n : s.k, ld.b, s.dtype_of_b()), bytes(m, ld.d, s.out_dtype)});
     }
@@ -361,88 +360,6 @@ int CudaGemm::choice_for(Problem& p, std::int64_t m, std::int64_t k, std::int64_
   return best;
 }
 
-void CudaGemm::run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,
-                         cudaStream_t stream) const {
-  const GemmSpec& s = spec();
-  const Pitches ld = pitches(m, k, operands.lda);
-  check(launch_tiled_gemm({.a = operands.a,
-                           .b = operands.b,
-                           .c = operands.c != nullptr ? operands.c : operands.d,
-                           .d = operands.d,
-                           .bias = s.bias ? operands.bias : nullptr,
-                           .a_scale = k != 0 && s.scaling != Scaling::none ? operands.a_scale : nullptr,
-                           .b_scale = operands.b_scale,
-                           .scale_step = s.scaling == Scaling::per_row ? 1 : 0,
-                           .a_dtype = s.dtype,
-                           .b_dtype = s.dtype_of_b(),
-                           .m = m,
-                           .n = s.n,
-                           .k = k,
-                           .a_row = s.transpose_a ? 1 : ld.a,
-                           .a_column = s.transpose_a ? ld.a : 1,
-                           .b_row = s.transpose_b ? 1 : ld.b,
-                           .b_column = s.transpose_b ? ld.b : 1,
-                           .ldd = ld.d,
-                           .alpha = s.alpha,
-                           .beta = beta,
-                           .activation = activation_of_sums()},
-                          s.out_dtype, stream),
-        "the tiled GEMM");
-}
-
-void CudaGemm::map(const Map& map, cudaStream_t stream) const {
-  check(launch_map(map, multiprocessors_ * 8, stream), "the last step of a GEMM");
-}
-
-Map CudaGemm::rows(MapKind kind, void* out, const void* x, const void* y, std::int64_t m) const {
-  const GemmSpec& s = spec();
-  return {.kind = kind,
-          .out = out,
-          .x = x,
-          .y = y,
-          .count = m * s.n,
-          .dtype = s.out_dtype,
-          .out_dtype = s.out_dtype,
-          .activation = s.activation};
-}
-
-void CudaGemm::finish(void* d, const void* bias, std::int64_t m, cudaStream_t stream) const {
-  const GemmSpec& s = spec();
-  const std::int64_t ldd = pitches(m, s.k).d;
-  if (ldd == s.n) {
-    Map rest = rows(MapKind::activate, d, d, nullptr, m);
-    rest.activation = activation_of_sums();
-    rest.bias = bias;
-    rest.columns = s.n;
-    map(rest, stream);
-    return;
-  }
-  // Rows of D are strided: a tiled GEMM with k = 0 and beta = 1 does only this.
-  check(launch_tiled_gemm({.c = d,
-                           .d = d,
-                           .bias = bias,
-                           .a_dtype = s.dtype,
-                           .b_dtype = s.dtype_of_b(),
-                           .m = m,
-                           .n = s.n,
-                           .ldd = ldd,
-                           .beta = 1.0F,
-                           .activation = activation_of_sums()},
-                          s.out_dtype, stream),
-        "the last step of a GEMM");
-}
-
-void CudaGemm::activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const {
-  const GemmSpec& s = spec();
-  const bool forward = s.auxiliary == Auxiliary::output;
-  if (forward && sums != aux) {
-    check(cudaMemcpyAsync(aux, sums, static_cast<std::size_t>(m * s.n) * size_of(s.out_dtype), cudaMemcpyDeviceToDevice,
-                          stream),
-          "the auxiliary output of a GEMM");
-  }
-  map(rows(forward ? MapKind::activate : MapKind::activate_grad, d, aux, forward ? nullptr : sums, m), stream);
-}
-
 const float* CudaGemm::place_of(const float* scale, std::size_t which) const noexcept {
   if (on_16_bytes(scale)) return scale;  // or null
   return reinterpret_cast<const float*>(workspace_.data() + workspace_bytes + which * scale_pitch());
@@ -471,13 +388,13 @@ void CudaGemm::run(StreamRef stream_ref, const GemmOperands& given) {
   // The GEMM's result is the auxiliary output: write it there directly, unless D's contents are added to it.
   if (s.auxiliary == Auxiliary::output && beta == 0.0F) operands.d = given.aux;
   if (!multiply_by_library(operands, m, k, beta, aligned && !fused_auxiliary_, stream)) {
-    run_tiled(operands, m, k, beta, stream);
+    kernels_.multiply(operands, m, k, pitches(m, k, operands.lda), beta, stream);
   } else {
     const bool bias = s.bias && !fuses_bias();
-    const bool activates = activation_of_sums() != Activation::none && !fused_activation_;
-    if (bias || activates) finish(operands.d, bias ? operands.bias : nullptr, m, stream);
+    const bool activates = kernels_.activation_of_sums() != Activation::none && !fused_activation_;
+    if (bias || activates) kernels_.finish(operands.d, bias ? operands.bias : nullptr, m, pitches(m, k).d, stream);
   }
-  if (s.auxiliary != Auxiliary::none) activate(given.d, operands.d, given.aux, m, stream);
+  if (s.auxiliary != Auxiliary::none) kernels_.activate(given.d, operands.d, given.aux, m, stream);
 }
 
 bool CudaGemm::multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta,

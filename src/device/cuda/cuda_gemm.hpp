@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "tandem/device/gemm.hpp"
-#include "tandem/device/reduce.hpp"
 
 #include "device/cuda/blas_handle.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/device_memory.hpp"
+#include "device/cuda/gemm_kernels.hpp"
 #include "device/cuda/properties.hpp"
 
 namespace tandem::cuda {
@@ -69,13 +69,6 @@ class CudaGemm final : public Gemm {
     cublasLtMatrixLayoutOpaque_t d;
   };
 
-  /// Leading dimensions: elements from one stored row to the next. Those that are 0 in the spec are dense for the run.
-  struct Pitches {
-    std::int64_t a;
-    std::int64_t b;
-    std::int64_t d;
-  };
-
   /// Operands whose addresses are part of a Problem.
   struct Addresses {
     const void* bias;
@@ -84,11 +77,12 @@ class CudaGemm final : public Gemm {
     const float* b_scale;
   };
 
-  [[nodiscard]] Pitches pitches(std::int64_t m, std::int64_t k, std::int64_t lda = 0) const noexcept;
-  [[nodiscard]] bool rows_on_16_bytes(const Pitches& ld) const noexcept;
+  /// Leading dimensions; those that are 0 in the spec are dense for the run.
+  [[nodiscard]] GemmPitches pitches(std::int64_t m, std::int64_t k, std::int64_t lda = 0) const noexcept;
+  [[nodiscard]] bool rows_on_16_bytes(const GemmPitches& ld) const noexcept;
   /// The leading dimensions with which an algorithm for `m` is chosen.
-  [[nodiscard]] Pitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
-  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const Pitches& ld, const Addresses& at) const;
+  [[nodiscard]] GemmPitches planned_pitches(std::int64_t m, bool aligned) const noexcept;
+  [[nodiscard]] Problem problem(std::int64_t m, std::int64_t k, const GemmPitches& ld, const Addresses& at) const;
   /// Operands in scratch memory that is 16-byte aligned, to choose an algorithm with.
   [[nodiscard]] Addresses trial(const std::byte* scratch, bool aligned) const;
   /// Whether the library, as it was compiled against and as it was loaded, has this scaling.
@@ -115,22 +109,9 @@ class CudaGemm final : public Gemm {
                 cudaStream_t stream) const;
   /// An index into `choices_`, or -1 if the tiled kernel must be used.
   [[nodiscard]] int choice_for(Problem& problem, std::int64_t m, std::int64_t k, std::int64_t lda, bool aligned);
-  void run_tiled(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, cudaStream_t stream) const;
   /// Runs one of the choices, including those for aligned rows if `aligned`; false if none fits.
   bool multiply_by_library(const GemmOperands& operands, std::int64_t m, std::int64_t k, float beta, bool aligned,
                            cudaStream_t stream);
-  /// The activation that is applied before the sums are rounded. None with an auxiliary, unless the library's epilogue
-  /// handles both: then a kernel after the GEMM applies the activation, or its gradient, with the rounded sums.
-  [[nodiscard]] Activation activation_of_sums() const noexcept {
-    return spec().auxiliary == Auxiliary::none ? spec().activation : Activation::none;
-  }
-  /// With an auxiliary: makes D from the rounded sums at `sums`, which may be D or the auxiliary itself.
-  void activate(void* d, const void* sums, void* aux, std::int64_t m, cudaStream_t stream) const;
-  /// An elementwise operation on m dense rows of n elements, with the spec's activation.
-  [[nodiscard]] Map rows(MapKind kind, void* out, const void* x, const void* y, std::int64_t m) const;
-  void map(const Map& map, cudaStream_t stream) const;
-  /// Adds the bias, unless it is null, and applies `activation_of_sums`: what the library's epilogue did not do.
-  void finish(void* d, const void* bias, std::int64_t m, cudaStream_t stream) const;
   /// Where the library reads a scale: where it is, or, since the library takes none that is not 16-byte aligned, where
   /// `copy_scale` copies it. `which`: 0 for A's, 1 for B's.
   [[nodiscard]] const float* place_of(const float* scale, std::size_t which) const noexcept;
@@ -142,6 +123,7 @@ class CudaGemm final : public Gemm {
 
   std::shared_ptr<const Context> context_;
   std::shared_ptr<const BlasHandle> blas_;
+  GemmKernels kernels_;
   int multiprocessors_;
   bool is_hopper_;
   bool fused_activation_ = false;
