@@ -35,7 +35,7 @@ struct ReduceScatterSpec {
 /// part into a mailbox there; fastest for the smallest parts. "one_kernel", on CUDA: the same in one kernel of up to 64
 /// thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct" in one kernel,
 /// synchronization included. "push", from either, only if asked for: each rank copies each peer's part into the plan's
-/// memory there, in pieces, and sums what it receives, on CUDA (unless CollectiveOptions::sms is below 3) while the
+/// memory there, in pieces, and sums what it receives, on CUDA (unless CollectiveOptions::sms is below 4) while the
 /// next piece is copied. On CUDA copy engines move the data and signal it; one-block kernels wait for it, and only the
 /// sums take SMs: use this beside GEMMs that leave no SMs free.
 class TANDEM_API ReduceScatter final : public Collective {

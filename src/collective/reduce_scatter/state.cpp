@@ -23,8 +23,9 @@ constexpr std::uint32_t ready = 0;    // my input may be read: in my tensor, or 
 constexpr std::uint32_t drained = 1;  // direct, fetch: I have read your tensor
 constexpr std::uint32_t signals = 2;
 
-// Of "push", while a piece is summed: one that waits for credits, and in a graph one that signals.
-constexpr int blocks_beside_sums = 2;
+// Of "push", around and beside the sum of a piece, each of one block: one that waits for the piece, or grants its slot;
+// one that waits for credits, and in a graph one that signals.
+constexpr int blocks_beside_sums = 3;
 
 /// Whether "push" sums a piece while the next one is copied: not where copies take the cores that sum, nor where two
 /// streams' kernels would need more SMs than the plan may take.
