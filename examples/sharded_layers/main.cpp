@@ -4,21 +4,18 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tandem/base/error.hpp"
 #include "tandem/base/trace.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/sharded/sharded_parameters.hpp"

@@ -109,7 +109,8 @@ class CollectiveState : public PlanState {
   /// ways to sum do not. Throws InvalidArgument unless the dtype can be widened to it, and for an algorithm that sums
   /// in another of these ways.
   void widen_sums(DType wider);
-  /// From now on `reduce` leaves so many of the plan's SMs, if their number is limited, to other kernels of its runs.
+  /// From now on `reduce` leaves so many of the plan's SMs, if their number is limited, to other kernels of its runs,
+  /// also in runs that have none beside their sums.
   void leave_sms_beside_sums(int sms) noexcept { left_sms_ = sms; }
   [[nodiscard]] bool widens() const noexcept { return sum_dtype_ != dtype_; }
   [[nodiscard]] DType sum_dtype() const noexcept { return sum_dtype_; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tandem/device/reduce.hpp"
 #include "tandem/device/trace_range.hpp"
 
 #include "base/format.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"

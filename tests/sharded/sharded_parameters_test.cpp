@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tandem/base/env.hpp"
@@ -116,17 +115,19 @@ TEST_P(ShardedParametersTest, SubTeamsInOddOrders) {
 
 TEST_P(ShardedParametersTest, GradientsOfSeveralBatchesAddUp) {
   on(4, [](World& world) {
-    Training training(world.team(), {.groups = odd_groups()}, {.buffers = 2}, 400);
-    const float mean = 1.0F / static_cast<float>(world.team().size());
-    training.update(true);
-    for (int step = 0; step < 2; ++step) {
-      pass(training, {.alpha = mean});
-      pass(training, {.alpha = mean, .beta = 1});  // with no finish() between them: the shards stay
-      pass(training, {.alpha = -2, .beta = 0.5F});
-      training.finish();
-      training.update(false);
+    for (const DType shards : {bf16, f32}) {
+      Training training(world.team(), {.groups = odd_groups(), .shard_dtype = shards}, {.buffers = 2}, 400);
+      const float mean = 1.0F / static_cast<float>(world.team().size());
+      training.update(true);
+      for (int step = 0; step < 2; ++step) {
+        pass(training, {.alpha = mean});
+        pass(training, {.alpha = mean, .beta = 1});  // with no finish() between them: the shards stay
+        pass(training, {.alpha = -2, .beta = 0.5F});
+        training.finish();
+        training.update(false);
+      }
+      training.check();
     }
-    training.check();
   });
 }
 
@@ -135,8 +136,9 @@ TEST_P(ShardedParametersTest, OrdersOfItsOwn) {
   on(3, [](World& world) {
     const std::vector<int> order{5, 0, 5, 1, 1, 0, 3, 5, 0, 4};
     for (const int buffers : {1, 2, 3}) {
-      Training training(world.team(), {.groups = odd_groups(), .order = order}, {.buffers = buffers},
-                        500 + static_cast<std::uint64_t>(buffers));
+      const DType shards = buffers == 2 ? f32 : bf16;
+      Training training(world.team(), {.groups = odd_groups(), .shard_dtype = shards, .order = order},
+                        {.buffers = buffers}, 500 + static_cast<std::uint64_t>(buffers));
       testing::Draws draws(600);
       for (int step = 0; step < 5; ++step) {
         training.update(step % 2 == 1);

@@ -35,9 +35,9 @@ struct ReduceScatterSpec {
 /// part into a mailbox there; fastest for the smallest parts. "one_kernel", on CUDA: the same in one kernel of up to 64
 /// thread blocks (or CollectiveOptions::sms). "direct_kernel", on CUDA, from symmetric tensors: "direct" in one kernel,
 /// synchronization included. "push", from either, only if asked for: each rank copies each peer's part into the plan's
-/// memory there, in pieces, and sums what it receives, on CUDA (unless CollectiveOptions::sms is below 4) while the
-/// next piece is copied. On CUDA copy engines move the data and signal it; one-block kernels wait for it, and only the
-/// sums take SMs: use this beside GEMMs that leave no SMs free.
+/// memory there, in pieces, and sums what it receives; where copies leave computation alone (on CUDA unless
+/// CollectiveOptions::sms is below 4), while the next piece is copied. On CUDA copy engines move the data; besides the
+/// sums only one-block kernels, which wait and signal, take SMs: use this beside GEMMs that leave none free.
 class TANDEM_API ReduceScatter final : public Collective {
  public:
   /// Collective. "auto" chooses an algorithm that fits the tensors: "fetch" for large plain views, and a kernel (CUDA)

@@ -26,9 +26,10 @@ class TANDEM_API SymmetricTensor {
   [[nodiscard]] static SymmetricTensor wrap(const Team& team, void* data, const Dims& sizes, DType dtype,
                                             const MemoryOptions& options = {});
 
-  /// Another tensor on the same memory, from its beginning: it has the same rendezvous, before or after, and the same
-  /// signal pad. Local, and free; call it on all ranks with the same arguments. Throws InvalidArgument for a tensor
-  /// that does not fit into the memory, or was never made.
+  /// Another tensor on the same memory, from its beginning. It shares the memory's rendezvous, whether that comes
+  /// before or after this call, and its signal pad. Local, and free; call it on all ranks with the same arguments.
+  /// Throws InvalidArgument for a tensor that does not fit into the memory, memory that is not aligned to the dtype's
+  /// size, or a tensor that was never made.
   [[nodiscard]] SymmetricTensor viewed_as(const Dims& sizes, DType dtype) const;
 
   explicit operator bool() const noexcept { return static_cast<bool>(memory_); }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "tandem/base/concepts.hpp"
@@ -38,19 +37,20 @@ namespace tandem {
 /// a shard has. Elements between parameters are 0, also in gradients.
 ///
 /// Gathers push shards into the peers' buffers, on CUDA by copy engines, in rank-rotated order. Gradients are pushed,
-/// too, into memory of the rank that sums them, in rank order and in f32; only the sums take SMs. On the host without
-/// an emulated link, gradients are reduce-scattered as ReduceScatter does it by default. Buffers are made once and take
-/// turns: what a rank needs beyond its shards and gradients depends on the largest group, not on their number. Steps
-/// that begin behind `finish` get the same addresses in the same uses.
+/// too, into memory of the rank that sums them, in rank order and in f32: their data crosses by copy engines, and
+/// kernels sum it. On the host without an emulated link, gradients are reduce-scattered as ReduceScatter does it by
+/// default. Buffers are made once and take turns: their size depends on the largest group, not on the number of groups.
+/// (f32 shards of 16-bit parameters also have a rounded copy.) Steps that begin behind `finish` get the same addresses
+/// in the same uses.
 ///
 /// Every member of the team calls what follows in the same order, but for the local calls; nothing waits on the host.
-/// Calls are asynchronous and stream-ordered; one with another stream than the last one's continues behind that. What a
-/// call refuses (InvalidArgument, before anything is queued) leaves the step as it was. Up to three one-block kernels
-/// that wait for peers are pending at once on streams of the plan's own; beside plans of other teams, keep their order
-/// equal on all ranks (see Plan).
+/// Calls are asynchronous and stream-ordered; a call on another stream than the call before starts behind that one.
+/// What a call refuses (InvalidArgument, before anything is queued) leaves the step as it was. Up to three one-block
+/// kernels of the plan may wait for peers at once, on its own streams. Beside plans of other teams, queue all calls in
+/// the same order on every rank (see Plan).
 ///
-/// A step may be captured into a graph, whole: from the first `unshard` to `finish`, which ends it there as well.
-/// Groups gathered before the capture are gathered again in it. Launch graphs between steps, after `finish`.
+/// A step may be captured into a graph, but only as a whole, from its first `unshard` to its `finish`; a step that
+/// began outside of the capture is refused in it. Launch graphs between steps, after `finish`.
 class TANDEM_API ShardedParameters final : public Plan {
  public:
   /// Collective; exchanges a description of each group. Shards and gradients are 0. Throws InvalidArgument for a spec
@@ -79,7 +79,7 @@ class TANDEM_API ShardedParameters final : public Plan {
   // A step. Throw the team's error if it has failed.
 
   /// The group's parameters, whole, in the order of the spec, dense: to be read by work queued on `stream` until
-  /// `reshard`. Must be the group that the order has next, and the one before must be resharded.
+  /// `reshard`. It must be the next in the order, and the group before must have been resharded.
   [[nodiscard]] std::span<const TensorView> unshard(int group, StreamRef stream);
   /// Ends the use of the group: work queued on `stream` until now was the last to read it. Begins the next gather, into
   /// the memory of a group that is not needed soon: with 2 buffers, of the group that comes after the next.
@@ -91,9 +91,9 @@ class TANDEM_API ShardedParameters final : public Plan {
   /// Sums them over all ranks, behind the work that is queued on `stream` until now, into the shards' gradients. Throws
   /// InvalidArgument if the group has a gradient of this step already, and beta is 0, which would discard that.
   void reduce_gradients(int group, StreamRef stream, GradientScales scales = {});
-  /// Work queued on `stream` from now on sees all gradients, and may write shards. What was gathered counts no more:
-  /// the next `unshard` is of the first group of the order, also if the step ended in the middle. Steps that leave the
-  /// shards as they are, as for gradients of several batches, need no `finish` between them.
+  /// Work queued on `stream` from now on sees all gradients, and may write shards. Gathered groups are discarded: the
+  /// next `unshard` must be of the order's first group, even if the step ended in the middle of the order. Steps that
+  /// leave the shards as they are, as for gradients of several batches, need no `finish` between them.
   void finish(StreamRef stream);
 
  private:

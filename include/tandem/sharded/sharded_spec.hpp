@@ -28,27 +28,28 @@ struct ParameterGroup {
 struct ShardedSpec {
   std::vector<ParameterGroup> groups{};  ///< one at least
   DType dtype = bf16;                    ///< of the gathered parameters: f32, bf16 or f16
-  /// Of the shards: `dtype` (nullopt), or f32. These are then rounded to `dtype` once a step, each group ahead of its
-  /// first gather: an optimizer needs no other copy of the parameters.
+  /// Of the shards: `dtype` (nullopt), or f32. f32 shards of 16-bit parameters are the optimizer's master weights: each
+  /// group is rounded to `dtype` once a step, ahead of its first gather.
   std::optional<DType> shard_dtype{};
   /// Of the gradients that a backward pass writes, and that cross between the ranks: `dtype` (nullopt) or f32. Their
   /// sums are f32 in any case.
   std::optional<DType> gradient_dtype{};
   /// The groups as a step uses them, by index; a group may occur any number of times. Empty: 0, 1, … and back to 0, as
-  /// a forward pass and the backward pass behind it use them. Behind the last use comes the first one again, unless
-  /// `finish` is called: what an order that does not come back gathers ahead for that, `finish` discards.
+  /// a forward pass and the backward pass behind it use them. After its last use the order begins again, so its first
+  /// groups are gathered ahead once more; `finish` discards them.
   std::vector<int> order{};
 };
 
 /// Equal on all ranks.
 struct ShardedOptions {
-  /// How many gathered groups each rank has room for, and as many gradients on their way, 1 to 64: with 1, a group is
-  /// gathered once the one before is resharded; with n, n - 1 uses earlier. nullopt: 2 where copies leave computation
-  /// alone (on CUDA, and on the host over an emulated link), else 1: on the host there is nothing to hide behind.
+  /// How many groups a rank can hold gathered, and how many groups' gradients can be on their way, 1 to 64. With 1, a
+  /// group is gathered once the one before is resharded; with n, n - 1 uses earlier than that. nullopt: 2 where copies
+  /// leave computation alone (on CUDA, and on the host over an emulated link), else 1: on the host there is nothing to
+  /// hide behind.
   std::optional<int> buffers{};
-  /// CUDA: the most SMs for a sum of gradients, 1 or more; nullopt: as many as is fastest. What else takes SMs are
-  /// one-block kernels that signal and wait, a kernel that scales sums (GradientScales) and, in graphs, copies within
-  /// the GPU.
+  /// CUDA: the most SMs for a sum of gradients, 1 or more; nullopt: as many as is fastest. Also taking SMs: one-block
+  /// kernels that signal and wait, the kernels that round f32 shards and that scale sums (GradientScales), and, in
+  /// graphs, copies within the GPU.
   std::optional<int> sms{};
 };
 

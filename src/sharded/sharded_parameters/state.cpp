@@ -16,7 +16,6 @@
 #include "base/format.hpp"
 #include "collective/plan_buffer.hpp"
 #include "memory/owners.hpp"
-#include "sharded/parameter_views.hpp"
 #include "team/names.hpp"
 #include "team/or_abort.hpp"
 
