@@ -4,7 +4,6 @@
 
 #include "tandem/base/error.hpp"
 #include "tandem/device/device.hpp"
-#include "tandem/device/graph.hpp"
 #include "tandem/sharded/sharded_parameters.hpp"
 
 #include "sharded/training.hpp"
@@ -129,58 +128,6 @@ TEST_P(ShardedMisuseTest, RanksThatTakeDifferentStepsAreToldIfRunsAreCompared) {
        world.team().synchronize(stream);
      },
      {.env = env});
-}
-
-// As with an exception between its calls: the next steps, captured or not, know nothing of it.
-TEST_P(ShardedMisuseTest, ADroppedCaptureIsForgotten) {
-  on(2, [](World& world) {
-    if (!world.device().records_graphs()) GTEST_SKIP() << "this device records no graphs";
-    testing::Training training(world.team(), {.groups = odd_groups()}, {}, 3);
-    ShardedParameters& parameters = training.parameters();
-    const StreamRef stream = training.stream();
-    training.update(true);
-    struct Dropped {};
-    const auto dropped = [&] {
-      EXPECT_THROW(Graph(world.device(), stream,
-                         [&] {
-                           static_cast<void>(parameters.unshard(0, stream));
-                           static_cast<void>(parameters.gradients(0, stream));
-                           parameters.reduce_gradients(0, stream);
-                           parameters.reshard(0, stream);
-                           throw Dropped();
-                         }),
-                   Dropped);
-    };
-    dropped();
-    const Graph forward(world.device(), stream, [&] {
-      static_cast<void>(parameters.unshard(0, stream));
-      parameters.reshard(0, stream);
-      parameters.finish(stream);
-    });
-    forward.launch(stream);
-    dropped();
-    training.use(0, false);
-    training.use(1, true);
-    training.finish();
-    training.check();
-  });
-}
-
-TEST_P(ShardedMisuseTest, AStepLiesInOneGraph) {
-  on(2, [](World& world) {
-    if (!world.device().records_graphs()) GTEST_SKIP() << "this device records no graphs";
-    testing::Training training(world.team(), {.groups = odd_groups()}, {}, 2);
-    training.update(true);
-    training.use(0, false);
-    const auto record = [&] {
-      const Graph graph(world.device(), training.stream(),
-                        [&] { static_cast<void>(training.parameters().unshard(1, training.stream())); });
-    };
-    expect_error<InvalidArgument>(record, {"began outside of this capture", "finish()"});
-    training.use(1, true);  // the step goes on
-    training.finish();
-    training.check();
-  });
 }
 
 TANDEM_ON_EACH_DEVICE(ShardedMisuseTest);

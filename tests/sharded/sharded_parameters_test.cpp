@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,7 +13,6 @@
 #include "tandem/base/env.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/device/device.hpp"
-#include "tandem/device/graph.hpp"
 
 #include "linear/tensors.hpp"
 #include "sharded/training.hpp"
@@ -230,37 +228,6 @@ TEST_P(ShardedParametersTest, StepsThatFollowFinishHaveTheSameAddresses) {
     world.team().synchronize(stream);
     EXPECT_EQ(steps[1], steps[0]);
     EXPECT_EQ(steps[2], steps[0]);
-  });
-}
-
-// A graph keeps what it needs of a plan that is gone.
-TEST_P(ShardedParametersTest, AGraphOutlivesThePlan) {
-  on(2, [](World& world) {
-    if (!world.device().records_graphs()) GTEST_SKIP() << "this device records no graphs";
-    const Team& team = world.team();
-    const Stream stream(team.device());
-    GuardedTensor kept(team, {37, 11}, f32);
-    GuardedTensor whole(team, {37, 11}, f32);
-    whole.set(std::vector<double>(static_cast<std::size_t>(37 * 11), 3.0));
-    std::optional<Graph> graph;
-    {
-      ShardedParameters parameters(team, {.groups = odd_groups(), .dtype = f32});
-      parameters.load(0, 0, whole.view(), stream);
-      graph.emplace(team.device(), stream, [&] {
-        const TensorView table = parameters.unshard(0, stream)[0];
-        team.device().copy(stream, {.dst = kept.view().data(), .src = table.data(), .bytes = table.bytes()});
-        parameters.reshard(0, stream);
-        parameters.finish(stream);
-      });
-    }
-    for (int replay = 0; replay < 3; ++replay) {
-      const AllReduce other(team, {.count = 1000});  // a constructor that releases what nobody needs
-      kept.poison();
-      graph->launch(stream);
-      team.synchronize(stream);
-      EXPECT_EQ(kept.get(), whole.get());
-    }
-    graph.reset();
   });
 }
 
