@@ -8,17 +8,15 @@ reads FOLDER/tandem.ROUND.json (sharded_layers --json) and FOLDER/pytorch.ROUND.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
+
+from rounds import expect_same, load  # noqa: E402
+
 SAME = ("layers", "tokens", "hidden", "mlp", "dtype", "gradient_dtype", "shard_dtype", "rest", "ranks")
-
-
-def load(folder, name):
-    """The rounds' documents, sorted."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(f"{name}.*.json"))]
 
 
 def median(rounds, key):
@@ -28,10 +26,7 @@ def median(rounds, key):
 def render(tandem, pytorch):
     """(the lines of the table, whether nothing was wrong)."""
     first = tandem[0]
-    for document in tandem[1:] + pytorch:
-        for name in SAME:
-            if document[name] != first[name]:
-                raise SystemExit(f"table.py: one round has {name} {document[name]}, another one {first[name]}")
+    expect_same(tandem + pytorch, SAME)
     compute = median(tandem, lambda document: document["compute_us"])
     overlap = median(tandem, lambda document: document["overlap_us"])
     sequence = median(tandem, lambda document: document["sequence_us"])

@@ -8,18 +8,16 @@ reads FOLDER/tandem.ROUND.json (transformer_layer --json) and FOLDER/pytorch.ROU
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
+
+from rounds import expect_same, load  # noqa: E402
+
 MODES = ("plain", "compiled", "async")
 SAME = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "ranks", "device")
-
-
-def load(folder, name):
-    """The rounds' documents, sorted."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(f"{name}.*.json"))]
 
 
 def tandem_rows(document):
@@ -57,10 +55,7 @@ def render(tandem, pytorch):
              f"{first['qkv']}; {first['dtype']}, {first['ranks']} ranks on {first['device']}" +
              (f", which rests {first['rest']} ms in front of each run" if first["rest"] else "") +
              ("; Tandem keeps what it gathers" if first["keeps_gathered"] else "")]
-    for document in tandem[1:] + pytorch:
-        for name in SAME:
-            if document[name] != first[name]:
-                raise SystemExit(f"table.py: one round has {name} {document[name]}, another one {first[name]}")
+    expect_same(tandem + pytorch, SAME)
     lines.append(verdict("Tandem, by itself", tandem))
     rows = medians([tandem_rows(document) for document in tandem])
     columns = ["GEMM", "sequence", "Tandem"]
