@@ -90,7 +90,7 @@ def group_of(mode, device):
     options = dist.ProcessGroupNCCL.Options()
     if mode == "copy-engine":
         options.config.cta_policy = dist.ProcessGroupNCCL.NCCL_CTA_POLICY_ZERO
-    group = dist.new_group(pg_options=options, device_id=device)
+    group = dist.new_group(backend="nccl", pg_options=options)
     dist.all_reduce(torch.zeros(1, device=device), group=group)  # creates its communicator
     return group
 
