@@ -33,7 +33,7 @@ export NINJA_STATUS ?= [%f/%t, %e s]
 # INSTALL=no: with libraries that came by another way than Debian's packages. CMake says what it does not find.
 INSTALL ?= yes
 # $(call install,PURPOSE)
-install = $(if $(filter no,$(INSTALL)),:,scripts/install_dependencies.sh --for $(1))
+install = $(if $(filter no,$(INSTALL)),:,scripts/install_dependencies.sh --for $(1) && scripts/fetch_cudnn_frontend.sh)
 
 # $(call build,PRESET[,TARGETS])
 build = cmake --preset $(1) $(CONFIGURE) && cmake --build --preset $(1) --parallel $(JOBS) $(if $(2),--target $(2))

@@ -111,6 +111,10 @@ void Device::spread_in_meeting(StreamRef /*stream*/, const Spread& /*spread*/, c
   throw Unsupported(format("{} does not copy in meetings", to_string(id_)));
 }
 
+std::unique_ptr<Attention> Device::attention(const AttentionSpec& /*spec*/) {
+  throw Unsupported(format("attention on {}: {}", to_string(id_), why_no_attention()));
+}
+
 std::string Device::read_process(std::int64_t /*process*/, const void* /*address*/, void* /*to*/,
                                  std::size_t /*bytes*/) {
   return format("{} reads no other process's private memory", to_string(id_));

@@ -11,12 +11,13 @@
 namespace tandem::testing {
 namespace {
 
-std::string ask_in_child(DeviceType type) {
+/// What `why_not` returns in a child process.
+std::string ask_in_child(DeviceType type, const std::function<std::string()>& why_not) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) return "pipe failed";
   const pid_t child = ::fork();
   if (child == 0) {
-    const std::string reason = why_no_device(type);
+    const std::string reason = why_not();
     const bool told = ::write(ends[1], reason.data(), reason.size()) == static_cast<ssize_t>(reason.size());
     ::_exit(told ? 0 : 1);
   }
@@ -39,7 +40,17 @@ std::string ask_in_child(DeviceType type) {
 std::string why_no_ranks_on(DeviceType type) {
   static std::map<DeviceType, std::string> answers;
   const auto at = answers.find(type);
-  return at != answers.end() ? at->second : answers[type] = type == DeviceType::host ? "" : ask_in_child(type);
+  if (at != answers.end()) return at->second;
+  return answers[type] = type == DeviceType::host ? "" : ask_in_child(type, [type] { return why_no_device(type); });
+}
+
+std::string why_no_attention_on(DeviceType type) {
+  static std::map<DeviceType, std::string> answers;
+  const auto at = answers.find(type);
+  if (at != answers.end()) return at->second;
+  const std::string no_ranks = why_no_ranks_on(type);
+  if (!no_ranks.empty() || type == DeviceType::host) return answers[type] = no_ranks;
+  return answers[type] = ask_in_child(type, [type] { return open_device({type, 0})->why_no_attention(); });
 }
 
 }  // namespace tandem::testing

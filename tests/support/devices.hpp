@@ -17,6 +17,9 @@ namespace tandem::testing {
 /// process can still fork ranks that use a GPU.
 [[nodiscard]] std::string why_no_ranks_on(DeviceType type);
 
+/// The same for ranks that compute attention.
+[[nodiscard]] std::string why_no_attention_on(DeviceType type);
+
 /// A suite that runs once on each type of device; skipped, with the reason, if there is none.
 class OnEachDevice : public ::testing::TestWithParam<DeviceType> {
  protected:

@@ -20,6 +20,7 @@
 #include "tandem/base/scalar.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/base/trace.hpp"
+#include "tandem/device/attention.hpp"
 #include "tandem/device/copy.hpp"
 #include "tandem/device/cost_table.hpp"
 #include "tandem/device/event.hpp"
@@ -174,6 +175,13 @@ class TANDEM_API Device : public std::enable_shared_from_this<Device> {
   [[nodiscard]] virtual std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) = 0;
   /// Whether GEMMs have algorithms to choose from.
   [[nodiscard]] virtual bool has_gemm_algorithms() const noexcept { return false; }
+  /// Why there is no attention here: "built without cudnn-frontend", … Empty if there is.
+  [[nodiscard]] virtual std::string why_no_attention() const { return "this device has none"; }
+  /// Plans an attention. Blocking, as `gemm` is. Throws InvalidArgument for an invalid spec, Unsupported for one that
+  /// this device or its library cannot do, with the reason, or OutOfMemory.
+  [[nodiscard]] virtual std::unique_ptr<Attention> attention(const AttentionSpec& spec);
+  /// Merges a part of an attention, or of its gradients (also on devices without attention).
+  virtual void merge(StreamRef stream, const AttentionMerge& merge) = 0;
   /// Runs a host function in stream order. It must not call the device's API, nor hold the last reference to anything
   /// that keeps the device alive. What it throws is rethrown by the stream's synchronization; the stream continues (but
   /// see `signal`).

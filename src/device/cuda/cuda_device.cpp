@@ -15,12 +15,14 @@
 #include "base/env_check.hpp"
 #include "base/format.hpp"
 #include "base/signals_blocked.hpp"
+#include "device/attention_check.hpp"
 #include "device/cuda/blas_handle.hpp"
 #include "device/cuda/capture.hpp"
 #include "device/cuda/check.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/copies.hpp"
 #include "device/cuda/cublaslt.hpp"
+#include "device/cuda/cuda_attention.hpp"
 #include "device/cuda/cuda_gemm.hpp"
 #include "device/cuda/device_memory.hpp"
 #include "device/cuda/driver.hpp"
@@ -28,6 +30,7 @@
 #include "device/cuda/graphs.hpp"
 #include "device/cuda/host_calls.hpp"
 #include "device/cuda/kernel_arguments.hpp"
+#include "device/cuda/kernels/attention_merge.hpp"
 #include "device/cuda/kernels/mailed_exchange.hpp"
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/kernels/reduce.hpp"
@@ -102,6 +105,11 @@ class CudaDevice final : public Device {
   void column_sum(StreamRef stream, const ColumnSum& sum) override;
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) override;
   [[nodiscard]] bool has_gemm_algorithms() const noexcept override { return true; }
+  [[nodiscard]] std::string why_no_attention() const override { return cuda::why_no_attention(); }
+  [[nodiscard]] std::unique_ptr<Attention> attention(const AttentionSpec& spec) override {
+    return make_attention(context_, spec);
+  }
+  void merge(StreamRef stream, const AttentionMerge& merge) override;
   void launch(StreamRef stream, std::function<void()> function) override;
 
   void signal(StreamRef stream, std::span<const SignalPut> puts, WaitControl* control) override;
@@ -442,6 +450,12 @@ std::unique_ptr<Gemm> CudaDevice::gemm(const GemmSpec& spec, std::span<const Gem
     blas = blas_;
   }
   return std::make_unique<CudaGemm>(context_, std::move(blas), properties_, spec, algorithms);
+}
+
+void CudaDevice::merge(StreamRef stream, const AttentionMerge& merge) {
+  if (!check_merge(merge)) return;
+  const CurrentContext current(*context_);
+  check(launch_merge(merge, native(stream)), "a merge");
 }
 
 void CudaDevice::launch(StreamRef stream, std::function<void()> function) {

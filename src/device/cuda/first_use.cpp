@@ -10,6 +10,7 @@
 #include "base/format.hpp"
 #include "device/cuda/check.hpp"
 #include "device/cuda/device_memory.hpp"
+#include "device/cuda/kernels/attention_merge.hpp"
 #include "device/cuda/kernels/copy_in_meeting.hpp"
 #include "device/cuda/kernels/gemm.hpp"
 #include "device/cuda/kernels/mailed_exchange.hpp"
@@ -21,7 +22,7 @@ namespace tandem::cuda {
 
 void load_kernels(const Properties& properties, int device) {
   for (const auto load : {&load_signal_kernels, &load_mailed_exchange_kernels, &load_reduce_kernels,
-                          &load_copy_in_meeting_kernels, &load_map_kernels, &load_gemm_kernels}) {
+                          &load_copy_in_meeting_kernels, &load_map_kernels, &load_merge_kernels, &load_gemm_kernels}) {
     const cudaError_t result = load();
     if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction ||
         result == cudaErrorUnsupportedPtxVersion) {

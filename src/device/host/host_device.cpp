@@ -20,7 +20,9 @@
 
 #include "base/env_check.hpp"
 #include "base/format.hpp"
+#include "device/attention_check.hpp"
 #include "device/host/core_offer.hpp"
+#include "device/host/host_attention.hpp"
 #include "device/host/host_copy.hpp"
 #include "device/host/host_elementwise.hpp"
 #include "device/host/host_event.hpp"
@@ -378,6 +380,18 @@ std::unique_ptr<Gemm> HostDevice::gemm(const GemmSpec& spec, std::span<const Gem
                                  algorithms.front().name, algorithms.front().m));
   }
   return std::make_unique<HostGemm>(spec, gemm_library_, gemm_choice_, *crew_, *workers_);
+}
+
+std::unique_ptr<Attention> HostDevice::attention(const AttentionSpec& spec) {
+  return std::make_unique<HostAttention>(spec, gemm_library_, gemm_choice_, *crew_, *workers_);
+}
+
+void HostDevice::merge(StreamRef stream, const AttentionMerge& merge) {
+  if (!check_merge(merge)) return;
+  host_stream(stream).enqueue([merge] { merge_now(merge); },
+                              merge.rows.count * merge.batch * merge.heads * merge.dim >= heavy_elements
+                                  ? TaskWeight::heavy
+                                  : TaskWeight::light);
 }
 
 void HostDevice::launch(StreamRef stream, std::function<void()> function) {

@@ -66,6 +66,9 @@ class HostDevice final : public Device {
   void map(StreamRef stream, const Map& map) override;
   void column_sum(StreamRef stream, const ColumnSum& sum) override;
   [[nodiscard]] std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::span<const GemmAlgorithm> algorithms) override;
+  [[nodiscard]] std::string why_no_attention() const override { return {}; }
+  [[nodiscard]] std::unique_ptr<Attention> attention(const AttentionSpec& spec) override;
+  void merge(StreamRef stream, const AttentionMerge& merge) override;
   void launch(StreamRef stream, std::function<void()> function) override;
 
   [[nodiscard]] bool owns(StreamRef stream) override { return HostStream::is_of(*workers_, stream); }

@@ -14,6 +14,7 @@
 #include "device/host/builtin_gemm.hpp"
 #include "device/host/host_crew.hpp"
 #include "device/host/host_elementwise.hpp"
+#include "device/host/host_sgemm.hpp"
 #include "device/host/host_stream.hpp"
 #include "device/host/packed_weights.hpp"
 #include "device/host/workspace.hpp"
@@ -202,12 +203,8 @@ class HostGemm::Work {
 
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
                 std::int64_t ldb, float beta, float* c, std::int64_t ldc, const Panels<float>& panels) const {
-    if (library_ == HostGemmLibrary::onednn && k != 0) {
-      OneDnn::load()->sgemm(spec_.transpose_a, spec_.transpose_b, m, n, k, spec_.alpha, a, lda, b, ldb, beta, c, ldc);
-    } else {
-      builtin_gemm<float>(spec_.transpose_a, spec_.transpose_b, m, n, k, spec_.alpha, a, lda, b, ldb, beta, c, ldc,
-                          panels.kernel.get());
-    }
+    host_sgemm(library_, spec_.transpose_a, spec_.transpose_b, m, n, k, spec_.alpha, a, lda, b, ldb, beta, c, ldc,
+               panels.kernel.get());
   }
   void multiply(std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda, const double* b,
                 std::int64_t ldb, float beta, double* c, std::int64_t ldc, const Panels<double>& panels) const {

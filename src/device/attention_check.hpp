@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tandem/device/attention.hpp"
+
+namespace tandem {
+
+/// Throws InvalidArgument for a spec that is invalid on every device.
+void check_attention(const AttentionSpec& spec);
+
+// Throw what Attention's runs throw, and InvalidArgument for a merge of negative sizes, or without what it needs. False
+// if there is nothing to do.
+[[nodiscard]] bool check_forward(const AttentionSpec& spec, const AttentionOperands& operands);
+[[nodiscard]] bool check_backward(const AttentionSpec& spec, const AttentionGradientOperands& operands);
+[[nodiscard]] bool check_merge(const AttentionMerge& merge);
+
+}  // namespace tandem
