@@ -4,6 +4,7 @@
 // What most programs need. Device-level plans (gemm.hpp, reduce.hpp, …) and cost models have their own headers.
 
 // IWYU pragma: begin_exports
+#include "tandem/attention/context_parallel_attention.hpp"
 #include "tandem/base/error.hpp"
 #include "tandem/base/tensor_view.hpp"
 #include "tandem/base/version.hpp"

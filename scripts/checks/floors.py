@@ -14,7 +14,7 @@ import sys
 
 import tree
 
-FLOORS = ["base", "device", "team", "memory", "collective", "linear", "sharded"]
+FLOORS = ["base", "device", "team", "memory", "collective", "linear", "attention", "sharded"]
 TOP = len(FLOORS)  # tools, examples, benchmarks, tests/support: above all floors
 FOLDERS = ["include", "src", "tests", "examples", "benchmarks"]  # includes are relative to these
 SUFFIXES = (".hpp", ".cpp", ".h", ".cuh", ".cu")

@@ -305,6 +305,11 @@ struct Case {
   int kills;
 };
 
+std::string why_not(const Case& which) {
+  return which.operation->kind() == "ContextParallelAttention" ? testing::why_no_attention_on(which.device)
+                                                               : testing::why_no_ranks_on(which.device);
+}
+
 class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
  protected:
   static constexpr int most_ranks = 4;
@@ -313,8 +318,7 @@ class KillAmid : public Kill, public ::testing::WithParamInterface<Case> {
 
   void SetUp() override {
     Kill::SetUp();
-    const DeviceType device = GetParam().device;
-    if (const std::string reason = testing::why_no_ranks_on(device); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = why_not(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   }
 
   void at_random_points(Repeat repeat);
@@ -412,7 +416,7 @@ class LeaveAmid : public KillAmid {
         << "past a wait that failed a stream goes on, into memory that peers may be reading: what comes of that "
            "does not count, but it is a race";
 #endif
-    if (const std::string reason = testing::why_no_ranks_on(GetParam().device); !reason.empty()) GTEST_SKIP() << reason;
+    if (const std::string reason = why_not(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   }
 };
 

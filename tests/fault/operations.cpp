@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "tandem/attention/context_parallel_attention.hpp"
 #include "tandem/collective/all_gather.hpp"
 #include "tandem/collective/all_reduce.hpp"
 #include "tandem/collective/all_to_all.hpp"
@@ -34,6 +35,35 @@ template <typename Plan, typename Body> Work runs_of(Stage& stage, Plan plan, co
 [[nodiscard]] CollectiveOptions by(const char* algorithm) { return {.algorithm = algorithm}; }
 
 constexpr std::int64_t short_count = 40;  // so few that the host sends them as mail
+
+/// Attention in both directions. What it is given is of no interest: all its tensors but the results are the same.
+Work attention_runs(Stage& s) {
+  const bool host = s.team.device().id().type == DeviceType::host;
+  const ContextParallelSpec spec{.tokens = s.messages == Messages::small ? 60 * s.team.size() : 400 * s.team.size(),
+                                 .heads = 2,
+                                 .kv_heads = 2,
+                                 .head_dim = 32,
+                                 .dtype = host ? f32 : bf16,
+                                 .band = {.right = 0}};
+  const std::int64_t tokens = token_count(spec.split, spec.tokens, s.team.size(), s.team.rank());
+  const Dims sizes{tokens, 1, 2, 32};
+  const auto tensor = [&] {
+    const std::size_t bytes = static_cast<std::size_t>(sizes.numel()) * sizeof(float);
+    auto memory = std::make_shared<Buffer>(s.team.shared_device(), bytes);
+    s.team.device().fill(s.stream, memory->data(), std::byte{0}, bytes);
+    return memory;
+  };
+  return runs_of(s, ContextParallelAttention(s.team, spec),
+                 [given = tensor(), out = tensor(), lse = tensor(), dq = tensor(), dk = tensor(), dv = tensor(), sizes,
+                  dtype = spec.dtype](auto& plan, Stage& t) {
+                   const TensorView x = given->view(sizes, dtype);
+                   const TensorView y = out->view(sizes, dtype);
+                   const TensorView sums = lse->view({1, sizes[2], sizes[0]}, f32);
+                   plan.forward(x, x, x, y, sums, t.stream);
+                   plan.backward(x, x, x, x, y, sums, dq->view(sizes, dtype), dk->view(sizes, dtype),
+                                 dv->view(sizes, dtype), t.stream);
+                 });
+}
 
 constexpr Operation operations[] = {
     {"barrier", [](Stage& s) -> Work { return [&s] { s.team.barrier(); }; }, Operation::calls},
@@ -191,6 +221,7 @@ constexpr Operation operations[] = {
          plan.finish(t.stream);
        });
      }},
+    {"ContextParallelAttention", &attention_runs},
     {"BulkOverlap",
      [](Stage& s) {
        const auto gather = std::make_shared<AllGather>(s.team, AllGatherSpec{s.count(), f32}, by("push"));
