@@ -1,46 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sharded_layers/layers.hpp"
 
-#include <algorithm>
 #include <cstddef>
-#include <random>
 
-#include "tandem/base/error.hpp"
-#include "tandem/base/scalar.hpp"
 #include "tandem/device/trace_range.hpp"
 
+#include "common/random_values.hpp"
+
 namespace tandem::sharded_layers {
-namespace {
-
-constexpr std::int64_t most_different = std::int64_t{1} << 22;
-
-template <typename T> void fill_as(Device& device, const TensorView& view, const std::vector<float>& values) {
-  std::vector<T> stored;
-  for (const float value : values) stored.push_back(T(value));
-  const auto count = static_cast<std::int64_t>(stored.size());
-  auto* const to = view.data_as<T>();
-  for (std::int64_t at = 0; at < view.numel(); at += count) {
-    device.upload(to + at, stored.data(), static_cast<std::size_t>(std::min(count, view.numel() - at)) * sizeof(T));
-  }
-}
-
-}  // namespace
 
 ParameterGroup layer_parameters(const Sizes& sizes) {
   return {"layer", {{"up", {sizes.mlp, sizes.hidden}}, {"down", {sizes.hidden, sizes.mlp}}}};
-}
-
-void fill_randomly(Device& device, const TensorView& view, unsigned seed, float deviation) {
-  std::minstd_rand random(seed + 1);
-  std::normal_distribution<float> value(0, deviation);
-  std::vector<float> values(static_cast<std::size_t>(std::min(view.numel(), most_different)));
-  for (float& each : values) each = value(random);
-  switch (view.dtype()) {
-    case DType::f32: return fill_as<float>(device, view, values);
-    case DType::f16: return fill_as<Half>(device, view, values);
-    case DType::bf16: return fill_as<BFloat16>(device, view, values);
-    default: throw InvalidArgument("layers of f32, f16 or bf16 only");
-  }
 }
 
 Layers::Layers(const std::shared_ptr<Device>& device, const Sizes& sizes, unsigned seed)
@@ -75,8 +45,8 @@ Layers::Layers(const std::shared_ptr<Device>& device, const Sizes& sizes, unsign
   between_ = buffer(f);
   for (Buffer& each : gradients_) each = buffer(h);
   loss_gradient_ = buffer(h);
-  fill_randomly(*device, x_.front().view({m, h}, dtype), seed, 1);
-  fill_randomly(*device, loss_gradient_.view({m, h}, dtype), seed + 1, 1);
+  examples::fill_randomly(*device, x_.front().view({m, h}, dtype), seed, 1);
+  examples::fill_randomly(*device, loss_gradient_.view({m, h}, dtype), seed + 1, 1);
 }
 
 void Layers::forward(int layer, std::span<const TensorView> weights, StreamRef stream) {

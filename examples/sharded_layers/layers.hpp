@@ -31,10 +31,6 @@ struct Sizes {
 /// The two weights of a layer, as a group of sharded parameters: up [mlp, hidden] and down [hidden, mlp].
 [[nodiscard]] ParameterGroup layer_parameters(const Sizes& sizes);
 
-/// Values that are random enough for a GPU to need the power that it needs for real ones, of this deviation; equal
-/// seeds give equal values on all ranks.
-void fill_randomly(Device& device, const TensorView& view, unsigned seed, float deviation);
-
 /// The MLPs of a transformer, one behind the other, on one rank: y = gelu(x · upᵀ) · downᵀ. The weights are given with
 /// each call; activations are kept from the forward pass for the backward pass.
 class Layers {

@@ -6,21 +6,20 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "tandem/base/trace.hpp"
 #include "tandem/device/device.hpp"
 #include "tandem/sharded/sharded_parameters.hpp"
 #include "tandem/team/world.hpp"
 
+#include "common/over_ranks.hpp"
+#include "common/timeline.hpp"
 #include "common/timing.hpp"
 #include "sharded_layers/layers.hpp"
 #include "sharded_layers/reference.hpp"
@@ -52,32 +51,6 @@ struct Arguments {
 
 const std::map<std::string, DType> dtypes{{"f32", f32}, {"f16", f16}, {"bf16", bf16}};
 
-/// Collective: every rank's text.
-std::vector<std::string> gathered(const Team& team, const std::string& text) {
-  Parcel mine;
-  mine.bytes.resize(text.size());
-  std::memcpy(mine.bytes.data(), text.data(), text.size());
-  std::vector<std::string> texts;
-  for (const Parcel& parcel : team.exchange("texts", std::move(mine))) {
-    texts.emplace_back(reinterpret_cast<const char*>(parcel.bytes.data()), parcel.bytes.size());
-  }
-  return texts;
-}
-
-/// Collective: writes what each rank's streams do in one step.
-void write_timeline(const World& world, ShardedParameters& parameters, Layers& layers, StreamRef stream,
-                    const std::string& path) {
-  Trace& trace = world.device().trace();
-  world.team().barrier();
-  trace.enable(true);
-  step(parameters, &layers, stream);
-  world.team().synchronize(stream);
-  world.device().trace_collect();
-  trace.enable(false);
-  const std::vector<std::string> ranks = gathered(world.team(), trace.chrome_events(world.rank()));
-  if (world.rank() == 0) std::ofstream(path) << Trace::chrome_document(ranks);
-}
-
 int run(const World& world, const Arguments& arguments) {
   const Team& team = world.team();
   const Sizes& sizes = arguments.sizes;
@@ -94,9 +67,7 @@ int run(const World& world, const Arguments& arguments) {
     step(*each, &layers, stream);
     wrong += whole.count_wrong(*each, layers, stream);
   }
-  const std::vector<std::string> everyones = gathered(team, std::to_string(wrong));
-  wrong = 0;
-  for (const std::string& each : everyones) wrong += std::stoll(each);
+  wrong = examples::summed(team, wrong);
 
   examples::Timing timing(team, stream, std::chrono::milliseconds(arguments.rest));
   const auto nothing = [] {};
@@ -105,7 +76,9 @@ int run(const World& world, const Arguments& arguments) {
                                                        {nothing, [&] { step(in_sequence, &layers, stream); }},
                                                        {nothing, [&] { step(overlapped, &layers, stream); }}},
                                                       arguments.warmup, arguments.iterations);
-  if (!arguments.timeline.empty()) write_timeline(world, overlapped, layers, stream, arguments.timeline);
+  if (!arguments.timeline.empty()) {
+    examples::write_timeline(world, stream, arguments.timeline, [&] { step(overlapped, &layers, stream); });
+  }
   if (team.rank() != 0) return wrong == 0 ? 0 : 1;
   const double compute = seconds[0] * 1e6;
   const double communication = seconds[1] * 1e6;

@@ -7,6 +7,8 @@
 #include "tandem/device/device.hpp"
 #include "tandem/device/reduce.hpp"
 
+#include "common/random_values.hpp"
+
 namespace tandem::sharded_layers {
 
 WholeLayers::WholeLayers(const Team& team, const Sizes& sizes) : team_(team), sizes_(sizes) {
@@ -21,7 +23,7 @@ WholeLayers::WholeLayers(const Team& team, const Sizes& sizes) : team_(team), si
       weights.push_back(add(parameter, sizes.dtype));
       const auto inputs = static_cast<float>(parameter.sizes[1]);
       const auto seed = static_cast<unsigned>(10 * layer) + static_cast<unsigned>(weights.size());
-      fill_randomly(team.device(), weights.back(), seed, 1 / std::sqrt(inputs));
+      examples::fill_randomly(team.device(), weights.back(), seed, 1 / std::sqrt(inputs));
     }
   }
   for (const Parameter& parameter : group.parameters) gradients_.push_back(add(parameter, sizes.gradient_dtype));
