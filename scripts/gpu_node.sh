@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What only a node with GPUs can show, in fourteen parts of at most eight minutes each:
+# What only a node with GPUs can show, in fifteen parts of at most eight minutes each:
 #   check        the GPU tests and verify at every team size that the GPUs allow (and, sharing GPUs, beyond), the demo
 #   collectives  the tests of collectives at every team size, but for those of `graphs`
 #   graphs       the tests that capture runs into CUDA graphs, and those of plans and teams in turns, at every team size;
@@ -17,6 +17,8 @@
 #   layer        a Llama-70B-size transformer layer's linear parts through Tandem and through PyTorch (several GPUs)
 #   sharded      training steps of MLPs of that size, with sharded parameters, through Tandem and through PyTorch's FSDP
 #                (several GPUs)
+#   attention    the tests of attention, local and context-parallel; attention to a sequence that the GPUs share, through
+#                Tandem and through PyTorch's context_parallel (several GPUs)
 # Stress tests do a tenth of their rounds, and a few kills amid each kind of operation, unless TANDEM_TEST_SCALE says
 # otherwise. `--part fault --shard I/N`, for I from 0 to N - 1, kills 50 times amid each kind, whose forms share them,
 # and does an Nth of the forms, all of them in N calls, which may run side by side, on GPUs of their own or on the same
@@ -24,7 +26,7 @@
 # parts that test, such a call does an Nth of the steps. A test of a GPU's free memory fails if another part runs on
 # that GPU.
 # Ranks that have to share a GPU run at once where the node has CUDA's multi-process service: the parts check, collectives,
-# graphs and replays start one of their own, which ends with them; with a lone GPU bench, tune and peers too. Without it (--no-mps),
+# graphs and replays start one of their own, which ends with them; with a lone GPU bench, tune, peers and attention too. Without it (--no-mps),
 # they take turns of milliseconds on the GPU.
 # CUDA_VISIBLE_DEVICES restricts a part to some of the node's GPUs; so two parts can run side by side.
 # Builds first, or takes a build made elsewhere. Each step has a time limit and a log of its own; one that fails or hangs
@@ -43,7 +45,7 @@ usage() {
 }
 
 parts="check, collectives, graphs, replays, memcheck, memcheck-collectives, memcheck-collectives-3, memcheck-linear"
-parts+=", fault, bench, tune, peers, layer, sharded"
+parts+=", fault, bench, tune, peers, layer, sharded, attention"
 part=""
 build=""
 out="${OUT:-build/gpu_node}"
@@ -72,7 +74,7 @@ if [[ -z $part || ", $parts," != *", $part,"* ]]; then
   echo "--part is '$part'; allowed: $parts" >&2
   exit 2
 fi
-if [[ $shards -gt 1 && " bench tune peers layer sharded " == *" $part "* ]]; then
+if [[ $shards -gt 1 && " bench tune peers layer sharded attention " == *" $part "* ]]; then
   echo "--shard is for parts that test; --part $part measures" >&2
   exit 2
 fi
@@ -225,6 +227,15 @@ sharded_beside_pytorch() {
   sed -n '/^# /,$p' "$out/sharded_layers__$1_tokens__gradients_in_$3.log" | cut -c1-150
 }
 
+# sequence_beside_pytorch TOKENS KV_HEADS MASK: a step that compares attention of 64 heads to a sequence of as many tokens
+# for each GPU, in Tandem and in PyTorch, and its table.
+sequence_beside_pytorch() {
+  local name="sequence of $1 a rank, $2 kv heads, $3"
+  step "$name" 120 benchmarks/long_sequence/run.sh --build "$build" --device cuda --ranks "$gpus" --rounds 1 --iters 10 \
+    --tokens $(($1 * gpus)) --heads 64 --kv-heads "$2" --head-dim 128 --dtype bf16 --mask "$3"
+  sed -n '/^# /,$p' "$out/$(tr -c 'A-Za-z0-9_.\n-' '_' <<<"$name").log" | cut -c1-150
+}
+
 # test_steps ROOM FILTER LIMIT [NOT]: one step for each suite of a room's tests that has a test matching FILTER, so that
 # a hang in one does not affect the others; suites whose names match the regular expression NOT are left out. It is a
 # failure if no test matches FILTER: names change, and filters are forgotten.
@@ -289,7 +300,7 @@ run_at_once() {
 at_once=false
 case "$part" in
   check | collectives | graphs | replays) sharing=true ;;
-  bench | tune | peers) sharing=$([ "$gpus" -eq 1 ] && echo true || echo false) ;;
+  bench | tune | peers | attention) sharing=$([ "$gpus" -eq 1 ] && echo true || echo false) ;;
   *) sharing=false ;;
 esac
 if $sharing && $mps && run_at_once; then at_once=true; fi
@@ -381,7 +392,7 @@ case "$part" in
     # If ranks take turns on a GPU, a fiftieth.
     replays=1
     if [ "$gpus" -eq 1 ] && ! $at_once; then replays=0.02; fi
-    for room in collective linear sharded; do
+    for room in collective linear sharded attention; do
       TANDEM_TEST_SCALE=$replays test_steps "$room" '*ReplayStress*.*/cuda*' 260
     done
     test_steps wrong_use '*.*/cuda*' 120
@@ -526,6 +537,18 @@ case "$part" in
       sharded_beside_pytorch 1024 8 bf16
     else
       failing_row "sharded layers beside PyTorch" "NOT RUN" "$alone"
+    fi
+    ;;
+  attention)
+    test_steps device '*Attention*.*/cuda*' 60
+    test_steps attention '*.*/cuda*' 90 'Replay'
+    test_steps long-sequence '*.*/cuda*' 60
+    if [ "$gpus" -gt 1 ]; then
+      sequence_beside_pytorch 8192 8 causal
+      sequence_beside_pytorch 8192 64 causal
+      sequence_beside_pytorch 4096 8 full
+    else
+      failing_row "long sequence beside PyTorch" "NOT RUN" "$alone"
     fi
     ;;
 esac
