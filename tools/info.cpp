@@ -145,6 +145,18 @@ Json gemm_libraries(const Devices& devices) {
   return lines;
 }
 
+Json attention_libraries(const Devices& devices) {
+  Json lines = Json::array();
+  for (const auto& device : one_of_each(devices)) {
+    const std::string why = device->why_no_attention();
+    const AttentionSpec some{.queries = 64, .keys = 64, .head_dim = 64, .dtype = bf16};
+    lines.push_back(
+        {{"id", name(device->id().type)},
+         {"is", found([&] { return why.empty() ? device->attention(some)->describe() : format("none: {}", why); })}});
+  }
+  return lines;
+}
+
 /// Why no program can start here, by what `init` checks on each rank before the ranks meet. Empty if one can.
 std::string why_no_world(const Devices& devices) {
   try {
@@ -178,6 +190,7 @@ Json gather() {
   document["cost_model"] = cost_model(all);
   document["memory_backends"] = memory_backends(all);
   document["gemm"] = gemm_libraries(all);
+  document["attention"] = attention_libraries(all);
   document["plan_cache"] = found([] { return plan_cache(Env::from_process().plan_cache); });
   document["environment"] = environment_rows();
   document["error"] = why_no_world(all);
@@ -209,6 +222,7 @@ void print_text(const Json& document) {
   print_section("cost model's constants (docs/performance/cost_model.md)", document["cost_model"]);
   print_section("memory backends", document["memory_backends"]);
   print_section("matrix products", document["gemm"]);
+  print_section("attention", document["attention"]);
   Json variables = Json::array();
   for (const Json& row : document["environment"]) {
     const bool set = row["value"].is_string();

@@ -51,6 +51,47 @@ struct Arguments {
 
 const std::map<std::string, DType> dtypes{{"f32", f32}, {"f16", f16}, {"bf16", bf16}};
 
+void report(const World& world, const Arguments& arguments, const std::vector<double>& seconds, std::int64_t wrong) {
+  const Sizes& sizes = arguments.sizes;
+  const double compute = seconds[0] * 1e6;
+  const double communication = seconds[1] * 1e6;
+  const double sequence = seconds[2] * 1e6;
+  const double overlap = seconds[3] * 1e6;
+  const double ideal = std::max(compute, communication);
+  std::printf(
+      "# %d layers of hidden %lld, MLP %lld; %lld tokens a rank; %s, shards in %s, gradients in %s; %d ranks, %s\n",
+      sizes.layers, static_cast<long long>(sizes.hidden), static_cast<long long>(sizes.mlp),
+      static_cast<long long>(sizes.tokens), std::string(name(sizes.dtype)).c_str(),
+      std::string(name(sizes.shard_dtype)).c_str(), std::string(name(sizes.gradient_dtype)).c_str(), world.size(),
+      world.device().describe().c_str());
+  std::printf("# %s\n%10s %10s %10s %10s %10s %8s %8s\n", "us, medians of the slowest rank", "t_compute", "t_comm",
+              "t_seq", "t_overlap", "exposed", "T_i/t_o", "#wrong");
+  if (wrong == 0) {
+    std::printf("%10.1f %10.1f %10.1f %10.1f %10.1f %8.3f %8d\n", compute, communication, sequence, overlap,
+                overlap - ideal, ideal / overlap, 0);
+  } else {  // no speed of a wrong result
+    std::printf("%10s %10s %10s %10s %10s %8s %8lld\n", "-", "-", "-", "-", "-", "-", static_cast<long long>(wrong));
+  }
+  std::fflush(stdout);
+  if (!arguments.json.empty()) {
+    const nlohmann::json document{{"layers", sizes.layers},
+                                  {"hidden", sizes.hidden},
+                                  {"mlp", sizes.mlp},
+                                  {"tokens", sizes.tokens},
+                                  {"dtype", name(sizes.dtype)},
+                                  {"gradient_dtype", name(sizes.gradient_dtype)},
+                                  {"shard_dtype", name(sizes.shard_dtype)},
+                                  {"ranks", world.size()},
+                                  {"rest", arguments.rest},
+                                  {"compute_us", compute},
+                                  {"communication_us", communication},
+                                  {"sequence_us", sequence},
+                                  {"overlap_us", overlap},
+                                  {"wrong", wrong}};
+    std::ofstream(arguments.json) << document.dump(2) << "\n";
+  }
+}
+
 int run(const World& world, const Arguments& arguments) {
   const Team& team = world.team();
   const Sizes& sizes = arguments.sizes;
@@ -79,43 +120,8 @@ int run(const World& world, const Arguments& arguments) {
   if (!arguments.timeline.empty()) {
     examples::write_timeline(world, stream, arguments.timeline, [&] { step(overlapped, &layers, stream); });
   }
-  if (team.rank() != 0) return wrong == 0 ? 0 : 1;
-  const double compute = seconds[0] * 1e6;
-  const double communication = seconds[1] * 1e6;
-  const double sequence = seconds[2] * 1e6;
-  const double overlap = seconds[3] * 1e6;
-  const double ideal = std::max(compute, communication);
-  std::printf(
-      "# %d layers of hidden %lld, MLP %lld; %lld tokens a rank; %s, shards in %s, gradients in %s; %d ranks, %s\n",
-      sizes.layers, static_cast<long long>(sizes.hidden), static_cast<long long>(sizes.mlp),
-      static_cast<long long>(sizes.tokens), std::string(name(sizes.dtype)).c_str(),
-      std::string(name(sizes.shard_dtype)).c_str(), std::string(name(sizes.gradient_dtype)).c_str(), team.size(),
-      world.device().describe().c_str());
-  std::printf("# %s\n%10s %10s %10s %10s %10s %8s %8s\n", "us, medians of the slowest rank", "t_compute", "t_comm",
-              "t_seq", "t_overlap", "exposed", "T_i/t_o", "#wrong");
-  if (wrong == 0) {
-    std::printf("%10.1f %10.1f %10.1f %10.1f %10.1f %8.3f %8d\n", compute, communication, sequence, overlap,
-                overlap - ideal, ideal / overlap, 0);
-  } else {  // no speed of a wrong result
-    std::printf("%10s %10s %10s %10s %10s %8s %8lld\n", "-", "-", "-", "-", "-", "-", static_cast<long long>(wrong));
-  }
-  if (!arguments.json.empty()) {
-    const nlohmann::json document{{"layers", sizes.layers},
-                                  {"hidden", sizes.hidden},
-                                  {"mlp", sizes.mlp},
-                                  {"tokens", sizes.tokens},
-                                  {"dtype", name(sizes.dtype)},
-                                  {"gradient_dtype", name(sizes.gradient_dtype)},
-                                  {"shard_dtype", name(sizes.shard_dtype)},
-                                  {"ranks", team.size()},
-                                  {"rest", arguments.rest},
-                                  {"compute_us", compute},
-                                  {"communication_us", communication},
-                                  {"sequence_us", sequence},
-                                  {"overlap_us", overlap},
-                                  {"wrong", wrong}};
-    std::ofstream(arguments.json) << document.dump(2) << "\n";
-  }
+  if (team.rank() == 0) report(world, arguments, seconds, wrong);
+  team.barrier();  // launchers stop the others once a rank fails: not before the report
   return wrong == 0 ? 0 : 1;
 }
 

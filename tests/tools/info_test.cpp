@@ -34,6 +34,7 @@ TEST(Info, SaysWhatThereIsAndWhyNot) {
   EXPECT_TRUE(line_of(document, "devices", "host").find("emulated link of 20 us") != std::string::npos);
   EXPECT_EQ(line_of(document, "memory_backends", "host"), "available on host");
   EXPECT_FALSE(contains(line_of(document, "gemm", "host"), "cannot be used")) << document["gemm"];
+  EXPECT_TRUE(contains(line_of(document, "attention", "host"), "blocks of")) << document["attention"];
   EXPECT_EQ(document["launcher"], "none: a world of one");
   EXPECT_EQ(document["plan_cache"], "none: plans run what the cost model chooses");
   EXPECT_EQ(line_of(document, "links", "host"), "emulated link 20us,1GB/s");
@@ -115,7 +116,7 @@ TEST(Info, PrintsItAsText) {
   EXPECT_EQ(outcome.code, success);
   for (const char* part :
        {"\ndevices\n  host", "\nlinks\n  host", "\ncost model's constants (docs/performance", "\nmemory backends\n",
-        "\nmatrix products\n", "\nenvironment\n", "TANDEM_DEVICE        = host"}) {
+        "\nmatrix products\n", "\nattention\n", "\nenvironment\n", "TANDEM_DEVICE        = host"}) {
     EXPECT_TRUE(contains(outcome.out, part)) << part << " is not in\n" << outcome.out;
   }
 }
