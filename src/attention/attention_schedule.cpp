@@ -2,6 +2,7 @@
 #include "attention/attention_schedule.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace tandem {

@@ -2,6 +2,7 @@
 #include "attention/key_value_fetches.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "tandem/device/copy.hpp"
 #include "tandem/device/trace_range.hpp"

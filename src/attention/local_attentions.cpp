@@ -6,6 +6,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/attention_check.hpp"
 #include "team/or_abort.hpp"
 
 namespace tandem {
@@ -55,6 +56,12 @@ Attention* LocalAttentions::find(const AttentionBlock& block) const noexcept {
   return found == attentions_.end() ? nullptr : &**found;
 }
 
+std::size_t LocalAttentions::alignment() const noexcept {
+  std::size_t most = 1;
+  for (const Reclaimed<Attention>& each : attentions_) most = std::max(most, each->alignment());
+  return most;
+}
+
 Attention& LocalAttentions::of(const AttentionBlock& block) const { return *find(block); }
 
 Owners LocalAttentions::owners() const {
@@ -66,12 +73,10 @@ Owners LocalAttentions::owners() const {
 std::string LocalAttentions::describe() const {
   std::string text;
   for (const Reclaimed<Attention>& each : attentions_) {
-    const auto& [left, right] = each->spec().band;
-    const std::string seen = !left && !right ? std::string("all")
-                                             : format("from i - {} to i + {}", left ? format("{}", *left) : "any",
-                                                      right ? format("{}", *right) : "any");
-    text += format("{}{} queries to {} keys ({}): {}", text.empty() ? "" : "\n", each->spec().queries,
-                   each->spec().keys, seen, each->describe());
+    const AttentionSpec& spec = each->spec();
+    const std::string seen = spec.band.sees_all() ? std::string("all") : format("from {}", text_of(spec.band));
+    text += format("{}{} queries to {} keys ({}): {}", text.empty() ? "" : "\n", spec.queries, spec.keys, seen,
+                   each->describe());
   }
   return text;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -21,7 +21,10 @@ class LocalAttentions {
   /// Collective. Throws Unsupported on all ranks if one cannot compute what it has to.
   LocalAttentions(const Team& team, const ContextParallelSpec& spec, const AttentionSchedule& schedule);
 
+  /// Of a block of the schedule.
   [[nodiscard]] Attention& of(const AttentionBlock& block) const;
+  /// Bytes to which operands must be aligned.
+  [[nodiscard]] std::size_t alignment() const noexcept;
   [[nodiscard]] Owners owners() const;
   [[nodiscard]] std::string describe() const;
 

@@ -2,6 +2,7 @@
 #include "attention/returned_gradients.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "tandem/device/copy.hpp"
 #include "tandem/device/push.hpp"

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tandem/device/attention.hpp"
 
-#include <array>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "tandem/base/error.hpp"
@@ -34,6 +36,11 @@ void expect_given(std::initializer_list<std::pair<const void*, const char*>> ope
 
 }  // namespace
 
+std::string text_of(const AttentionBand& band) {
+  const auto bound = [](const std::optional<std::int64_t>& keys) { return keys ? format("{}", *keys) : "any"; };
+  return format("i - {} to i + {}", bound(band.left), bound(band.right));
+}
+
 void check_attention(const AttentionSpec& spec) {
   for (const auto& [size, name] : {std::pair{spec.batch, "batch"},
                                    {spec.queries, "queries"},
@@ -49,6 +56,9 @@ void check_attention(const AttentionSpec& spec) {
   }
   if (spec.dtype != f32 && spec.dtype != f16 && spec.dtype != bf16) {
     throw InvalidArgument(format("attention of {}; allowed: f32, f16 and bf16", name(spec.dtype)));
+  }
+  if (spec.scale && !(std::isfinite(*spec.scale) && *spec.scale > 0)) {
+    throw InvalidArgument(format("attention with scale {}; allowed: finite numbers above 0", *spec.scale));
   }
   const std::int64_t widest = spec.head_dim > spec.dim_of_values() ? spec.head_dim : spec.dim_of_values();
   if (!fits({spec.queries, spec.batch, spec.heads, widest}) || !fits({spec.keys, spec.batch, spec.kv_heads, widest})) {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tandem/device/attention.hpp"
 
 namespace tandem {
+
+/// "i - 99 to i + 0", of keys that query i sees; "any" without a bound.
+[[nodiscard]] std::string text_of(const AttentionBand& band);
 
 /// Throws InvalidArgument for a spec that is invalid on every device.
 void check_attention(const AttentionSpec& spec);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <map>
-#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -117,7 +116,7 @@ TEST(AttentionScheduleTest, HasEachVisiblePairOnce) {
         for (const AttentionBand& band :
              {AttentionBand{}, AttentionBand{.right = 0}, AttentionBand{.left = 0, .right = 0},
               AttentionBand{.left = 5, .right = 0}, AttentionBand{.left = 17, .right = 0}, AttentionBand{.left = 3},
-              AttentionBand{.left = 2, .right = 9}, AttentionBand{.right = 4}}) {
+              AttentionBand{.left = 2, .right = 9}, AttentionBand{.right = 4}, AttentionBand{.left = 1, .right = 1}}) {
           check({.tokens = tokens, .band = band, .split = split}, ranks);
           if (::testing::Test::HasFatalFailure()) return;
         }

@@ -58,23 +58,6 @@ TEST_P(AttentionMisuseTest, AnEmptyTeam) {
   });
 }
 
-TEST_P(AttentionMisuseTest, WhatADeviceCannotCompute) {
-  on(2, [](World& world) {
-    if (world.device().id().type == DeviceType::host) return;
-    ContextParallelSpec spec = good();
-    spec.dtype = f32;
-    expect_error<Unsupported>([&] { const ContextParallelAttention attention(world.team(), spec); },
-                              {"attention of f32", "f16 and bf16"});
-    spec = good();
-    spec.tokens = 2;  // one for each rank
-    expect_error<Unsupported>([&] { const ContextParallelAttention attention(world.team(), spec); },
-                              {"1 queries and 1 keys"});
-    SharedSequence shared(world.team(), good(), 2);
-    shared.run();
-    shared.check();
-  });
-}
-
 // What is refused leaves the plan as it was.
 TEST_P(AttentionMisuseTest, TensorsThatDoNotFit) {
   on(2, [](World& world) {
@@ -134,6 +117,50 @@ TEST_P(AttentionMisuseTest, APlanThatWasMovedFrom) {
 }
 
 TANDEM_ON_EACH_DEVICE(AttentionMisuseTest);
+
+// What cuDNN takes is less than what the host does.
+class CudnnMisuseTest : public AttentionMisuseTest {};
+
+TEST_P(CudnnMisuseTest, WhatItCannotCompute) {
+  on(2, [](World& world) {
+    ContextParallelSpec spec = good();
+    spec.dtype = f32;
+    expect_error<Unsupported>([&] { const ContextParallelAttention attention(world.team(), spec); },
+                              {"attention of f32", "f16 and bf16"});
+    spec = good();
+    spec.head_dim = 20;
+    expect_error<Unsupported>([&] { const ContextParallelAttention attention(world.team(), spec); },
+                              {"heads of 20", "multiples of 8"});
+    SharedSequence shared(world.team(), good(), 2);
+    shared.run();
+    shared.check();
+  });
+}
+
+TEST_P(CudnnMisuseTest, TensorsThatAreNotAligned) {
+  on(2, [](World& world) {
+    SharedSequence shared(world.team(), good(), 5);
+    ContextParallelAttention& attention = shared.attention();
+    const SharedSequence::Run& run = shared.fresh();
+    const StreamRef stream = shared.stream();
+    const GuardedTensor q(world.team(), {16, 1, 4, 16}, dtype(), 1);
+    const GuardedTensor dk(world.team(), {16, 1, 2, 16}, dtype(), 3);
+    expect_error<InvalidArgument>(
+        [&] { attention.forward(q.view(), run.k.view(), run.v.view(), run.out.view(), run.lse.view(), stream); },
+        {"q begins at", "a multiple of 16 bytes"});
+    expect_error<InvalidArgument>(
+        [&] {
+          attention.backward(run.grad_out.view(), run.q.view(), run.k.view(), run.v.view(), run.out.view(),
+                             run.lse.view(), run.dq.view(), dk.view(), run.dv.view(), stream);
+        },
+        {"dk begins at", "a multiple of 16 bytes"});
+    shared.forward(run);
+    shared.backward(run);
+    shared.check();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, CudnnMisuseTest, ::testing::Values(DeviceType::cuda), testing::device_name);
 
 }  // namespace
 }  // namespace tandem

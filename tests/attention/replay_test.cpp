@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "tandem/device/device.hpp"

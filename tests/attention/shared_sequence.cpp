@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/shared_sequence.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <string>
 
 #include "tandem/device/device.hpp"
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <gtest/gtest.h>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -55,7 +54,6 @@ class SharedSequence {
   void check();
 
  private:
-  struct Values;
   [[nodiscard]] std::vector<double> values(std::uint64_t number, std::uint64_t kind, std::int64_t count) const;
   /// This rank's tokens of a tensor of all.
   [[nodiscard]] std::vector<double> own(const std::vector<double>& all, std::int64_t row) const;

@@ -206,8 +206,24 @@ TEST_P(AttentionTest, TakesAScale) {
 TEST_P(AttentionTest, TakesFewTokens) {
   check({.queries = 1, .keys = 3, .heads = 1, .kv_heads = 1, .head_dim = 64, .dtype = dtype()});
   check({.queries = 3, .keys = 1, .heads = 1, .kv_heads = 1, .head_dim = 64, .dtype = dtype()});
-  if (!on_host()) return;  // SaysWhatItCannotDo
   check({.queries = 1, .keys = 1, .heads = 2, .kv_heads = 1, .head_dim = 64, .dtype = dtype(), .band = {.right = 0}});
+}
+
+// cuDNN has no gradients of it.
+TEST_P(AttentionTest, TakesASingleKey) {
+  for (const DType dtype : dtypes()) {
+    check({.batch = 3,
+           .queries = 1,
+           .keys = 1,
+           .heads = 6,
+           .kv_heads = 2,
+           .head_dim = 72,
+           .value_dim = 40,
+           .dtype = dtype,
+           .band = {.left = 0},
+           .scale = 0.7F});
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(AttentionTest, OfNoQueriesLeavesGradientsOfZero) {
@@ -226,8 +242,6 @@ TEST_P(AttentionTest, SaysWhatItCannotDo) {
     expect_error<Unsupported>([&] { static_cast<void>(device().attention(spec)); }, parts);
   };
   lacks({.queries = 8, .keys = 8, .head_dim = 64, .dtype = f32}, {"attention of f32", "f16 and bf16"});
-  lacks({.queries = 1, .keys = 1, .head_dim = 64, .dtype = bf16, .gradients = true},
-        {"1 queries and 1 keys", "not supported"});
   lacks({.queries = 8, .keys = 8, .head_dim = 20, .dtype = bf16}, {"heads of 20 and 20", "multiples of 8"});
   lacks({.queries = 20, .keys = 8, .head_dim = 64, .dtype = bf16, .band = {.left = 15}},
         {"keys from i - 15 to i + any", "cuDNN"});
@@ -399,6 +413,8 @@ TEST_P(AttentionTest, RefusesWhatHasNoMeaning) {
   refused([](AttentionSpec& s) { s.keys = 0; }, "attention of 8 queries to 0 keys");
   refused([](AttentionSpec& s) { s.band.right = -1; }, "neither bound may be negative");
   refused([](AttentionSpec& s) { s.band.left = 1, s.keys = 5; }, "from i - 1 to i + any; every query must see a key");
+  refused([](AttentionSpec& s) { s.scale = 0.0F; }, "attention with scale 0; allowed: finite numbers above 0");
+  refused([](AttentionSpec& s) { s.scale = std::nanf(""); }, "attention with scale nan");
   refused([](AttentionSpec& s) { s.queries = std::int64_t{1} << 47; }, "elements in a tensor");
   const auto attention = device().attention(good);
   Stream stream(device());
@@ -406,6 +422,41 @@ TEST_P(AttentionTest, RefusesWhatHasNoMeaning) {
   expect_error<InvalidArgument>([&] { attention->backward(stream, {}); }, {"its spec has no gradients"});
   expect_error<InvalidArgument>([&] { device().merge(stream, {.rows = {.count = 3, .tokens = 2}}); },
                                 {"a merge of 3 tokens from 0 of 2"});
+}
+
+// However large the logarithms are, weights add up to 1.
+TEST_P(AttentionTest, MergesLargeSums) {
+  constexpr std::int64_t tokens = 4, heads = 2, dim = 8;
+  const std::vector<float> ones(static_cast<std::size_t>(tokens * heads * dim), 1.0F);
+  for (const float size : {0.0F, 1e4F, -1e5F, 1e6F}) {
+    std::vector<float> lse(static_cast<std::size_t>(tokens * heads));
+    std::vector<float> lse_part(lse.size());
+    for (std::size_t i = 0; i < lse.size(); ++i) {
+      lse[i] = size;
+      lse_part[i] = size + static_cast<float>(i) - 4;
+    }
+    const Buffer sum = upload(ones);
+    const Buffer part = upload(ones);
+    const Buffer lse_memory = upload(lse);
+    const Buffer lse_part_memory = upload(lse_part);
+    Stream stream(device());
+    device().merge(stream, {.before = sum.data(),
+                            .after = sum.data(),
+                            .part = part.data(),
+                            .lse = lse_memory.data_as<float>(),
+                            .lse_part = lse_part_memory.data_as<float>(),
+                            .rows = {.count = tokens, .tokens = tokens, .part_tokens = tokens},
+                            .heads = heads,
+                            .dim = dim});
+    stream.synchronize();
+    for (const float value : download<float>(sum)) ASSERT_NEAR(value, 1.0F, 1e-6F) << "of " << size;
+    const std::vector<float> both = download<float>(lse_memory);
+    for (std::size_t i = 0; i < both.size(); ++i) {
+      const double larger = static_cast<double>(std::max(lse[i], lse_part[i]));
+      const double exact = larger + std::log1p(std::exp(-std::abs(static_cast<double>(lse[i] - lse_part[i]))));
+      ASSERT_LE(std::abs(static_cast<double>(both[i]) - exact), 0x1p-23 * std::abs(exact) + 1e-6) << "of " << size;
+    }
+  }
 }
 
 // A range of the tokens of a part, added to another range, from and to both dtypes.
@@ -448,7 +499,21 @@ TEST_P(AttentionTest, AddsPartsOfGradients) {
   }
 }
 
+// A crew of more threads than the work is cut into: any of them may take a part.
+class CrewedAttentionTest : public AttentionTest {
+ protected:
+  [[nodiscard]] DeviceOptions options() const override { return {.gemm_threads = 16}; }
+};
+
+TEST_P(CrewedAttentionTest, IsRight) {
+  for (int round = 0; round < 20; ++round) {
+    check({.queries = 256, .keys = 256, .heads = 8, .kv_heads = 4, .head_dim = 32});
+    if (HasFatalFailure()) return;
+  }
+}
+
 TANDEM_ON_EACH_DEVICE(AttentionTest);
+INSTANTIATE_TEST_SUITE_P(Each, CrewedAttentionTest, ::testing::Values(DeviceType::host), type_name);
 INSTANTIATE_TEST_SUITE_P(Each, AttentionGraphTest, ::testing::Values(DeviceType::cuda), type_name);
 
 }  // namespace

@@ -56,7 +56,8 @@ AttentionOracle::AttentionOracle(const AttentionSpec& spec, std::span<const doub
         double* const p = &head.p[static_cast<std::size_t>(i * spec.keys)];
         double* const off = &head.p_off[static_cast<std::size_t>(i * spec.keys)];
         const std::int64_t begin = spec.band.left ? std::max<std::int64_t>(i - *spec.band.left, 0) : 0;
-        const std::int64_t end = spec.band.right ? std::min(i + *spec.band.right + 1, spec.keys) : spec.keys;
+        const bool bounded = spec.band.right && *spec.band.right < spec.keys - i;
+        const std::int64_t end = bounded ? i + *spec.band.right + 1 : spec.keys;
         double most = -std::numeric_limits<double>::infinity();
         for (std::int64_t j = begin; j < end; ++j) {
           const double* const key = &k[static_cast<std::size_t>(((j * spec.batch + b) * spec.kv_heads + head.kv) * d)];

@@ -23,7 +23,8 @@ namespace tandem {
 /// Tensors are this rank's, dense, on the team's device, with `n` = token_count(…) tokens in the order of tokens_of:
 ///   q, dq [n, batch, heads, head_dim]; k, dk [n, batch, kv_heads, head_dim]; v, dv [n, batch, kv_heads, value_dim];
 ///   out, grad_out [n, batch, heads, value_dim], all of the spec's dtype; lse [batch, heads, n] of f32.
-/// They may be any memory of the device; peers reach none of them. No result may overlap another tensor.
+/// They may be any memory of the device; peers reach none of them. On CUDA all but lse begin at multiples of 16 bytes.
+/// No result may overlap another tensor.
 ///
 /// Runs are asynchronous and stream-ordered, of all members in the same order, and may be captured into graphs (see
 /// Plan). Throw InvalidArgument for other tensors, before anything is queued, and the team's error if it has failed.

@@ -17,9 +17,9 @@ class PlanState;
 /// Creating a plan is collective: every member of the team creates the same plans in the same order, and a mismatch
 /// throws InvalidArgument that names both sides. Everything that allocates, registers memory or may block happens
 /// there; if that fails, even for lack of memory, the team fails, since other members may already rely on the plan. On
-/// CUDA a linear plan's constructor may also wait until the device is idle (CUDA loads the GEMM kernels then): do not
-/// have work queued that waits for something a peer does only after the same constructor. Running a plan is
-/// asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
+/// CUDA the constructor of a linear or an attention plan may also wait until the device is idle (CUDA loads kernels
+/// then): do not have work queued that waits for something a peer does only after the same constructor. Running a plan
+/// is asynchronous on the caller's stream; every member runs it, in the same order relative to the team's other
 /// operations. On CUDA, queue the runs of two teams (and launch their graphs) in the same order on all ranks that are
 /// in both, whatever the streams: streams share connections to the GPU and its copy engines, graphs always do, and
 /// there a run that waits blocks those queued after it. In opposite orders two ranks can wait for each other until the

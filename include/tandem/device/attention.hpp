@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,7 +40,7 @@ struct AttentionSpec {
   std::int64_t value_dim = 0;                 ///< 0: head_dim
   DType dtype = f32;                          ///< f32 (on the host), f16 or bf16; sums and the softmax are in fp32
   AttentionBand band{};                       ///< shows every query at least one key
-  std::optional<float> scale = std::nullopt;  ///< 1/√head_dim
+  std::optional<float> scale = std::nullopt;  ///< above 0; 1/√head_dim
   bool gradients = false;                     ///< `backward` will be called, too
   /// CUDA: gradients have the same bits in every run. That takes memory, on Hopper two bytes for every pair of a query
   /// and a key in every head, and some 10 percent of the time. Hosts always do.
@@ -81,10 +82,12 @@ class TANDEM_API Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  /// Throw InvalidArgument for a missing operand; on CUDA for one that is not aligned to 16 bytes (4 for lse); and
-  /// `backward` unless the spec has `gradients`.
+  /// Throw InvalidArgument for an operand that is missing, or not aligned to `alignment`, and `backward` unless the
+  /// spec has `gradients`.
   virtual void forward(StreamRef stream, const AttentionOperands& operands) = 0;
   virtual void backward(StreamRef stream, const AttentionGradientOperands& operands) = 0;
+  /// Bytes to which addresses of all operands but lse must be aligned: 16 for cuDNN.
+  [[nodiscard]] virtual std::size_t alignment() const noexcept { return 1; }
   /// "cuDNN 9.19, workspace 514 MiB", …
   [[nodiscard]] virtual std::string describe() const = 0;
   [[nodiscard]] const AttentionSpec& spec() const noexcept { return spec_; }
@@ -106,11 +109,11 @@ struct MergedRows {
   std::int64_t part_tokens = 0;
 };
 
-/// Merges attention to a block of keys with that to other keys, in f32, for a range of queries: with lse' =
-/// log(exp(lse)
-/// + exp(lse_part)), after = before · exp(lse - lse') + part · exp(lse_part - lse'), and lse becomes lse'. Without
-/// lse, it adds a part of a gradient: after = before + part. Tensors are dense, [tokens, batch, heads, dim] and
-/// [batch, heads, tokens] for lse; pointers are those of whole tensors. `before` and `after` may be the same memory.
+/// Merges attention to a block of keys with that to other keys, in f32, for a range of queries that see keys of both:
+///   lse' = log(exp(lse) + exp(lse_part)), after = before · exp(lse - lse') + part · exp(lse_part - lse')
+/// and lse becomes lse'. Without lse, it adds a part of a gradient: after = before + part. Tensors are dense, [tokens,
+/// batch, heads, dim] and [batch, heads, tokens] for lse; pointers are those of whole tensors. `before` and `after` may
+/// be the same memory if they are of one dtype.
 struct AttentionMerge {
   const void* before = nullptr;  ///< of f32 or `dtype`
   void* after = nullptr;         ///< of f32 or `dtype`

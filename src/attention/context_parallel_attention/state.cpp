@@ -21,19 +21,16 @@
 namespace tandem {
 namespace {
 
-std::string bound(const std::optional<std::int64_t>& bound) { return bound ? format("{}", *bound) : "any"; }
-
 std::string arguments_text(const ContextParallelSpec& spec) {
   return format(
-      "of {} tokens split {}, batch {}, {} heads and {} kv_heads of {} and {}, {}, left {}, right {}, scale {}{}{}",
+      "of {} tokens split {}, batch {}, {} heads and {} kv_heads of {} and {}, {}, keys from {}, scale {}{}{}",
       spec.tokens, name(spec.split), spec.batch, spec.heads, spec.kv_heads, spec.head_dim, spec.dim_of_values(),
-      name(spec.dtype), bound(spec.band.left), bound(spec.band.right),
-      spec.scale ? format("{}", *spec.scale) : std::string("1/sqrt(head_dim)"),
+      name(spec.dtype), text_of(spec.band), spec.scale ? format("{}", *spec.scale) : std::string("1/sqrt(head_dim)"),
       spec.gradients ? ", with gradients" : "", spec.deterministic ? ", deterministic" : "");
 }
 
-/// Throws InvalidArgument, on all ranks alike.
-const ContextParallelSpec& checked(const Team& team, const std::string& kind, const ContextParallelSpec& spec) {
+/// The spec without bounds that hide no key. Throws InvalidArgument, on all ranks alike.
+ContextParallelSpec checked(const Team& team, const std::string& kind, ContextParallelSpec spec) {
   const auto refuse = [&](const std::string& text) {
     throw InvalidArgument(format("{} on {}: {}", kind, name_own_rank(team), text));
   };
@@ -48,9 +45,13 @@ const ContextParallelSpec& checked(const Team& team, const std::string& kind, co
                      .head_dim = spec.head_dim,
                      .value_dim = spec.value_dim,
                      .dtype = spec.dtype,
-                     .band = spec.band});
+                     .band = spec.band,
+                     .scale = spec.scale});
   } catch (const InvalidArgument& error) {
     refuse(error.what());
+  }
+  for (std::optional<std::int64_t>* const bound : {&spec.band.left, &spec.band.right}) {
+    if (*bound && **bound >= spec.tokens - 1) bound->reset();
   }
   return spec;
 }
@@ -97,9 +98,7 @@ bool has_sums(const std::vector<std::vector<MergeTurn>>& turns) {
 }
 
 /// Whether one block has all that is fetched, so that its gradients are those of the fetch.
-bool is_whole(const AttentionSchedule::Fetch& fetch) {
-  return fetch.blocks.size() == 1 && fetch.blocks.front().keys == Shard{0, fetch.keys.count};
-}
+bool is_whole(const AttentionSchedule::Fetch& fetch) { return fetch.blocks.size() == 1; }
 
 /// What the plan's own memory must hold, in tokens.
 struct Needs {
@@ -132,6 +131,7 @@ Reclaimed<Buffer> memory_for(const Team& team, std::size_t bytes) {
   return Reclaimed<Buffer>(team, plan_buffer(team, bytes));
 }
 
+/// An address in memory that is read or, as the callers see to, may be written.
 std::byte* at(const void* memory, std::size_t offset) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(memory)) + offset;
 }
@@ -141,16 +141,16 @@ std::byte* at(const void* memory, std::size_t offset) {
 ContextParallelAttention::State::State(const Team& team, const ContextParallelSpec& spec)
     : PlanState(team, "ContextParallelAttention", arguments_text(spec)),
       spec_(checked(team, kind(), spec)),
-      schedule_(spec, team.size(), team.rank()),
-      rows_(key_value_rows(spec)),
+      schedule_(spec_, team.size(), team.rank()),
+      rows_(key_value_rows(spec_)),
       fresh_(fresh_blocks(schedule_)),
       query_turns_(query_turns(schedule_, fresh_)),
       key_turns_(key_turns(schedule_, fresh_)),
-      attentions_(team, spec, schedule_),
-      fetches_(team, schedule_, rows_, most_tokens(spec, team.size()), operation()) {
-  if (spec.gradients) returned_.emplace(team, spec, schedule_, rows_, operation());
-  const Needs needs = needs_of(spec, schedule_, fresh_);
-  const std::size_t widened = size_of(f32) / size_of(spec.dtype);
+      attentions_(team, spec_, schedule_),
+      fetches_(team, schedule_, rows_, most_tokens(spec_, team.size()), operation()) {
+  if (spec_.gradients) returned_.emplace(team, spec_, schedule_, rows_, operation());
+  const Needs needs = needs_of(spec_, schedule_, fresh_);
+  const std::size_t widened = size_of(f32) / size_of(spec_.dtype);
   part_ = memory_for(team, std::max(query_bytes(needs.part), out_bytes(needs.part)));
   statistics_part_ = memory_for(team, statistics_bytes(std::max(needs.part, schedule_.tokens())));
   sum_ = memory_for(team, std::max(query_bytes(needs.sum), out_bytes(needs.sum)) * widened);
@@ -160,7 +160,7 @@ ContextParallelAttention::State::State(const Team& team, const ContextParallelSp
   Owners owners = attentions_.owners();
   append(owners, fetches_.owners());
   if (returned_) append(owners, returned_->owners());
-  if (spec.gradients) {
+  if (spec_.gradients) {
     for (const AttentionBlock& block : blocks_of(schedule_)) {
       const bool known = std::ranges::find(packed_, block.queries, &Statistics::queries) != packed_.end();
       if (known || block.queries.count == schedule_.tokens()) continue;
@@ -204,6 +204,16 @@ void ContextParallelAttention::State::expect_taken(const Tensors& tensors) const
   expect(tensors.v, "v", spec_.dtype, {n, spec_.batch, spec_.kv_heads, spec_.dim_of_values()});
   expect(tensors.out, "out", spec_.dtype, {n, spec_.batch, spec_.heads, spec_.dim_of_values()});
   expect(tensors.lse, "lse", f32, {spec_.batch, spec_.heads, n});
+  expect_aligned(tensors.q, "q");
+  expect_aligned(tensors.k, "k");
+  expect_aligned(tensors.v, "v");
+  expect_aligned(tensors.out, "out");
+}
+
+void ContextParallelAttention::State::expect_aligned(const TensorView& view, std::string_view name) const {
+  if (reinterpret_cast<std::uintptr_t>(view.data()) % attentions_.alignment() == 0) return;
+  refuse(format("{} begins at {}; on {} it must begin at a multiple of {} bytes", name, view.data(),
+                to_string(device().id()), attentions_.alignment()));
 }
 
 void ContextParallelAttention::State::expect_apart_from(const TensorView& result, std::string_view name,
@@ -301,7 +311,9 @@ void ContextParallelAttention::State::backward(const Tensors& tensors, const Gra
   expect(gradients.dq, "dq", spec_.dtype, tensors.q.sizes());
   expect(gradients.dk, "dk", spec_.dtype, tensors.k.sizes());
   expect(gradients.dv, "dv", spec_.dtype, tensors.v.sizes());
+  expect_aligned(gradients.grad_out, "grad_out");
   for (const auto& [result, name] : {std::pair{&gradients.dq, "dq"}, {&gradients.dk, "dk"}, {&gradients.dv, "dv"}}) {
+    expect_aligned(*result, name);
     expect_apart_from(*result, name, tensors);
     expect_apart(*result, name, gradients.grad_out, "grad_out");
     expect_apart(*result, name, tensors.out, "out");
@@ -316,7 +328,7 @@ void ContextParallelAttention::State::backward(const Tensors& tensors, const Gra
     KeyValueFetches& fetches;
     ReturnedGradients& returned;
     void rejoin(StreamRef to) {
-      fetches.rejoin(to);
+      rejoin_if_thrown(returned, to, [&] { fetches.rejoin(to); });
       returned.rejoin(to);
     }
   } streams{fetches_, *returned_};

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "tandem/attention/context_parallel_attention.hpp"
@@ -59,6 +60,7 @@ class ContextParallelAttention::State final : public PlanState {
   };
 
   void expect_taken(const Tensors& tensors) const;
+  void expect_aligned(const TensorView& view, std::string_view name) const;
   void expect_apart_from(const TensorView& result, std::string_view name, const Tensors& tensors) const;
 
   void attend(const Turn& turn, const Tensors& tensors, KeysAndValues keys, StreamRef stream) const;

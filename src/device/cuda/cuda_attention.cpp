@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <initializer_list>
@@ -24,6 +25,7 @@
 #include "device/cuda/cudnn.hpp"
 #include "device/cuda/device_memory.hpp"
 #include "device/cuda/native_stream.hpp"
+#include "device/cuda/single_attention.hpp"
 
 // The functions of the CUDA runtime that cudnn-frontend calls for attention.
 #define TANDEM_RUNTIME_FUNCTIONS(X) \
@@ -47,10 +49,12 @@ namespace detail {
 static const char its_runtime = 0;
 
 static void* dlopen(const char* name, int mode) {
-  const std::string_view file = name;
-  if (!file.starts_with("libcudart.so.")) return ::dlopen(name, mode);
-  // Of several versions it would warn.
-  const bool ours = file.ends_with(std::to_string(CUDART_VERSION / 1000));
+  const std::string_view path = name;
+  const std::string_view file = path.substr(path.rfind('/') + 1);  // the whole path if there is no folder
+  if (!file.starts_with("libcudart")) return ::dlopen(name, mode);
+  // Of several versions it would warn. One that the user has named for it is no other runtime either.
+  const bool named = std::getenv("CUDNN_FRONTEND_CUDART_LIB_NAME") != nullptr;
+  const bool ours = named || file.ends_with(std::to_string(CUDART_VERSION / 1000));
   return ours ? const_cast<char*>(&its_runtime) : nullptr;
 }
 
@@ -84,17 +88,16 @@ const Cudnn& cudnn() {
 }
 
 /// Tensors of the graphs. A run gives their addresses in this order.
-enum Operand : std::int64_t { q = 1, k, v, out, lse, grad_out, dq, dk, dv };
+enum class Operand : std::int64_t { q = 1, k, v, out, lse, grad_out, dq, dk, dv };
+
+std::int64_t uid(Operand operand) noexcept { return static_cast<std::int64_t>(operand); }
 
 using Tensor = fe::graph::Tensor_attributes;
 
 std::string text_of(const AttentionSpec& spec) {
-  const auto bound = [](std::optional<std::int64_t> given) { return given ? format("{}", *given) : "any"; };
-  return format(
-      "attention of {}, batch {}, {} queries and {} keys, {} and {} heads of {} and {}, keys from i - {} to "
-      "i + {}",
-      name(spec.dtype), spec.batch, spec.queries, spec.keys, spec.heads, spec.kv_heads, spec.head_dim,
-      spec.dim_of_values(), bound(spec.band.left), bound(spec.band.right));
+  return format("attention of {}, batch {}, {} queries and {} keys, {} and {} heads of {} and {}, keys from {}",
+                name(spec.dtype), spec.batch, spec.queries, spec.keys, spec.heads, spec.kv_heads, spec.head_dim,
+                spec.dim_of_values(), tandem::text_of(spec.band));
 }
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -166,7 +169,7 @@ std::shared_ptr<Tensor> input(fe::graph::Graph& graph, const AttentionSpec& spec
                               std::int64_t heads, std::int64_t dim) {
   Tensor tensor;
   shape(tensor, spec, tokens, heads, dim);
-  return graph.tensor(tensor.set_uid(operand));
+  return graph.tensor(tensor.set_uid(uid(operand)));
 }
 
 using Graph = std::unique_ptr<fe::graph::Graph>;
@@ -183,13 +186,14 @@ Graph empty_graph(DType dtype) {
 
 Graph forward_graph(const AttentionSpec& s) {
   Graph graph = empty_graph(s.dtype);
-  const auto [out_tensor, lse_tensor] = graph->sdpa(
-      input(*graph, s, q, s.queries, s.heads, s.head_dim), input(*graph, s, k, s.keys, s.kv_heads, s.head_dim),
-      input(*graph, s, v, s.keys, s.kv_heads, s.dim_of_values()),
-      attributes_of<fe::graph::SDPA_attributes>(s).set_generate_stats(true));
-  out_tensor->set_output(true).set_uid(out);
+  const auto [out_tensor, lse_tensor] =
+      graph->sdpa(input(*graph, s, Operand::q, s.queries, s.heads, s.head_dim),
+                  input(*graph, s, Operand::k, s.keys, s.kv_heads, s.head_dim),
+                  input(*graph, s, Operand::v, s.keys, s.kv_heads, s.dim_of_values()),
+                  attributes_of<fe::graph::SDPA_attributes>(s).set_generate_stats(true));
+  out_tensor->set_output(true).set_uid(uid(Operand::out));
   shape(*out_tensor, s, s.queries, s.heads, s.dim_of_values());
-  lse_tensor->set_output(true).set_uid(lse);
+  lse_tensor->set_output(true).set_uid(uid(Operand::lse));
   shape_lse(*lse_tensor, s);
   return graph;
 }
@@ -199,16 +203,18 @@ Graph backward_graph(const AttentionSpec& s) {
   Tensor lse_tensor;
   shape_lse(lse_tensor, s);
   const auto gradients = graph->sdpa_backward(
-      input(*graph, s, q, s.queries, s.heads, s.head_dim), input(*graph, s, k, s.keys, s.kv_heads, s.head_dim),
-      input(*graph, s, v, s.keys, s.kv_heads, s.dim_of_values()),
-      input(*graph, s, out, s.queries, s.heads, s.dim_of_values()),
-      input(*graph, s, grad_out, s.queries, s.heads, s.dim_of_values()), graph->tensor(lse_tensor.set_uid(lse)),
+      input(*graph, s, Operand::q, s.queries, s.heads, s.head_dim),
+      input(*graph, s, Operand::k, s.keys, s.kv_heads, s.head_dim),
+      input(*graph, s, Operand::v, s.keys, s.kv_heads, s.dim_of_values()),
+      input(*graph, s, Operand::out, s.queries, s.heads, s.dim_of_values()),
+      input(*graph, s, Operand::grad_out, s.queries, s.heads, s.dim_of_values()),
+      graph->tensor(lse_tensor.set_uid(uid(Operand::lse))),
       attributes_of<fe::graph::SDPA_backward_attributes>(s).set_deterministic_algorithm(s.deterministic));
-  gradients[0]->set_output(true).set_uid(dq);
+  gradients[0]->set_output(true).set_uid(uid(Operand::dq));
   shape(*gradients[0], s, s.queries, s.heads, s.head_dim);
-  gradients[1]->set_output(true).set_uid(dk);
+  gradients[1]->set_output(true).set_uid(uid(Operand::dk));
   shape(*gradients[1], s, s.keys, s.kv_heads, s.head_dim);
-  gradients[2]->set_output(true).set_uid(dv);
+  gradients[2]->set_output(true).set_uid(uid(Operand::dv));
   shape(*gradients[2], s, s.keys, s.kv_heads, s.dim_of_values());
   return graph;
 }
@@ -234,6 +240,8 @@ void expect_aligned(std::initializer_list<std::pair<const void*, const char*>> o
   }
 }
 
+constexpr std::size_t operand_alignment = 16;
+
 class Handle {
  public:
   Handle() { cudnn().check(cudnn().cudnnCreate(&handle_), "cudnnCreate"); }
@@ -255,6 +263,7 @@ class CudaAttention final : public Attention {
 
   void forward(StreamRef stream, const AttentionOperands& operands) override;
   void backward(StreamRef stream, const AttentionGradientOperands& operands) override;
+  [[nodiscard]] std::size_t alignment() const noexcept override { return operand_alignment; }
   [[nodiscard]] std::string describe() const override;
 
  private:
@@ -337,7 +346,7 @@ void CudaAttention::execute(const Graph& graph, const char* what, std::array<con
 
 void CudaAttention::forward(StreamRef stream, const AttentionOperands& given) {
   if (!check_forward(spec(), given)) return;
-  expect_aligned({{given.q, "q"}, {given.k, "k"}, {given.v, "v"}, {given.out, "out"}}, 16);
+  expect_aligned({{given.q, "q"}, {given.k, "k"}, {given.v, "v"}, {given.out, "out"}}, operand_alignment);
   expect_aligned({{given.lse, "lse"}}, alignof(float));
   const CurrentContext current(*context_);
   execute<5>(forward_, "forward", {given.q, given.k, given.v, given.out, given.lse}, native(stream));
@@ -362,7 +371,7 @@ void CudaAttention::backward(StreamRef stream_ref, const AttentionGradientOperan
                   {given.dq, "dq"},
                   {given.dk, "dk"},
                   {given.dv, "dv"}},
-                 16);
+                 operand_alignment);
   expect_aligned({{given.lse, "lse"}}, alignof(float));
   execute<9>(backward_, "backward",
              {given.q, given.k, given.v, given.out, given.lse, given.grad_out, given.dq, given.dk, given.dv}, stream);
@@ -382,6 +391,7 @@ const std::string& why_no_attention() { return Cudnn::why_not_loaded(); }
 std::unique_ptr<Attention> make_attention(std::shared_ptr<const Context> context, const AttentionSpec& spec) {
   check_attention(spec);
   expect_supported(spec);
+  if (SingleAttention::is_for(spec)) return std::make_unique<SingleAttention>(std::move(context), spec);
   const CurrentContext current(*context);
   return std::make_unique<CudaAttention>(std::move(context), spec);
 }

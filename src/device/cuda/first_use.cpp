@@ -17,12 +17,14 @@
 #include "device/cuda/kernels/map.hpp"
 #include "device/cuda/kernels/reduce.hpp"
 #include "device/cuda/kernels/signal.hpp"
+#include "device/cuda/kernels/single_attention.hpp"
 
 namespace tandem::cuda {
 
 void load_kernels(const Properties& properties, int device) {
-  for (const auto load : {&load_signal_kernels, &load_mailed_exchange_kernels, &load_reduce_kernels,
-                          &load_copy_in_meeting_kernels, &load_map_kernels, &load_merge_kernels, &load_gemm_kernels}) {
+  for (const auto load :
+       {&load_signal_kernels, &load_mailed_exchange_kernels, &load_reduce_kernels, &load_copy_in_meeting_kernels,
+        &load_map_kernels, &load_merge_kernels, &load_single_attention_kernels, &load_gemm_kernels}) {
     const cudaError_t result = load();
     if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction ||
         result == cudaErrorUnsupportedPtxVersion) {

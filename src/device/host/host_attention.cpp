@@ -143,7 +143,8 @@ class HostAttention::Work {
     const auto d = static_cast<std::size_t>(spec.head_dim);
     const auto dv = static_cast<std::size_t>(spec.dim_of_values());
     const auto keys = static_cast<std::size_t>(spec.keys);
-    panels_.resize(static_cast<std::size_t>(threads()));
+    // Any member of the crew may help, and needs its own panels.
+    panels_.resize(static_cast<std::size_t>(threads() > 1 ? crew.size() : 1));
     for (Panels& panels : panels_) {
       panels.q = make_workspace<float>(query_block * d);
       panels.k = make_workspace<float>(key_block * d);
@@ -392,10 +393,12 @@ void merge_now(const AttentionMerge& merge) {
     if (merge.lse != nullptr) {
       float& lse = merge.lse[head * rows.tokens + rows.first + token];
       const float added = merge.lse_part[head * rows.part_tokens + rows.part_first + token];
-      const float both = std::max(lse, added) + std::log1p(std::exp(-std::abs(lse - added)));
-      scale = std::exp(lse - both);
-      weight = std::exp(added - both);
-      lse = both;
+      // From the difference alone, so that the weights add up to 1 however large the logarithms are.
+      const float smaller = std::exp(-std::abs(lse - added));
+      const float larger_weight = 1.0F / (1.0F + smaller);
+      scale = lse < added ? smaller * larger_weight : larger_weight;
+      weight = lse < added ? larger_weight : smaller * larger_weight;
+      lse = std::max(lse, added) + std::log1p(smaller);
     }
     run_vectorised<ScaleAndAdd>(sum.data(), static_cast<const float*>(part.data()), merge.dim, scale, weight);
     finish_row(sum.data(), nullptr, const_cast<std::byte*>(at(merge.after, merge.after_dtype, row)), merge.after_dtype,
