@@ -76,6 +76,8 @@ loan="-DLOAN=1 -DPULL=1 -DSLOTS=1"
 two_loans="-DLOAN=1 -DPULL=1"
 in_turn="-DLOAN=1 -DPULL=1 -DSLOTS=1 -DROOTED=1 -DRANKS=3"
 summed="-DLOAN=1 -DSUMMED=1 -DSLOTS=1"
+returns="-DRETURNS=1 -DSLOTS=1"
+returns_upward="-DRETURNS=1 -DSLOTS=1 -DRANKS=4 -DUPWARD=1"
 meeting_pull="-DMEETING=1 -DPULL=1 -DSLOTS=1"
 meeting_push="-DMEETING=1 -DSLOTS=1"
 
@@ -116,6 +118,10 @@ meeting_push="-DMEETING=1 -DSLOTS=1"
   check "meeting, two ranks, push" holds $meeting_push -DITERATIONS=4
   check "meeting, pull, one fails" holds $meeting_pull -DFAULTS=1 -DITERATIONS=2
   check "meeting, push, one fails" holds $meeting_push -DFAULTS=1 -DITERATIONS=2
+  check "returns, two ranks" holds $returns
+  check "returns, three ranks" holds $returns -DRANKS=3
+  check "returns, four ranks, upward" holds $returns_upward
+  check "returns, four ranks, upward, one place" holds $returns_upward -DPLACES=1
   check "two ranks, eager, one fails" holds $eager -DFAULTS=1
   check "two ranks, captured, one fails" holds $captured -DFAULTS=1 $small
   check "three ranks, upward, eager, one fails" holds $eager -DFAULTS=1 -DRANKS=3 -DUPWARD=1 $small
@@ -160,6 +166,11 @@ meeting_push="-DMEETING=1 -DSLOTS=1"
   check "mutation: loan, only one's own failure is looked at" wrong $loan -DFAULTS=1 -DMUTATION=8
   check "mutation: loan, input read after the sums are lent" wrong $summed -DMUTATION=11
   check "mutation: loan, input written before sums are drained" wrong $summed -DMUTATION=12
+  check "mutation: returns, signal before data" wrong $returns_upward -DMUTATION=1
+  check "mutation: returns, credit before the last read" wrong $returns_upward -DMUTATION=2
+  check "mutation: returns, sent without credit" wrong $returns_upward -DMUTATION=3
+  check "mutation: returns, awaited before their step" stuck $returns -DRANKS=3 -DMUTATION=14
+  check "mutation: returns, one place for all" stuck $returns -DRANKS=3 -DPLACES=1
   check "mutation: meeting, one block does not wait behind, pull" wrong $meeting_pull -DMUTATION=12
   check "mutation: meeting, one block does not wait behind, push" wrong $meeting_push -DMUTATION=12
   check "mutation: meeting, a block works before it, pull" wrong $meeting_pull -DMUTATION=13

@@ -2,7 +2,7 @@
 //
 // Signals and credits: the protocol by which ranks write into each other's buffers. README.md in this folder describes
 // it in words. scripts/check_model.sh checks it, and checks that each mutation below is found. This file has the signals
-// and what may fail; their users are in slots.pml, exchange.pml, loan.pml and meeting.pml. The model is of memory/slots,
+// and what may fail; their users are in slots.pml, exchange.pml, loan.pml, meeting.pml and returns.pml. The model is of memory/slots,
 // which uses memory/signal_pad, which uses device/signal:
 //
 //   - Payload:  each rank writes one payload for each peer in each iteration, as an all_gather does, into one of two
@@ -75,6 +75,12 @@
 #ifndef MEETING
 #define MEETING 0     // 1: blocks of kernels meet the peer's blocks, and read (PULL) or write its memory (two ranks)
 #endif
+#ifndef RETURNS
+#define RETURNS 0     // 1: ranks return gradients to each other, of each of 4 ranks, or (UPWARD) those below
+#endif
+#ifndef PLACES
+#define PLACES 2      // of RETURNS, at each rank
+#endif
 #ifndef MUTATION
 #define MUTATION 0
 #endif
@@ -94,6 +100,7 @@
 #define READ_LATE 11           // exchanges: a payload is read only after the next one was signaled
 #define NOT_DRAINED 12         // a lender does not wait until all have read; of a meeting, one block skips the second wait
 #define NOT_READY 13           // a loan is read before it was signaled; a block works before it has met its peers
+#define NO_LAG 14              // returns are awaited before the step of their distance, not two steps later
 
 // A word of a signal pad. It is stored at the rank that waits on it, and one peer writes it.
 typedef Word {
@@ -240,6 +247,9 @@ inline wait_all(words) {
 #if MEETING
 #include "meeting.pml"
 #endif
+#if RETURNS
+#include "returns.pml"
+#endif
 
 #if FAULTS
 // One rank dies, or gives up: its user calls abort, or one of its waits misses its deadline.
@@ -276,14 +286,30 @@ init {
   byte w;
   byte p;
   atomic {
-    // A plan's constructor grants each slot once.
+    // A plan's constructor grants each slot once, and each place to its first sender.
+#if RETURNS
+    for (r : 0 .. RANKS - 1) {
+      for (w : 0 .. PLACES - 1) {
+        if
+        :: w < RETURNS_TO(r) ->
+           RETURN_CREDIT(SENDER_OF_TURN(r, w), r).value = 1;
+           RETURN_CREDIT(SENDER_OF_TURN(r, w), r).put = 1
+        :: else
+        fi
+      }
+    }
+#else
     for (w : 0 .. WORDS - 1) {
       credit[w].value = 1;
       credit[w].put = 1
     }
+#endif
     for (p : 0 .. PLANS - 1) {
       for (r : 0 .. RANKS - 1) {
-#if EXCHANGE
+#if RETURNS
+        run Computer(r);
+        run Returner(r)
+#elif EXCHANGE
         run Exchanger(r, p)
 #elif SUMMED
         run Summer(r, p)
