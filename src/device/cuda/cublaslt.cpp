@@ -7,6 +7,7 @@
 #include "tandem/base/error.hpp"
 
 #include "base/format.hpp"
+#include "device/cuda/open_library.hpp"
 
 namespace tandem::cuda {
 namespace {
@@ -32,19 +33,14 @@ struct Loaded {
   }
 
   bool load(const char* candidate) {
-    void* handle = dlopen(candidate, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      const char* text = dlerror();
-      why_not +=
-          format("{}{} ({})", why_not.empty() ? "" : ", ", candidate, text == nullptr ? "no reason given" : text);
-      return false;
-    }
-#define TANDEM_CUBLASLT_LOAD(name)                                                        \
-  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, #name));          \
-  if (library.name == nullptr) {                                                          \
-    why_not += format("{}{} (has no " #name ")", why_not.empty() ? "" : ", ", candidate); \
-    dlclose(handle);                                                                      \
-    return false;                                                                         \
+    void* const handle = open_library(candidate, why_not);
+    if (handle == nullptr) return false;
+#define TANDEM_CUBLASLT_LOAD(name)                                               \
+  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, #name)); \
+  if (library.name == nullptr) {                                                 \
+    add_reason(why_not, candidate, "has no " #name);                             \
+    dlclose(handle);                                                             \
+    return false;                                                                \
   }
     TANDEM_CUBLASLT_FUNCTIONS(TANDEM_CUBLASLT_LOAD)
 #undef TANDEM_CUBLASLT_LOAD
