@@ -57,7 +57,7 @@ void check_attention(const AttentionSpec& spec) {
   if (spec.dtype != f32 && spec.dtype != f16 && spec.dtype != bf16) {
     throw InvalidArgument(format("attention of {}; allowed: f32, f16 and bf16", name(spec.dtype)));
   }
-  if (spec.scale && !(std::isfinite(*spec.scale) && *spec.scale > 0)) {
+  if (spec.scale && (!std::isfinite(*spec.scale) || *spec.scale <= 0)) {
     throw InvalidArgument(format("attention with scale {}; allowed: finite numbers above 0", *spec.scale));
   }
   const std::int64_t widest = spec.head_dim > spec.dim_of_values() ? spec.head_dim : spec.dim_of_values();
