@@ -88,10 +88,11 @@ int main() try {
   team.synchronize(stream);  // waits; throws where results would not be valid
 
   // Token t of the keys is seen by tokens s ≥ t, with a weight of 1 / (s + 1), in each of the heads that share it.
+  constexpr double sharing = static_cast<double>(heads) / static_cast<double>(kv_heads);
   std::vector<double> seen(tokens + 1);
   for (std::int64_t t = tokens - 1; t >= 0; --t) {
     const auto at = static_cast<std::size_t>(t);
-    seen[at] = seen[at + 1] + static_cast<double>(heads / kv_heads) / static_cast<double>(t + 1);
+    seen[at] = seen[at + 1] + sharing / static_cast<double>(t + 1);
   }
   int wrong = 0;
   const auto compare = [&](const Tensor& tensor, std::int64_t row, const auto& expected) {
