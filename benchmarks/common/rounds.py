@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of several rounds, which benchmarks write as JSON, one document a round."""
 
+import argparse
 import json
+from pathlib import Path
 
 
 def load(folder, name):
@@ -15,3 +17,17 @@ def expect_same(documents, names):
         for name in names:
             if document[name] != documents[0][name]:
                 raise SystemExit(f"table.py: one round has {name} {document[name]}, another one {documents[0][name]}")
+
+
+def print_table(description, render):
+    """Prints what `render` makes of the rounds, Tandem's and PyTorch's, in the folder that the command line names; returns
+    the exit code: 1 if something was wrong."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    tandem = load(folder, "tandem")
+    if not tandem:
+        raise SystemExit(f"table.py: {folder} has no tandem.*.json")
+    lines, right = render(tandem, load(folder, "pytorch"))
+    print("\n".join(lines))
+    return 0 if right else 1

@@ -29,6 +29,30 @@ has_torch() {
   return 1
 }
 
+# take_turns PROGRAM TARGET: runs `rounds` rounds of the program, which the target builds, with the arguments in `both` and
+# `tandem`, and of pytorch.py beside the script, with those in `both` and `pytorch`, on `ranks` ranks on `device`; then
+# prints the table, and exits.
+# shellcheck disable=SC2154  # the script sets what is named above, and build, python, out and here
+take_turns() {
+  needs "$1" "$2"
+  needs "$build/tools/tandem" tandem-cli
+  into "$out"
+  local has_pytorch=true round
+  has_torch "$python" || has_pytorch=false
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
+  for ((round = 1; round <= rounds; ++round)); do
+    echo "round $round of $rounds" >&2
+    measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$1" "${both[@]}" "${tandem[@]}" \
+      --json "$out/tandem.$round.json"
+    if $has_pytorch; then
+      measure pytorch 600 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
+        --device "$device" "${both[@]}" "${pytorch[@]}" --json "$out/pytorch.$round.json"
+    fi
+  done
+  python3 "$here/table.py" "$out" || failures=$((failures + 1))
+  exit $((failures > 0))
+}
+
 # measure NAME LIMIT COMMAND...: runs it for at most LIMIT seconds; if it fails, counts that and prints its last lines.
 measure() {
   local name=$1 limit=$2 status=0

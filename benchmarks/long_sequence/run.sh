@@ -28,9 +28,9 @@ ranks=4
 device=host
 python=python3
 out=
-sequence=()  # arguments for both
-tandem=()    # additional arguments for Tandem
-pytorch=()   # additional arguments for PyTorch
+both=()     # arguments for both
+tandem=()   # additional arguments for Tandem
+pytorch=()  # additional arguments for PyTorch
 while (($#)); do
   case $1 in
     --ranks) ranks=$2; shift 2 ;;
@@ -43,7 +43,7 @@ while (($#)); do
     --split) tandem+=("$1" "$2"); shift 2 ;;
     --deterministic) tandem+=("$1"); shift ;;
     --tokens | --batch | --heads | --kv-heads | --head-dim | --dtype | --mask | --iters | --warmup | --rest)
-      sequence+=("$1" "$2")
+      both+=("$1" "$2")
       shift 2
       ;;
     -h | --help) usage; exit 0 ;;
@@ -54,23 +54,4 @@ done
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=benchmarks/common/rounds.sh
 source "$here/../common/rounds.sh"
-program=$build/examples/long_sequence/long_sequence
-needs "$program" long_sequence
-needs "$build/tools/tandem" tandem-cli
-into "$out"
-has_pytorch=true
-has_torch "$python" || has_pytorch=false
-
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
-for ((round = 1; round <= rounds; ++round)); do
-  echo "round $round of $rounds" >&2
-  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${sequence[@]}" \
-    "${tandem[@]}" --json "$out/tandem.$round.json"
-  if $has_pytorch; then
-    measure pytorch 600 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
-      --device "$device" "${sequence[@]}" "${pytorch[@]}" --json "$out/pytorch.$round.json"
-  fi
-done
-
-python3 "$here/table.py" "$out" || failures=$((failures + 1))
-exit $((failures > 0))
+take_turns "$build/examples/long_sequence/long_sequence" long_sequence

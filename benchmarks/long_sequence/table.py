@@ -7,14 +7,13 @@
 reads FOLDER/tandem.ROUND.json (long_sequence --json) and FOLDER/pytorch.ROUND.json (pytorch.py --json).
 """
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
 
-from rounds import expect_same, load  # noqa: E402
+from rounds import expect_same, print_table  # noqa: E402
 
 SAME = ("tokens", "batch", "heads", "kv_heads", "head_dim", "dtype", "mask", "rest", "ranks")
 MODES = ("allgather", "alltoall")
@@ -81,17 +80,5 @@ def render(tandem, pytorch):
     return lines, right
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    tandem = load(folder, "tandem")
-    if not tandem:
-        sys.exit(f"table.py: {folder} has no tandem.*.json")
-    lines, right = render(tandem, load(folder, "pytorch"))
-    print("\n".join(lines))
-    return 0 if right else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_table(__doc__, render))

@@ -26,7 +26,7 @@ ranks=4
 device=host
 python=python3
 out=
-layers=()   # arguments for both
+both=()     # arguments for both
 tandem=()   # additional arguments for Tandem
 pytorch=()  # additional arguments for PyTorch
 while (($#)); do
@@ -40,7 +40,7 @@ while (($#)); do
     --modes) pytorch+=("$1" "$2"); shift 2 ;;
     --buffers | --sms) tandem+=("$1" "$2"); shift 2 ;;
     --layers | --tokens | --hidden | --mlp | --dtype | --gradient-dtype | --shard-dtype | --iters | --warmup | --rest)
-      layers+=("$1" "$2")
+      both+=("$1" "$2")
       shift 2
       ;;
     -h | --help) usage; exit 0 ;;
@@ -51,23 +51,4 @@ done
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=benchmarks/common/rounds.sh
 source "$here/../common/rounds.sh"
-program=$build/examples/sharded_layers/sharded_layers
-needs "$program" sharded_layers
-needs "$build/tools/tandem" tandem-cli
-into "$out"
-has_pytorch=true
-has_torch "$python" || has_pytorch=false
-
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" PYTHONDONTWRITEBYTECODE=1
-for ((round = 1; round <= rounds; ++round)); do
-  echo "round $round of $rounds" >&2
-  measure tandem 600 "$build/tools/tandem" run -n "$ranks" --device "$device" -- "$program" "${layers[@]}" \
-    "${tandem[@]}" --json "$out/tandem.$round.json"
-  if $has_pytorch; then
-    measure pytorch 600 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$here/pytorch.py" \
-      --device "$device" "${layers[@]}" "${pytorch[@]}" --json "$out/pytorch.$round.json"
-  fi
-done
-
-python3 "$here/table.py" "$out" || failures=$((failures + 1))
-exit $((failures > 0))
+take_turns "$build/examples/sharded_layers/sharded_layers" sharded_layers

@@ -7,14 +7,13 @@
 reads FOLDER/tandem.ROUND.json (transformer_layer --json) and FOLDER/pytorch.ROUND.json (pytorch.py --json).
 """
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "common"))
 
-from rounds import expect_same, load  # noqa: E402
+from rounds import expect_same, print_table  # noqa: E402
 
 MODES = ("plain", "compiled", "async")
 SAME = ("tokens", "hidden", "mlp", "qkv", "dtype", "seed", "rest", "ranks", "device")
@@ -91,17 +90,5 @@ def render(tandem, pytorch):
     return lines, wrong == 0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    tandem = load(folder, "tandem")
-    if not tandem:
-        sys.exit(f"table.py: {folder} has no tandem.*.json")
-    lines, right = render(tandem, load(folder, "pytorch"))
-    print("\n".join(lines))
-    return 0 if right else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_table(__doc__, render))
