@@ -40,25 +40,6 @@ Shard keys_of(const std::vector<AttentionBlock>& blocks) {
 
 }  // namespace
 
-const char* name(SequenceSplit split) noexcept {
-  switch (split) {
-    case SequenceSplit::zigzag: return "zigzag";
-    case SequenceSplit::contiguous: return "contiguous";
-  }
-  return "?";
-}
-
-std::vector<Shard> tokens_of(SequenceSplit split, std::int64_t tokens, int ranks, int rank) {
-  if (split == SequenceSplit::contiguous) return {shard_of(tokens, ranks, rank)};
-  return {shard_of(tokens, 2 * ranks, rank), shard_of(tokens, 2 * ranks, 2 * ranks - 1 - rank)};
-}
-
-std::int64_t token_count(SequenceSplit split, std::int64_t tokens, int ranks, int rank) {
-  std::int64_t count = 0;
-  for (const Shard& range : tokens_of(split, tokens, ranks, rank)) count += range.count;
-  return count;
-}
-
 // In the ranges' own counts, query i sees key j if i + offset - left ≤ j ≤ i + offset + right, with the distance of the
 // ranges' beginnings as the offset. A local attention has no offset: where its bounds would be negative, the first
 // queries, or keys, are left out instead.
